@@ -1,0 +1,88 @@
+"""Multi-head self-attention (Vaswani et al. 2017, section 3.2; the original's mask and scaling)."""
+
+import math
+
+import keras
+from keras import ops
+
+from modeling.config import BertConfig
+from modeling.embeddings import initializer
+from modeling.tensors import dense, dropout
+
+
+class Dense(keras.layers.Layer):
+    """A linear map of rows [N, in] → [N, out] with BERT's initialiser."""
+
+    def __init__(self, in_size: int, out_size: int, stddev: float, name: str, **kwargs):
+        super().__init__(name=name, **kwargs)
+        self.in_size = in_size
+        self.out_size = out_size
+        self.stddev = stddev
+
+    def build(self, input_shape=None):
+        self.kernel = self.add_weight(
+            shape=(self.in_size, self.out_size), initializer=initializer(self.stddev), name="kernel"
+        )
+        self.bias = self.add_weight(shape=(self.out_size,), initializer="zeros", name="bias")
+
+    def call(self, x):
+        return dense(x, ops.convert_to_tensor(self.kernel), ops.convert_to_tensor(self.bias))
+
+
+def attention_bias(input_mask, dtype):
+    """What is added to the scores: 0 at real tokens, −10000 at padding.
+
+    The original adds after scaling, and a finite number: a row of nothing but padding attends
+    as if unmasked instead of giving NaN.
+
+    Args:
+        input_mask: int [B, T], 1 at real tokens.
+        dtype: Float dtype of the result.
+
+    Returns:
+        [B, 1, 1, T].
+    """
+    mask = ops.cast(input_mask, dtype)[:, None, None, :]
+    return (1.0 - mask) * -10000.0
+
+
+class SelfAttention(keras.layers.Layer):
+    """Attention of every position over all positions of its sequence."""
+
+    def __init__(self, config: BertConfig, site: int, name: str = "self", **kwargs):
+        super().__init__(name=name, **kwargs)
+        self.config = config
+        self.site = site
+        size = config.hidden_size
+        self.query, self.key, self.value = (
+            Dense(size, size, config.initializer_range, name=part, dtype=self.dtype_policy)
+            for part in ("query", "key", "value")
+        )
+
+    def build(self, input_shape=None):
+        self.query.build()
+        self.key.build()
+        self.value.build()
+
+    def call(self, x, bias, dropout_key=None):
+        """Rows [B·T, H] and bias [B, 1, 1 or T, T] → rows [B·T, H]."""
+        heads = self.config.num_attention_heads
+        head_size = self.config.hidden_size // heads
+        length = bias.shape[-1] if bias.shape[-1] is not None else ops.shape(bias)[-1]
+
+        def split(rows):
+            rows = ops.reshape(rows, (-1, length, heads, head_size))
+            return ops.transpose(rows, (0, 2, 1, 3))  # [B, heads, T, head_size]
+
+        # Scaling the queries is T/head_size times cheaper than scaling the scores.
+        query = split(self.query(x)) * (1.0 / math.sqrt(head_size))
+        key = split(self.key(x))
+        value = split(self.value(x))
+        scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))  # [B, heads, T, T]
+        scores = ops.cast(scores, "float32") + ops.cast(bias, "float32")
+        probabilities = ops.cast(ops.softmax(scores, axis=-1), self.compute_dtype)
+        probabilities = dropout(
+            probabilities, self.config.attention_probs_dropout_prob, dropout_key, self.site
+        )
+        context = ops.transpose(ops.matmul(probabilities, value), (0, 2, 1, 3))
+        return ops.reshape(context, (-1, self.config.hidden_size))

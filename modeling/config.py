@@ -1,0 +1,253 @@
+"""The size and shape of a BERT model: reading, checking and writing its configuration.
+
+Reads the original release's `bert_config.json` and Hugging Face's `config.json`. The two spell
+one thing alike and mean another: `"hidden_act": "gelu"` is the tanh approximation in the
+original release and the exact erf form at Hugging Face. Here "gelu" is the former and "gelu_erf"
+the latter, and reading maps them.
+"""
+
+import dataclasses
+import json
+import os
+from typing import Any
+
+import tensorflow as tf
+from absl import logging
+
+from modeling.errors import ModelingError
+
+# name: (layers, hidden size). Heads are hidden/64 and the inner size is 4×hidden, as in all
+# models that were released with the paper and with "Well-Read Students Learn Better" (2019).
+NAMED_SIZES = {
+    "tiny": (2, 128),
+    "mini": (4, 256),
+    "small": (4, 512),
+    "medium": (8, 512),
+    "base": (12, 768),
+    "large": (24, 1024),
+}
+
+ACTIVATIONS = ("gelu", "gelu_erf", "relu", "tanh", "linear")
+
+# Hugging Face's spelling → ours. Their "gelu_new" and "gelu_pytorch_tanh" are the tanh form.
+_FROM_HUGGINGFACE_ACTIVATION = {
+    "gelu": "gelu_erf",
+    "gelu_new": "gelu",
+    "gelu_pytorch_tanh": "gelu",
+    "gelu_fast": "gelu",
+    "relu": "relu",
+    "tanh": "tanh",
+    "linear": "linear",
+}
+_TO_HUGGINGFACE_ACTIVATION = {
+    "gelu": "gelu_new",
+    "gelu_erf": "gelu",
+    "relu": "relu",
+    "tanh": "tanh",
+    "linear": "linear",
+}
+# Keys that only a Hugging Face configuration has. They tell the format, so they are not kept
+# among the extra keys: a bert_config.json that held one would be read in the wrong terms.
+_HUGGINGFACE_KEYS = {"model_type", "architectures", "transformers_version"}
+# What Hugging Face leaves out of its files when it equals its own default.
+_HUGGINGFACE_DEFAULTS = {"vocab_size": 30522, "type_vocab_size": 2, "hidden_act": "gelu"}
+
+_POSITIVE_INTEGERS = (
+    "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "max_position_embeddings",
+    "type_vocab_size",
+)
+
+
+@dataclasses.dataclass
+class BertConfig:
+    """Configuration of a BERT model; the defaults are the original release's.
+
+    Attributes:
+        vocab_size: Number of word pieces, rows of the word embedding. No default.
+        hidden_size: Width of the encoder; a multiple of `num_attention_heads`.
+        num_hidden_layers: Number of Transformer layers.
+        num_attention_heads: Attention heads per layer.
+        intermediate_size: Width of the feed-forward layer.
+        hidden_act: One of `ACTIVATIONS`. "gelu" is the tanh approximation, as in the original;
+            null and "" mean "linear", as there.
+        hidden_dropout_prob: Dropout after embeddings, attention output and layer output.
+        attention_probs_dropout_prob: Dropout of the attention probabilities.
+        max_position_embeddings: Longest sequence that the position table serves.
+        type_vocab_size: Rows of the segment embedding. The original's default is 16 although
+            every released model uses 2.
+        initializer_range: Standard deviation of the truncated normal initialiser.
+        layer_norm_eps: Not in the original's file format, where it is always 1e-12.
+        extra: Keys of the file that are not known here, kept and written back.
+
+    Raises:
+        ModelingError: A value is of the wrong type or out of range; the message names the field.
+    """
+
+    vocab_size: int
+    hidden_size: int = 768
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    intermediate_size: int = 3072
+    hidden_act: str = "gelu"
+    hidden_dropout_prob: float = 0.1
+    attention_probs_dropout_prob: float = 0.1
+    max_position_embeddings: int = 512
+    type_vocab_size: int = 16
+    initializer_range: float = 0.02
+    layer_norm_eps: float = 1e-12
+    extra: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self):
+        self.hidden_act = "linear" if self.hidden_act in (None, "") else self.hidden_act
+        if isinstance(self.hidden_act, str):
+            self.hidden_act = self.hidden_act.lower()
+        self.validate()
+
+    def validate(self) -> None:
+        """Checks every field; raises ModelingError naming the first that is wrong."""
+        for name in _POSITIVE_INTEGERS:
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ModelingError(
+                    f"BertConfig field {name!r} must be a positive whole number; got {value!r}."
+                )
+        if self.hidden_size % self.num_attention_heads:
+            raise ModelingError(
+                f"BertConfig field 'hidden_size' ({self.hidden_size}) must be a multiple of "
+                f"'num_attention_heads' ({self.num_attention_heads}), since every head takes an "
+                f"equal share of the width. Change one of the two."
+            )
+        if self.hidden_act not in ACTIVATIONS:
+            raise ModelingError(
+                f"BertConfig field 'hidden_act' must be one of {', '.join(ACTIVATIONS)} "
+                f"(or null for linear); got {self.hidden_act!r}."
+            )
+        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1:
+                raise ModelingError(
+                    f"BertConfig field {name!r} must be a number from 0 to below 1; got {value!r}."
+                )
+        for name in ("initializer_range", "layer_norm_eps"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
+                raise ModelingError(
+                    f"BertConfig field {name!r} must be a number above 0; got {value!r}."
+                )
+
+    @classmethod
+    def named(cls, size: str, vocab_size: int, **overrides) -> "BertConfig":
+        """The configuration of a named size (`NAMED_SIZES`), with two segment types."""
+        if size not in NAMED_SIZES:
+            raise ModelingError(
+                f"Unknown model size {size!r}; the named sizes are {', '.join(NAMED_SIZES)}."
+            )
+        layers, hidden = NAMED_SIZES[size]
+        fields = {
+            "vocab_size": vocab_size,
+            "hidden_size": hidden,
+            "num_hidden_layers": layers,
+            "num_attention_heads": hidden // 64,
+            "intermediate_size": 4 * hidden,
+            "type_vocab_size": 2,
+        }
+        return cls(**(fields | overrides))
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "BertConfig":
+        """Builds a configuration from the contents of either file format."""
+        values = dict(values)
+        if _HUGGINGFACE_KEYS & values.keys():
+            return cls._from_huggingface(values)
+        return cls._from_known_keys(values)
+
+    @classmethod
+    def from_json_file(cls, path: str | os.PathLike) -> "BertConfig":
+        """Reads `bert_config.json` (original release) or `config.json` (Hugging Face)."""
+        path = os.fspath(path)
+        if not tf.io.gfile.exists(path):
+            raise ModelingError(f"The BERT configuration file {path} does not exist.")
+        if tf.io.gfile.isdir(path):
+            raise ModelingError(
+                f"{path} is a folder; expected a configuration file such as bert_config.json."
+            )
+        with tf.io.gfile.GFile(path, "rb") as file:
+            content = file.read()
+        try:
+            values = json.loads(content.decode("utf-8"))
+        except ValueError as error:
+            raise ModelingError(f"{path} is not a JSON file in UTF-8: {error}.") from error
+        if not isinstance(values, dict):
+            raise ModelingError(
+                f"{path} must hold one JSON object; got a {type(values).__name__}."
+            )
+        try:
+            return cls.from_dict(values)
+        except ModelingError as error:
+            raise ModelingError(f"{path}: {error}") from error
+
+    @classmethod
+    def _from_known_keys(cls, values: dict[str, Any]) -> "BertConfig":
+        known = {field.name for field in dataclasses.fields(cls)} - {"extra"}
+        extra = {key: value for key, value in values.items() if key not in known}
+        if extra:
+            logging.info(
+                "Configuration keys that BertConfig does not use, kept as they are: %s",
+                ", ".join(sorted(extra)),
+            )
+        if "vocab_size" not in values:
+            raise ModelingError("BertConfig field 'vocab_size' is missing and has no default.")
+        return cls(**{key: values[key] for key in values.keys() & known}, extra=extra)
+
+    @classmethod
+    def _from_huggingface(cls, values: dict[str, Any]) -> "BertConfig":
+        model_type = values.get("model_type", "bert")
+        if model_type != "bert":
+            raise ModelingError(
+                f"The Hugging Face configuration has model_type {model_type!r}; only 'bert' is "
+                f"supported."
+            )
+        if values.get("position_embedding_type", "absolute") != "absolute":
+            raise ModelingError(
+                f"position_embedding_type {values['position_embedding_type']!r} is not supported; "
+                f"BERT has 'absolute' positions."
+            )
+        values = {k: v for k, v in values.items() if k not in _HUGGINGFACE_KEYS}
+        values = _HUGGINGFACE_DEFAULTS | values
+        activation = str(values["hidden_act"]).lower()
+        if activation not in _FROM_HUGGINGFACE_ACTIVATION:
+            raise ModelingError(
+                f"Hugging Face field 'hidden_act' must be one of "
+                f"{', '.join(_FROM_HUGGINGFACE_ACTIVATION)}; got {values['hidden_act']!r}."
+            )
+        values["hidden_act"] = _FROM_HUGGINGFACE_ACTIVATION[activation]
+        return cls._from_known_keys(values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields by name, with the extra keys beside them.
+
+        `layer_norm_eps` is left out at the original's 1e-12, so that the file of a released
+        model comes back as it was.
+        """
+        values = dataclasses.asdict(self)
+        extra = values.pop("extra")
+        if values["layer_norm_eps"] == 1e-12:
+            del values["layer_norm_eps"]
+        return extra | values
+
+    def to_json_string(self) -> str:
+        """The original's file format: keys sorted, indented by two, newline at the end."""
+        return json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n"
+
+    def to_huggingface_dict(self) -> dict[str, Any]:
+        """The same configuration in Hugging Face's terms (see the note on gelu above)."""
+        values = self.to_dict()
+        values["hidden_act"] = _TO_HUGGINGFACE_ACTIVATION[self.hidden_act]
+        values["layer_norm_eps"] = self.layer_norm_eps
+        values["model_type"] = "bert"
+        return values

@@ -1,0 +1,82 @@
+"""Word, position and segment embeddings (paper, section 3, figure 2)."""
+
+import keras
+from keras import ops
+
+from modeling.config import BertConfig
+from modeling.errors import ModelingError
+from modeling.tensors import dropout, layer_norm
+
+
+def initializer(stddev: float) -> keras.initializers.Initializer:
+    """A fresh truncated normal initialiser; as in the original, not corrected for truncation.
+
+    Fresh each time because a Keras initialiser draws the same numbers at every call.
+    """
+    return keras.initializers.TruncatedNormal(stddev=stddev)
+
+
+class LayerNorm(keras.layers.Layer):
+    """Layer normalisation of rows [N, H]; weights named and ordered as in the original."""
+
+    def __init__(self, size: int, epsilon: float, name: str = "LayerNorm", **kwargs):
+        # autocast=False keeps gamma and beta in float32 under a half precision policy.
+        super().__init__(name=name, autocast=False, **kwargs)
+        self.size = size
+        self.epsilon = epsilon
+
+    def build(self, input_shape=None):
+        self.beta = self.add_weight(shape=(self.size,), initializer="zeros", name="beta")
+        self.gamma = self.add_weight(shape=(self.size,), initializer="ones", name="gamma")
+
+    def call(self, x):
+        return layer_norm(x, self.gamma, self.beta, self.epsilon)
+
+
+class BertEmbeddings(keras.layers.Layer):
+    """Sum of the three embeddings, layer-normalised, with dropout.
+
+    A segment id outside the table gives a zero vector, as in the original. A word id outside
+    its table is an error on CPU and undefined elsewhere: the data pipelines check the range.
+    """
+
+    def __init__(self, config: BertConfig, name: str = "embeddings", **kwargs):
+        super().__init__(name=name, **kwargs)
+        self.config = config
+        self.norm = LayerNorm(config.hidden_size, config.layer_norm_eps, dtype=self.dtype_policy)
+
+    def build(self, input_shape=None):
+        config = self.config
+
+        def table(rows: int, name: str):
+            return self.add_weight(
+                shape=(rows, config.hidden_size),
+                initializer=initializer(config.initializer_range),
+                name=name,
+            )
+
+        self.word_embeddings = table(config.vocab_size, "word_embeddings")
+        self.token_type_embeddings = table(config.type_vocab_size, "token_type_embeddings")
+        self.position_embeddings = table(config.max_position_embeddings, "position_embeddings")
+        self.norm.build()
+
+    def call(self, input_ids, segment_ids, dropout_key=None):
+        """int32 [B, T], int32 [B, T] → rows [B·T, H]."""
+        config = self.config
+        length = input_ids.shape[1]
+        if length is not None and length > config.max_position_embeddings:
+            raise ModelingError(
+                f"The sequences are {length} tokens long, but the model's "
+                f"max_position_embeddings is {config.max_position_embeddings}. Lower "
+                f"max_seq_length or use a configuration with more positions."
+            )
+        if length is None:
+            length = ops.shape(input_ids)[1]
+        words = ops.take(self.word_embeddings, input_ids, axis=0)  # [B, T, H]
+        types = ops.one_hot(
+            ops.reshape(segment_ids, (-1,)), config.type_vocab_size, dtype=self.compute_dtype
+        )
+        types = ops.reshape(ops.matmul(types, self.token_type_embeddings), ops.shape(words))
+        positions = ops.convert_to_tensor(self.position_embeddings)[:length]  # [T, H]
+        x = ops.reshape(words + types + positions, (-1, config.hidden_size))
+        return dropout(self.norm(x), config.hidden_dropout_prob, dropout_key, site=0)

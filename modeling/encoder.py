@@ -1,0 +1,177 @@
+"""The BERT encoder: embeddings, Transformer layers, pooler.
+
+Layers nest and are named so that a variable's path, without the model's own name, is the name
+that the original release gave it: `bert/encoder/layer_0/attention/self/query/kernel`. Hidden
+states travel as rows [B·T, H] and are given their [B, T, H] shape at the end.
+"""
+
+import keras
+from keras import ops
+
+from modeling.attention import Dense, SelfAttention, attention_bias
+from modeling.config import BertConfig
+from modeling.embeddings import BertEmbeddings, LayerNorm
+from modeling.tensors import ACTIVATIONS, dropout
+
+
+class ProjectAddNorm(keras.layers.Layer):
+    """Dense → dropout → add the residual → layer norm; the end of both halves of a layer."""
+
+    def __init__(self, config: BertConfig, in_size: int, site: int, name: str = "output", **kwargs):
+        super().__init__(name=name, **kwargs)
+        self.rate = config.hidden_dropout_prob
+        self.site = site
+        self.dense = Dense(
+            in_size,
+            config.hidden_size,
+            config.initializer_range,
+            name="dense",
+            dtype=self.dtype_policy,
+        )
+        self.norm = LayerNorm(config.hidden_size, config.layer_norm_eps, dtype=self.dtype_policy)
+
+    def build(self, input_shape=None):
+        self.dense.build()
+        self.norm.build()
+
+    def call(self, x, residual, dropout_key=None):
+        return self.norm(dropout(self.dense(x), self.rate, dropout_key, self.site) + residual)
+
+
+class AttentionBlock(keras.layers.Layer):
+    """Self-attention with its output projection and residual."""
+
+    def __init__(self, config: BertConfig, site: int, name: str = "attention", **kwargs):
+        super().__init__(name=name, **kwargs)
+        self.self_attention = SelfAttention(config, site, dtype=self.dtype_policy)
+        self.projection = ProjectAddNorm(
+            config, config.hidden_size, site + 1, dtype=self.dtype_policy
+        )
+
+    def build(self, input_shape=None):
+        self.self_attention.build()
+        self.projection.build()
+
+    def call(self, x, bias, dropout_key=None):
+        return self.projection(self.self_attention(x, bias, dropout_key), x, dropout_key)
+
+
+class Intermediate(keras.layers.Layer):
+    """The wide half of the feed-forward network, with its activation."""
+
+    def __init__(self, config: BertConfig, name: str = "intermediate", **kwargs):
+        super().__init__(name=name, **kwargs)
+        self.activation = ACTIVATIONS[config.hidden_act]
+        self.dense = Dense(
+            config.hidden_size,
+            config.intermediate_size,
+            config.initializer_range,
+            name="dense",
+            dtype=self.dtype_policy,
+        )
+
+    def build(self, input_shape=None):
+        self.dense.build()
+
+    def call(self, x):
+        return self.activation(self.dense(x))
+
+
+class TransformerLayer(keras.layers.Layer):
+    """One post-norm Transformer layer; dropout sites `site` to `site` + 2."""
+
+    SITES = 3
+
+    def __init__(self, config: BertConfig, site: int, name: str, **kwargs):
+        super().__init__(name=name, **kwargs)
+        self.attention = AttentionBlock(config, site, dtype=self.dtype_policy)
+        self.intermediate = Intermediate(config, dtype=self.dtype_policy)
+        self.projection = ProjectAddNorm(
+            config, config.intermediate_size, site + 2, dtype=self.dtype_policy
+        )
+
+    def build(self, input_shape=None):
+        self.attention.build()
+        self.intermediate.build()
+        self.projection.build()
+
+    def call(self, x, bias, dropout_key=None):
+        x = self.attention(x, bias, dropout_key)
+        return self.projection(self.intermediate(x), x, dropout_key)
+
+
+class BertEncoder(keras.layers.Layer):
+    """Token ids to contextual vectors (paper, section 3).
+
+    Args:
+        config: Sizes, activation and dropout rates.
+        name: Must stay "bert" where checkpoints are to keep the original's variable names.
+    """
+
+    def __init__(self, config: BertConfig, name: str = "bert", **kwargs):
+        super().__init__(name=name, **kwargs)
+        self.config = config
+        self.embeddings = BertEmbeddings(config, dtype=self.dtype_policy)
+        self.layers = [
+            TransformerLayer(
+                config,
+                site=1 + index * TransformerLayer.SITES,
+                name=f"layer_{index}",
+                dtype=self.dtype_policy,
+            )
+            for index in range(config.num_hidden_layers)
+        ]
+        self.pooler = Dense(
+            config.hidden_size,
+            config.hidden_size,
+            config.initializer_range,
+            name="dense",
+            dtype=self.dtype_policy,
+        )
+
+    def build(self, input_shape=None):
+        self.embeddings.build()
+        with keras.name_scope("encoder"):
+            for layer in self.layers:
+                layer.build()
+        with keras.name_scope("pooler"):
+            self.pooler.build()
+
+    def call(self, inputs, dropout_key=None):
+        """Encodes a batch.
+
+        Args:
+            inputs: Dict with int32 tensors [B, T]: `input_ids`; `input_mask` (1 at real tokens;
+                absent: all ones); `segment_ids` (absent: all zeros). Other keys are not read.
+            dropout_key: int32 [3] (seed, step, stream) turns dropout on; see
+                `modeling.tensors.dropout`.
+
+        Returns:
+            Dict with `embedding_output` [B, T, H], `encoder_outputs` (list of [B, T, H], one per
+            layer), `sequence_output` (the last of them) and `pooled_output` [B, H].
+        """
+        input_ids = inputs["input_ids"]
+        input_mask = inputs.get("input_mask")
+        segment_ids = inputs.get("segment_ids")
+        if input_mask is None:
+            input_mask = ops.ones_like(input_ids)
+        if segment_ids is None:
+            segment_ids = ops.zeros_like(input_ids)
+        length = input_ids.shape[1] if input_ids.shape[1] is not None else ops.shape(input_ids)[1]
+
+        def restore(rows):
+            return ops.reshape(rows, (-1, length, self.config.hidden_size))
+
+        bias = attention_bias(input_mask, self.compute_dtype)
+        x = embedding_output = self.embeddings(input_ids, segment_ids, dropout_key)
+        encoder_outputs = []
+        for layer in self.layers:
+            x = layer(x, bias, dropout_key)
+            encoder_outputs.append(restore(x))
+        sequence_output = encoder_outputs[-1]
+        return {
+            "embedding_output": restore(embedding_output),
+            "encoder_outputs": encoder_outputs,
+            "sequence_output": sequence_output,
+            "pooled_output": ops.tanh(self.pooler(sequence_output[:, 0])),
+        }

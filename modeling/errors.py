@@ -1,0 +1,37 @@
+"""User errors, and how every script and command ends when it meets one."""
+
+import sys
+import textwrap
+from collections.abc import Callable
+
+from absl import app
+
+
+class ModelingError(ValueError):
+    """A configuration, checkpoint or output folder can't be used.
+
+    The message is one paragraph: what was received, where, what was expected, what to do.
+    """
+
+
+def run(main: Callable[[list[str]], None], *user_errors: type[Exception]) -> None:
+    """Runs `main(argv)` under absl; user errors end the process with one paragraph and code 1.
+
+    Args:
+        main: Takes the arguments that are left after flag parsing.
+        *user_errors: Further exception classes that stand for the user's mistake, such as
+            `data.errors.DataError`. `ModelingError` and `OSError` always count.
+    """
+    quiet = (ModelingError, OSError, *user_errors)
+
+    def wrapped(argv: list[str]) -> None:
+        if len(argv) > 1:
+            raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}.")
+        try:
+            main(argv)
+        except quiet as error:
+            paragraph = textwrap.fill(" ".join(str(error).split()), width=100, break_long_words=False)
+            print(f"\nError: {paragraph}", file=sys.stderr, flush=True)
+            sys.exit(1)
+
+    app.run(wrapped)
