@@ -3,8 +3,9 @@
 import sys
 import textwrap
 from collections.abc import Callable
+from logging import Formatter
 
-from absl import app
+from absl import app, logging
 
 
 class ModelingError(ValueError):
@@ -25,6 +26,9 @@ def run(main: Callable[[list[str]], None], *user_errors: type[Exception]) -> Non
     quiet = (ModelingError, OSError, *user_errors)
 
     def wrapped(argv: list[str]) -> None:
+        logging.set_verbosity(logging.INFO)
+        logging.use_absl_handler()
+        logging.get_absl_handler().setFormatter(Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
         if len(argv) > 1:
             raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}.")
         try:

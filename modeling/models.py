@@ -85,12 +85,19 @@ class BertClassifier(BertModel):
     Args:
         config: The encoder's configuration.
         num_labels: Rows of `output_weights`.
+        dropout_rate: Of the pooled vector.
     """
 
     def __init__(
-        self, config: BertConfig, num_labels: int, name: str = "bert_classifier", **kwargs
+        self,
+        config: BertConfig,
+        num_labels: int,
+        dropout_rate: float = CLASSIFIER_DROPOUT,
+        name: str = "bert_classifier",
+        **kwargs,
     ):
         super().__init__(config, name=name, **kwargs)
+        self.dropout_rate = dropout_rate
         self.num_labels = num_labels
 
     def build(self, input_shape=None):
@@ -104,6 +111,6 @@ class BertClassifier(BertModel):
         dropout_key = self.next_dropout_key(training, dropout_key)
         outputs = self.encoder(inputs, dropout_key)
         site = 1 + self.config.num_hidden_layers * TransformerLayer.SITES
-        pooled = dropout(outputs["pooled_output"], CLASSIFIER_DROPOUT, dropout_key, site)
+        pooled = dropout(outputs["pooled_output"], self.dropout_rate, dropout_key, site)
         outputs["logits"] = linear_logits(pooled, self.output_weights, self.output_bias)
         return outputs

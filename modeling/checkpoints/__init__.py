@@ -1,0 +1,29 @@
+"""Checkpoints: reading and writing the original release's and Hugging Face's formats.
+
+    report = load(model, "uncased_L-12_H-768_A-12/bert_model.ckpt")
+    save(model, "out", vocab_file="vocab.txt")                # bert_model.ckpt, bert_config.json
+    save(model, "out", vocab_file="vocab.txt", format="huggingface")    # model.safetensors, …
+
+Weights go by the original's variable names (`names.weights_by_name`). `tf1.read_bundle` and
+`tf1.write_bundle` read and write any dictionary of tensors in the same file format.
+"""
+
+from modeling.checkpoints.converting import Conversion, convert
+from modeling.checkpoints.loading import LoadReport, find, load, open_contents
+from modeling.checkpoints.names import HUGGINGFACE, TF1, weights_by_name
+from modeling.checkpoints.saving import FORMATS, save, write
+
+__all__ = [
+    "FORMATS",
+    "HUGGINGFACE",
+    "TF1",
+    "Conversion",
+    "LoadReport",
+    "convert",
+    "find",
+    "load",
+    "open_contents",
+    "save",
+    "weights_by_name",
+    "write",
+]

@@ -1,0 +1,164 @@
+"""From one checkpoint format to the other without building a model."""
+
+import dataclasses
+import os
+
+import tensorflow as tf
+
+from modeling.checkpoints import huggingface, names
+from modeling.checkpoints.contents import Contents
+from modeling.checkpoints.files import join
+from modeling.checkpoints.loading import open_contents
+from modeling.checkpoints.saving import write
+from modeling.config import BertConfig
+from modeling.errors import ModelingError
+
+_CONFIG_NAMES = {
+    names.TF1: ("bert_config.json", "config.json"),
+    names.HUGGINGFACE: ("config.json", "bert_config.json"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Conversion:
+    """What `convert` did.
+
+    Attributes:
+        source: The file or TF1 prefix that was read.
+        converted: Original names of the weights that were written, sorted.
+        not_converted: Names in the source of weights that were not written, sorted.
+        ignored: Number of tensors that are no weights (optimizer slots, counters, buffers).
+        written: Paths of the files written.
+        config: The configuration that was written.
+        notes: Sentences about what the reader of the result should know.
+    """
+
+    source: str
+    converted: list[str]
+    not_converted: list[str]
+    ignored: int
+    written: list[str]
+    config: BertConfig
+    notes: list[str]
+
+
+def convert(
+    path: str | os.PathLike,
+    directory: str | os.PathLike,
+    format: str,
+    config_file: str | os.PathLike | None = None,
+    vocab_file: str | os.PathLike | None = None,
+) -> Conversion:
+    """Writes the weights of any checkpoint that can be read in the given format.
+
+    Every head that has a name in both formats is kept, whatever model it belongs to; half
+    precision becomes float32 and float32 stays bit for bit.
+
+    Args:
+        path: As in `load`.
+        directory: Made if absent.
+        format: "tf1" or "huggingface".
+        config_file: Either format; by default bert_config.json or config.json beside the weights.
+        vocab_file: By default vocab.txt beside the weights; none is written if there is none.
+
+    Raises:
+        ModelingError: No checkpoint, no configuration, one that doesn't describe the weights, or
+            a folder that can't be written.
+    """
+    held = open_contents(path)
+    beside = os.path.dirname(held.path) or "."
+    config = BertConfig.from_json_file(config_file or _config_beside(beside, held))
+    if vocab_file is None and tf.io.gfile.exists(join(beside, "vocab.txt")):
+        vocab_file = join(beside, "vocab.txt")
+    kept = [name for name in held.shapes if names.to_huggingface(name)]
+    if not kept:
+        raise ModelingError(
+            f"{held.path} holds no BERT weights; it holds "
+            f"{', '.join((held.unmapped or held.ignored)[:5]) or 'nothing'}."
+        )
+    _check(held, config)
+    if format == names.TF1 and held.format == names.TF1:
+        kept = list(held.shapes)  # The names need no translation, so unknown heads stay too.
+    tensors = {name: held.read(name) for name in kept}
+    written, _ = write(directory, tensors, config, vocab_file, format)
+    stored = {held.file_names[name] for name in kept}
+    return Conversion(
+        source=held.path,
+        converted=sorted(kept),
+        not_converted=sorted((set(held.file_names.values()) | set(held.unmapped)) - stored),
+        ignored=len(held.ignored),
+        written=written,
+        config=config,
+        notes=_notes(held, config, format, vocab_file is not None),
+    )
+
+
+def _config_beside(directory: str, held: Contents) -> str:
+    candidates = _CONFIG_NAMES[held.format]
+    for name in candidates:
+        if tf.io.gfile.exists(join(directory, name)):
+            return join(directory, name)
+    raise ModelingError(
+        f"There is no {' or '.join(candidates)} beside {held.path}. The configuration says how "
+        f"many attention heads the weights stand for: name its file with --bert_config_file."
+    )
+
+
+def _check(held: Contents, config: BertConfig) -> None:
+    """Compares the weights with what the configuration says about their shapes."""
+    facts = {
+        "vocab_size": (names.WORD_EMBEDDINGS, 0, config.vocab_size),
+        "hidden_size": (names.WORD_EMBEDDINGS, 1, config.hidden_size),
+        "max_position_embeddings": (
+            "bert/embeddings/position_embeddings",
+            0,
+            config.max_position_embeddings,
+        ),
+        "type_vocab_size": ("bert/embeddings/token_type_embeddings", 0, config.type_vocab_size),
+        "intermediate_size": (
+            "bert/encoder/layer_0/intermediate/dense/bias",
+            0,
+            config.intermediate_size,
+        ),
+    }
+    wrong = []
+    for field, (name, axis, said) in facts.items():
+        shape = held.shapes.get(name)
+        if shape is not None and (axis >= len(shape) or shape[axis] != said):
+            wrong.append(f"{field} is {said} but {held.file_names[name]} is {list(shape)}")
+    layers = names.number_of_layers(held.shapes)
+    if layers not in (0, config.num_hidden_layers):
+        wrong.append(f"num_hidden_layers is {config.num_hidden_layers} but there are {layers}")
+    if wrong:
+        raise ModelingError(
+            f"The configuration doesn't describe {held.path}: {'; '.join(wrong)}. Name the right "
+            f"file with --bert_config_file."
+        )
+
+
+def _notes(held: Contents, config: BertConfig, format: str, has_vocab: bool) -> list[str]:
+    notes = []
+    if not has_vocab:
+        notes.append(
+            "No vocab.txt beside the weights, so none was written; name it with --vocab_file."
+        )
+    if format == names.TF1 and config.hidden_act == "gelu_erf":
+        notes.append(
+            'The model uses the exact gelu, written as "hidden_act": "gelu_erf" in '
+            "bert_config.json. The original release knows only its tanh approximation and refuses "
+            'this name; with "gelu" instead, results would differ by up to 5e-4 per activation.'
+        )
+    if format == names.HUGGINGFACE:
+        heads = [head for head, _ in huggingface.ARCHITECTURES if head in held.shapes]
+        if len(heads) > 1:
+            notes.append(
+                f"The weights have several heads ({', '.join(heads)}). All were written; "
+                f"config.json names the class for the first."
+            )
+    if held.untied_decoder:
+        notes.append(
+            "The masked-LM output matrix or bias of this file differs from the word embeddings or "
+            "bias that BERT ties it to. It was not converted: the masked-LM head of the result "
+            "does not compute what the file's model computes."
+        )
+    return notes

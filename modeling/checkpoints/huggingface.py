@@ -1,0 +1,207 @@
+"""Hugging Face checkpoints: model.safetensors beside config.json and vocab.txt.
+
+Reads single files and sharded ones (model.safetensors.index.json). Writes what transformers
+writes for its BERT classes: dense kernels transposed, the masked-LM output matrix left out
+because it is tied to the word embeddings, `{"format": "pt"}` in the metadata.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from modeling.checkpoints import names, safetensors_file
+from modeling.checkpoints.contents import Contents, as_float32
+from modeling.checkpoints.files import join, listing
+from modeling.config import BertConfig
+from modeling.errors import ModelingError
+
+FILE_NAME = "model.safetensors"
+SHARD_INDEX_NAME = "model.safetensors.index.json"
+
+# Which transformers class a set of weights is for, by the head that decides; first match wins.
+ARCHITECTURES = (
+    ("output_weights", "BertForSequenceClassification"),
+    ("cls/squad/output_weights", "BertForQuestionAnswering"),
+    (names.MASKED_LM_BIAS, "BertForPreTraining"),
+)
+
+
+def files_in(directory: str) -> list[str]:
+    """The checkpoints that a folder offers: model.safetensors, a shard index, or other files."""
+    entries = sorted(tf.io.gfile.listdir(directory))
+    for usual in (FILE_NAME, SHARD_INDEX_NAME):
+        if usual in entries:
+            return [join(directory, usual)]
+    return [join(directory, entry) for entry in entries if entry.endswith(".safetensors")]
+
+
+def find(path: str | os.PathLike) -> str:
+    """The .safetensors file or shard index that `path`, a file or folder, means.
+
+    Raises:
+        ModelingError: There is none, or a folder holds several under unusual names.
+    """
+    path = os.fspath(path)
+    if not tf.io.gfile.exists(path):
+        raise ModelingError(f"There is no file or folder {path}.")
+    if not tf.io.gfile.isdir(path):
+        return path
+    found = files_in(path)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise ModelingError(
+            f"{path} holds several checkpoints: {', '.join(found)}. Give the one to read."
+        )
+    raise ModelingError(f"{path} holds no {FILE_NAME}; it holds {listing(path)}.")
+
+
+def contents(path: str | os.PathLike) -> Contents:
+    """What the checkpoint holds, under the original's names. No weights are read yet.
+
+    A `cls.predictions.decoder.weight` that equals the word embeddings is the tie, not a weight;
+    one that differs is left unmapped and flagged as `untied_decoder`.
+
+    Raises:
+        ModelingError: No such file, a damaged one, or two names for one weight.
+    """
+    path = find(path)
+    where = _locate(path)
+    file_names: dict[str, str] = {}
+    unmapped, ignored = [], []
+    for name in sorted(where):
+        found = names.from_huggingface(name)
+        if names.is_bookkeeping(name):
+            ignored.append(name)
+        elif found and found.name in file_names:
+            raise ModelingError(
+                f"{path} holds the weight {found.name} twice, as {file_names[found.name]} and as "
+                f"{name}. It must hold one model; remove one of them."
+            )
+        elif found:
+            file_names[found.name] = name
+        elif name not in names.TIED:
+            unmapped.append(name)
+    untied = False
+    for name, original in names.TIED.items():
+        if name not in where:
+            continue
+        if original not in file_names:
+            file_names[original] = name
+        elif _equal(where, name, file_names[original]):
+            ignored.append(name)
+        else:
+            unmapped.append(name)
+            untied = True
+
+    def read(name: str) -> np.ndarray:
+        stored = file_names[name]
+        array = as_float32(where[stored].read(stored))
+        return array.T if _is_transposed(stored) else array
+
+    shapes = {}
+    for original, stored in sorted(file_names.items()):
+        shape = where[stored].shapes[stored]
+        shapes[original] = shape[::-1] if _is_transposed(stored) else shape
+    return Contents(
+        path=path,
+        format=names.HUGGINGFACE,
+        shapes=shapes,
+        file_names=file_names,
+        unmapped=sorted(unmapped),
+        ignored=sorted(ignored),
+        read=read,
+        untied_decoder=untied,
+    )
+
+
+def _is_transposed(stored: str) -> bool:
+    found = names.from_huggingface(stored)
+    return found is not None and found.transposed
+
+
+def _equal(where: Mapping[str, safetensors_file.SafetensorsFile], one: str, other: str) -> bool:
+    if where[one].shapes[one] != where[other].shapes[other]:
+        return False
+    return np.array_equal(where[one].read(one), where[other].read(other))
+
+
+def _locate(path: str) -> dict[str, safetensors_file.SafetensorsFile]:
+    """Tensor name → the file that holds it, following a shard index."""
+    if not path.endswith(".json"):
+        whole = safetensors_file.SafetensorsFile(path)
+        return dict.fromkeys(whole.shapes, whole)
+    with tf.io.gfile.GFile(path, "rb") as file:
+        content = file.read()
+    try:
+        shard_of = dict(json.loads(content)["weight_map"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ModelingError(
+            f"{path} is not an index of safetensors files: expected a JSON object with the key "
+            f"weight_map."
+        ) from error
+    directory = os.path.dirname(path)
+    shards = {}
+    for shard in sorted(set(shard_of.values())):
+        shard_path = join(directory, shard)
+        if not tf.io.gfile.exists(shard_path):
+            raise ModelingError(f"{path} names the file {shard}, which is not beside it.")
+        shards[shard] = safetensors_file.SafetensorsFile(shard_path)
+    for name, shard in shard_of.items():
+        if name not in shards[shard].shapes:
+            raise ModelingError(f"{path} says that {shard} holds {name}, which it doesn't.")
+    return {name: shards[shard] for name, shard in shard_of.items()}
+
+
+def to_file(tensors: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], list[str]]:
+    """Renames and transposes weights for a Hugging Face file.
+
+    Args:
+        tensors: Original name → array.
+
+    Returns:
+        The file's tensors by name, and the original names that have no counterpart there.
+    """
+    renamed, unmapped = {}, []
+    for name, array in tensors.items():
+        found = names.to_huggingface(name)
+        if found is None:
+            unmapped.append(name)
+        else:
+            renamed[found.name] = array.T if found.transposed else array
+    return renamed, sorted(unmapped)
+
+
+def config_dict(config: BertConfig, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
+    """The contents of config.json for weights with these original names and shapes.
+
+    Adds what transformers builds its model from and our configuration doesn't hold: the class,
+    and the number of labels, which it derives from the length of `id2label`.
+    """
+    values = config.to_huggingface_dict()
+    found = [architecture for name, architecture in ARCHITECTURES if name in shapes]
+    values["architectures"] = found[:1] or ["BertModel"]
+    if "output_weights" in shapes:
+        labels = shapes["output_weights"][0]
+        if len(values.get("id2label", ())) != labels:
+            values["id2label"] = {str(i): f"LABEL_{i}" for i in range(labels)}
+            values["label2id"] = {f"LABEL_{i}": i for i in range(labels)}
+    return values
+
+
+def write(directory: str, tensors: Mapping[str, np.ndarray], config: BertConfig) -> list[str]:
+    """Writes model.safetensors and config.json into a folder that exists.
+
+    Returns:
+        The original names that have no Hugging Face name and were left out.
+    """
+    renamed, unmapped = to_file(tensors)
+    safetensors_file.write(join(directory, FILE_NAME), renamed, {"format": "pt"})
+    values = config_dict(config, {name: array.shape for name, array in tensors.items()})
+    with tf.io.gfile.GFile(join(directory, "config.json"), "wb") as file:
+        file.write((json.dumps(values, indent=2, sort_keys=True) + "\n").encode("utf-8"))
+    return unmapped

@@ -1,0 +1,279 @@
+"""Putting a checkpoint's weights into a model, and saying exactly what that did."""
+
+import dataclasses
+import os
+from collections.abc import Collection, Mapping
+
+import keras
+import tensorflow as tf
+from absl import logging
+
+from modeling.checkpoints import huggingface, names, tf1
+from modeling.checkpoints.contents import Contents
+from modeling.checkpoints.files import listing
+from modeling.errors import ModelingError
+
+_OTHER_FORMATS = {
+    ".bin": "a PyTorch pickle, which can run code when it is opened",
+    ".pt": "a PyTorch pickle, which can run code when it is opened",
+    ".h5": "an HDF5 file",
+    ".msgpack": "a Flax file",
+    ".onnx": "an ONNX graph",
+    ".pb": "a TensorFlow SavedModel",
+    ".keras": "a Keras archive",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class LoadReport:
+    """What `load` did. All lists are sorted.
+
+    Attributes:
+        loaded: Weights of the model, by original name, that came from the file.
+        newly_initialised: Weights of the model that keep their initial values.
+        left_over: Weights in the file, by their name there, that the model has no place for.
+        ignored: Tensors in the file that are no weights: optimizer slots, step counters, position
+            buffers, copies of tied weights.
+        path: The file that was read, or the TF1 prefix.
+        format: "tf1" or "huggingface".
+    """
+
+    loaded: list[str]
+    newly_initialised: list[str]
+    left_over: list[str]
+    ignored: list[str] = dataclasses.field(default_factory=list)
+    path: str = ""
+    format: str = ""
+
+    def summary(self) -> str:
+        """A few lines for the log."""
+        lines = [f"Loaded {_weights(self.loaded)} from {self.path} ({self.format} format)."]
+        if self.newly_initialised:
+            lines.append(
+                f"  Not in it, so newly initialised: {_weights(self.newly_initialised)} of the "
+                f"model: {_some(self.newly_initialised)}"
+            )
+        if self.left_over:
+            lines.append(
+                f"  Left over, without a place in the model: {_weights(self.left_over)}: "
+                f"{_some(self.left_over)}"
+            )
+        if self.ignored:
+            lines.append(
+                f"  Not looked at: {len(self.ignored)} tensors that are no weights (optimizer "
+                f"slots, counters, buffers, tied copies)."
+            )
+        return "\n".join(lines)
+
+
+def load(
+    model: keras.Model,
+    path: str | os.PathLike,
+    *,
+    required: Collection[str] = (),
+    skip: Collection[str] = (),
+) -> LoadReport:
+    """Loads every weight that the model and the checkpoint have in common, by name.
+
+    As in the original release, weights that the checkpoint lacks keep their initial values and
+    optimizer slots are never taken; unlike there, the result is reported, logged, and a warning
+    where a part of the encoder was missing.
+
+    Args:
+        model: A model whose weights carry the original's names; built if it isn't yet. Half
+            precision in the file is widened, and everything is cast to the weights' dtypes.
+        path: A TF1 prefix (`…/bert_model.ckpt`), a .safetensors file, or a folder that holds a
+            checkpoint of either kind. Any path that tf.io.gfile knows.
+        required: Beginnings of weight names that must be in the checkpoint, if the model has
+            them: ("bert/",) for fine-tuning, ("",) where every weight must come from the file.
+        skip: Beginnings of weight names that keep their initial values even if the checkpoint
+            has them, e.g. ("output_",) for a new classifier on top of another task's encoder.
+
+    Raises:
+        ModelingError: No checkpoint or several at `path`, a damaged one, a tensor whose shape
+            isn't the model's, nothing in common, a required weight missing, or an output matrix
+            of the masked-LM head that isn't tied to the word embeddings. In all cases but a
+            tensor that can't be read, the model is as it was.
+    """
+    held = open_contents(path)
+    model_weights = names.weights_by_name(model)
+    wanted = {name: w for name, w in model_weights.items() if not name.startswith(tuple(skip))}
+    common = [name for name in wanted if name in held.shapes]
+    if not common:
+        raise _nothing_in_common(held, model_weights)
+    _check_shapes(held, {name: tuple(wanted[name].shape) for name in common})
+    missing = sorted(model_weights.keys() - set(common))
+    _check_required(held, missing, tuple(required), tuple(skip))
+    if held.untied_decoder and names.MASKED_LM_BIAS in wanted:
+        raise ModelingError(
+            f"{held.path} holds {' and '.join(n for n in held.unmapped if n in names.TIED)} "
+            f"different from the word embeddings or bias that BERT ties it to. The masked-LM head "
+            f"here is always tied, so it would not compute what that file's model computes. Load "
+            f"it into a model without this head, or with skip=('cls/predictions/',)."
+        )
+    for name in common:
+        variable = wanted[name]
+        variable.assign(tf.cast(held.read(name), keras.backend.standardize_dtype(variable.dtype)))
+    placed = {held.file_names[name] for name in common}
+    report = LoadReport(
+        loaded=sorted(common),
+        newly_initialised=missing,
+        left_over=sorted((set(held.file_names.values()) | set(held.unmapped)) - placed),
+        ignored=held.ignored,
+        path=held.path,
+        format=held.format,
+    )
+    logging.info("%s", report.summary())
+    lost = [n for n in missing if n.startswith("bert/") and not n.startswith(tuple(skip))]
+    if lost:
+        logging.warning(
+            "%s lacks %s of the encoder, which stay random: %s. %s",
+            held.path,
+            _weights(lost),
+            _some(lost),
+            _depths(held, model_weights),
+        )
+    return report
+
+
+def find(path: str | os.PathLike) -> tuple[str, str]:
+    """Tells what checkpoint `path` means.
+
+    Returns:
+        (format, file): "tf1" with the bundle's prefix, or "huggingface" with the .safetensors
+        file or shard index.
+
+    Raises:
+        ModelingError: Nothing that can be read, or several checkpoints in one folder.
+    """
+    path = os.fspath(path)
+    if tf1.is_prefix(path):
+        return names.TF1, path
+    if not tf.io.gfile.exists(path):
+        folder = os.path.dirname(path) or "."
+        nearby = f"{folder} holds {listing(folder)}" if tf.io.gfile.isdir(folder) else ""
+        raise ModelingError(
+            f"There is no checkpoint at {path}: neither a TF1 bundle ({path}.index) nor a file or "
+            f"folder of that name. {nearby}"
+        )
+    if not tf.io.gfile.isdir(path):
+        if path.endswith((".safetensors", ".safetensors.index.json")):
+            return names.HUGGINGFACE, path
+        if path.endswith(".index") or ".data-" in os.path.basename(path):
+            return names.TF1, tf1.find(path)
+        raise ModelingError(
+            f"{path} is {_describe(path)}. Expected a TF1 prefix such as bert_model.ckpt (without "
+            f".index or .data), a .safetensors file, or a folder that holds one of them."
+        )
+    found = [(names.TF1, prefix) for prefix in tf1.prefixes_in(path)]
+    found += [(names.HUGGINGFACE, file) for file in huggingface.files_in(path)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise ModelingError(
+            f"The folder {path} holds several checkpoints: "
+            f"{', '.join(file for _, file in found)}. Give the one to read instead of the folder."
+        )
+    other = [e for e in sorted(tf.io.gfile.listdir(path)) if _describe(e) != _UNKNOWN]
+    hint = f" {other[0]} is {_describe(other[0])}, which is not read here." if other else ""
+    raise ModelingError(
+        f"The folder {path} holds no checkpoint that can be read: expected bert_model.ckpt.index "
+        f"(with its .data file), a `checkpoint` file that names a bundle, or model.safetensors; "
+        f"found {listing(path)}.{hint}"
+    )
+
+
+def open_contents(path: str | os.PathLike) -> Contents:
+    """Opens the checkpoint that `path` means, of either format; reads names and shapes only."""
+    format_, file = find(path)
+    return (tf1 if format_ == names.TF1 else huggingface).contents(file)
+
+
+_UNKNOWN = "no checkpoint file"
+
+
+def _describe(file: str) -> str:
+    return _OTHER_FORMATS.get(os.path.splitext(file)[1], _UNKNOWN)
+
+
+def _weights(items: list[str]) -> str:
+    return f"{len(items)} weight{'' if len(items) == 1 else 's'}"
+
+
+def _some(items: list[str], limit: int = 6) -> str:
+    more = f" and {len(items) - limit} more" if len(items) > limit else ""
+    return ", ".join(items[:limit]) + more
+
+
+def _check_shapes(held: Contents, expected: Mapping[str, tuple[int, ...]]) -> None:
+    wrong = [name for name, shape in expected.items() if held.shapes[name] != shape]
+    if not wrong:
+        return
+    name = wrong[0]
+    has, wants = held.shapes[name], expected[name]
+    also = f" (shapes also differ for {_some(wrong[1:], 3)})" if wrong[1:] else ""
+    raise ModelingError(
+        f"Tensor {held.file_names[name]} in {held.path} has the wrong shape: the file holds "
+        f"{list(has)}, the model expects {list(wants)}{also}. {_shape_hint(name, has, wants)}"
+    )
+
+
+def _shape_hint(name: str, has: tuple[int, ...], wants: tuple[int, ...]) -> str:
+    if len(has) != len(wants):
+        return "The file is not of a BERT model with these parts."
+    scope, _, last = name.rpartition("/")
+    other_rows = has[0] != wants[0] and has[1:] == wants[1:]
+    field = {
+        names.WORD_EMBEDDINGS: "vocab_size",
+        names.MASKED_LM_BIAS: "vocab_size",
+        "bert/embeddings/position_embeddings": "max_position_embeddings",
+        "bert/embeddings/token_type_embeddings": "type_vocab_size",
+    }.get(name)
+    if field and other_rows:
+        vocab = " and the vocab.txt" if field == "vocab_size" else ""
+        return (
+            f"The configuration says {field} {wants[0]}, the file was made with {has[0]}: use the "
+            f"bert_config.json{vocab} that came with this checkpoint."
+        )
+    if last in ("output_weights", "output_bias") and other_rows and not scope:
+        return (
+            f"The file's classifier has {has[0]} labels, the model has {wants[0]}. To go on with "
+            f"the same task, build the model with num_labels={has[0]}; to train a new classifier "
+            f"on this encoder, load with skip=('output_',), or start from the pre-trained "
+            f"checkpoint that this one was fine-tuned from."
+        )
+    return (
+        "The configuration doesn't describe this checkpoint (see hidden_size and "
+        "intermediate_size): use the bert_config.json that came with it."
+    )
+
+
+def _nothing_in_common(held: Contents, model_weights: Mapping[str, keras.Variable]):
+    file_holds = sorted([*held.file_names.values(), *held.unmapped]) or held.ignored
+    return ModelingError(
+        f"{held.path} has no weight in common with the model. The file holds "
+        f"{_some(file_holds, 3) or 'nothing'}; the model expects names such as "
+        f"{_some(list(model_weights), 2)}. Is it a BERT checkpoint?"
+    )
+
+
+def _check_required(
+    held: Contents, missing: list[str], required: tuple[str, ...], skip: tuple[str, ...]
+) -> None:
+    lacking = [n for n in missing if n.startswith(required) and not n.startswith(skip)]
+    if lacking:
+        raise ModelingError(
+            f"{held.path} lacks {_weights(lacking)} that the model needs: {_some(lacking)}. "
+            f"{_depths(held, missing)} Give a checkpoint that holds them."
+        )
+
+
+def _depths(held: Contents, wanted: Collection[str]) -> str:
+    """Says so when the model has more layers than the file."""
+    in_file, in_model = names.number_of_layers(held.shapes), names.number_of_layers(wanted)
+    if in_file < in_model:
+        return (
+            f"The file has {in_file} layers and the configuration's num_hidden_layers is "
+            f"{in_model}."
+        )
+    return ""

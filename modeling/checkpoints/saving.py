@@ -1,0 +1,107 @@
+"""Writing a model as a release: weights, configuration and vocabulary, complete or not at all."""
+
+import os
+from collections.abc import Mapping
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from modeling.checkpoints import huggingface, names, tf1
+from modeling.checkpoints.contents import as_float32
+from modeling.checkpoints.files import join, staged, write_text
+from modeling.config import BertConfig
+from modeling.errors import ModelingError
+
+FORMATS = (names.TF1, names.HUGGINGFACE)
+
+
+def save(
+    model: keras.Model,
+    directory: str | os.PathLike,
+    vocab_file: str | os.PathLike | None = None,
+    format: str = names.TF1,
+) -> list[str]:
+    """Saves a model's weights (no optimizer state) with its configuration and vocabulary.
+
+    Format "tf1" writes what the original release consists of: bert_model.ckpt.index and
+    .data-00000-of-00001 with the original's variable names and shapes, bert_config.json, and
+    vocab.txt. "huggingface" writes model.safetensors, config.json and vocab.txt, which
+    transformers' BERT classes load.
+
+    Args:
+        model: Has a `config`, and weights that carry the original's names.
+        directory: Made if absent. Files of the same names are replaced once all are complete.
+        vocab_file: Copied as vocab.txt. Without it no vocab.txt is written.
+        format: "tf1" or "huggingface".
+
+    Returns:
+        The paths of the files written.
+
+    Raises:
+        ModelingError: The folder can't be written, the vocabulary can't be read or is larger
+            than the configuration's, or a weight has no name in the format.
+    """
+    tensors = {name: _array(variable) for name, variable in names.weights_by_name(model).items()}
+    nameless = [name for name in tensors if names.to_huggingface(name) is None]
+    if format == names.HUGGINGFACE and nameless:
+        raise ModelingError(
+            f"The model's weights {', '.join(nameless)} have no name in Hugging Face's format, so "
+            f"nothing was written to {os.fspath(directory)}. Save with format='tf1'."
+        )
+    return write(directory, tensors, model.config, vocab_file, format)[0]
+
+
+def write(
+    directory: str | os.PathLike,
+    tensors: Mapping[str, np.ndarray],
+    config: BertConfig,
+    vocab_file: str | os.PathLike | None = None,
+    format: str = names.TF1,
+) -> tuple[list[str], list[str]]:
+    """`save` for weights that are in no model: original name → array.
+
+    Returns:
+        The paths of the files written, and the original names that the format has no name for
+        and that were left out.
+    """
+    if format not in FORMATS:
+        raise ModelingError(
+            f"Unknown checkpoint format {format!r}; expected one of {', '.join(FORMATS)}."
+        )
+    directory = os.fspath(directory)
+    vocab = None if vocab_file is None else _read_vocab(os.fspath(vocab_file), config)
+    left_out: list[str] = []
+    with staged(directory) as temporary:
+        if format == names.TF1:
+            tf1.write_unstaged(join(temporary, tf1.RELEASE_NAME), tensors)
+            write_text(join(temporary, "bert_config.json"), config.to_json_string())
+        else:
+            left_out = huggingface.write(temporary, tensors, config)
+        if vocab is not None:
+            with tf.io.gfile.GFile(join(temporary, "vocab.txt"), "wb") as file:
+                file.write(vocab)
+        written = sorted(join(directory, name) for name in tf.io.gfile.listdir(temporary))
+    return written, left_out
+
+
+def _array(variable: keras.Variable) -> np.ndarray:
+    return as_float32(np.asarray(variable.value))
+
+
+def _read_vocab(path: str, config: BertConfig) -> bytes:
+    try:
+        with tf.io.gfile.GFile(path, "rb") as file:
+            content = file.read()
+    except tf.errors.OpError as error:
+        raise ModelingError(
+            f"The vocabulary file {path} can't be read: {error.message}."
+        ) from error
+    entries = len(content.rstrip().split(b"\n"))
+    if entries > config.vocab_size:
+        raise ModelingError(
+            f"The vocabulary {path} has {entries} entries, but the configuration's vocab_size is "
+            f"{config.vocab_size}: ids from {config.vocab_size} on have no embedding. Give the "
+            f"vocabulary that the model was trained with."
+        )
+    return content

@@ -1,0 +1,189 @@
+"""Checkpoints of the original release: TF1 bundles, tensors by name in `.index` and `.data`.
+
+`bert_model.ckpt` is a prefix, not a file: the bundle is `bert_model.ckpt.index` and
+`bert_model.ckpt.data-00000-of-00001`.
+"""
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from modeling.checkpoints import names
+from modeling.checkpoints.contents import Contents, as_float32
+from modeling.checkpoints.files import join, listing, staged
+from modeling.errors import ModelingError
+
+RELEASE_NAME = "bert_model.ckpt"
+
+_Reader = Any  # TensorFlow has no public name for the class.
+
+# TensorFlow's reader turns status codes into whichever Python exception sounds alike: a cut data
+# file is an IndexError.
+_READ_ERRORS = (tf.errors.OpError, ValueError, RuntimeError, LookupError, OSError)
+
+# TF2's object-based checkpoints are bundles too, but their keys are paths through Python objects.
+_OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+
+
+def is_prefix(path: str) -> bool:
+    """Whether a bundle has exactly this prefix."""
+    return tf.io.gfile.exists(f"{path}.index")
+
+
+def prefixes_in(directory: str) -> list[str]:
+    """The bundles that a folder offers.
+
+    These are the one that its `checkpoint` file names and `bert_model.ckpt`; only where neither
+    is there, every bundle in the folder. A `checkpoint` file that names a folder which has moved
+    is followed to the same name in this folder.
+    """
+    found = []
+    latest = _latest(directory)
+    if latest:
+        found.append(latest)
+    release = join(directory, RELEASE_NAME)
+    if is_prefix(release) and release not in found:
+        found.append(release)
+    if not found:
+        entries = sorted(tf.io.gfile.listdir(directory))
+        found = [join(directory, e.removesuffix(".index")) for e in entries if e.endswith(".index")]
+    return found
+
+
+def _latest(directory: str) -> str | None:
+    if not tf.io.gfile.exists(join(directory, "checkpoint")):
+        return None
+    state = tf.train.get_checkpoint_state(directory)
+    if state is None or not state.model_checkpoint_path:
+        return None
+    moved = join(directory, os.path.basename(state.model_checkpoint_path))
+    for prefix in (moved, state.model_checkpoint_path):
+        if is_prefix(prefix):
+            return prefix
+    return None
+
+
+def find(path: str | os.PathLike) -> str:
+    """The prefix of the bundle that `path` means: a prefix, one of its files, or a folder.
+
+    Raises:
+        ModelingError: There is no bundle, or a folder holds several and none is the obvious one.
+    """
+    path = os.fspath(path)
+    bare = re.sub(r"\.(index|data-\d+-of-\d+)$", "", path)
+    for prefix in (path, bare):
+        if is_prefix(prefix):
+            return prefix
+    if tf.io.gfile.isdir(path):
+        found = prefixes_in(path)
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise ModelingError(
+                f"{path} holds several checkpoints: {', '.join(found)}. Give the one to read."
+            )
+        raise ModelingError(
+            f"{path} holds no TF1 checkpoint (a *.index file with its *.data file); it holds "
+            f"{listing(path)}."
+        )
+    raise ModelingError(
+        f"There is no TF1 checkpoint at {path}: expected the file {path}.index, or a folder."
+    )
+
+
+def _open(prefix: str) -> _Reader:
+    try:
+        return tf.train.load_checkpoint(prefix)
+    except _READ_ERRORS as error:
+        raise ModelingError(
+            f"The TF1 checkpoint {prefix} can't be opened: {error}. Its .index and .data files "
+            f"must both be whole and belong together; copy them again."
+        ) from error
+
+
+def _read(reader: _Reader, prefix: str, name: str) -> np.ndarray:
+    try:
+        return reader.get_tensor(name)
+    except _READ_ERRORS as error:
+        raise ModelingError(
+            f"Tensor {name} of the TF1 checkpoint {prefix} can't be read: {error}. Its .index "
+            f"and .data files must both be whole and belong together; copy them again."
+        ) from error
+
+
+def read_bundle(
+    path: str | os.PathLike, keep: Callable[[str], bool] | None = None
+) -> dict[str, np.ndarray]:
+    """Reads the tensors of a TF1 bundle in their stored shapes and dtypes.
+
+    Args:
+        path: A prefix such as `…/bert_model.ckpt`, one of its files, or a folder (see `find`).
+        keep: Says by name which tensors to read; all by default.
+
+    Returns:
+        Tensors by name, sorted by name.
+
+    Raises:
+        ModelingError: No bundle, several, or a damaged one.
+    """
+    prefix = find(path)
+    reader = _open(prefix)
+    stored = sorted(reader.get_variable_to_shape_map())
+    return {n: _read(reader, prefix, n) for n in stored if keep is None or keep(n)}
+
+
+def write_bundle(prefix: str | os.PathLike, tensors: Mapping[str, np.ndarray]) -> None:
+    """Writes a TF1 bundle (one index, one data file) as the original release's Saver did.
+
+    Args:
+        prefix: For example `…/bert_model.ckpt`; its folder is made if absent. A bundle that is
+            already there is replaced only after the new one is complete.
+        tensors: Name → array. Dtypes are kept.
+
+    Raises:
+        ModelingError: The folder can't be written.
+    """
+    prefix = os.fspath(prefix)
+    directory, name = os.path.split(prefix)
+    with staged(directory or ".") as temporary:
+        write_unstaged(join(temporary, name), tensors)
+
+
+def write_unstaged(prefix: str, tensors: Mapping[str, np.ndarray]) -> None:
+    """`write_bundle` without its own temporary folder, for callers that have one."""
+    ordered = sorted(tensors)
+    with tf.device("CPU:0"):
+        tf.raw_ops.SaveV2(
+            prefix=prefix,
+            tensor_names=ordered,
+            shape_and_slices=[""] * len(ordered),
+            tensors=[tf.convert_to_tensor(tensors[name]) for name in ordered],
+        )
+
+
+def contents(path: str | os.PathLike) -> Contents:
+    """What the bundle at `path` holds. Nothing but names and shapes is read yet."""
+    prefix = find(path)
+    reader = _open(prefix)
+    shapes = reader.get_variable_to_shape_map()
+    if _OBJECT_GRAPH in shapes:
+        raise ModelingError(
+            f"{prefix} is an object-based TensorFlow 2 checkpoint, whose tensors are stored by "
+            f"their place in a Python program, not by name. Expected the original release's "
+            f"format with names such as {names.WORD_EMBEDDINGS}; export it in that format from "
+            f"the program that wrote it."
+        )
+    weights = sorted(name for name in shapes if not names.is_bookkeeping(name))
+    return Contents(
+        path=prefix,
+        format=names.TF1,
+        shapes={name: tuple(shapes[name]) for name in weights},
+        file_names={name: name for name in weights},
+        unmapped=[name for name in weights if names.to_huggingface(name) is None],
+        ignored=sorted(set(shapes) - set(weights)),
+        read=lambda name: as_float32(_read(reader, prefix, name)),
+    )

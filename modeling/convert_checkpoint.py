@@ -1,0 +1,52 @@
+"""Converts a checkpoint between the original release's format and Hugging Face's.
+
+    python -m modeling.convert_checkpoint --input uncased_L-12_H-768_A-12 --output bert-hf \
+        --format huggingface
+    python -m modeling.convert_checkpoint --input minilm/model.safetensors --output minilm-tf1 \
+        --format tf1
+
+Reads TF1 bundles (bert_model.ckpt), fine-tuned or pre-trained, and .safetensors files, with or
+without the `bert.` prefix, in float32, float16 or bfloat16. Writes bert_model.ckpt.* with
+bert_config.json, or model.safetensors with config.json; and vocab.txt.
+"""
+
+from absl import flags, logging
+
+from modeling import checkpoints
+from modeling.errors import run
+
+FLAGS = flags.FLAGS
+
+
+def main(_: list[str]) -> None:
+    logging.set_verbosity(logging.WARNING)
+    result = checkpoints.convert(
+        FLAGS.input, FLAGS.output, FLAGS.format, FLAGS.bert_config_file, FLAGS.vocab_file
+    )
+    print(f"Read {result.source}: {len(result.converted)} weights, {result.ignored} other tensors.")
+    for path in result.written:
+        print(f"Wrote {path}")
+    for name in result.not_converted:
+        print(f"Not converted, no known BERT weight: {name}")
+    for note in result.notes:
+        print(f"Note: {note}")
+
+
+if __name__ == "__main__":
+    flags.DEFINE_string(
+        "input",
+        None,
+        "Checkpoint to read: a TF1 prefix such as bert_model.ckpt, a .safetensors file, or a "
+        "folder that holds one of them.",
+        required=True,
+    )
+    flags.DEFINE_string("output", None, "Folder to write to; made if absent.", required=True)
+    flags.DEFINE_enum("format", None, checkpoints.FORMATS, "Format to write.", required=True)
+    flags.DEFINE_string(
+        "bert_config_file",
+        None,
+        "The model's configuration, in either format. Default: bert_config.json or config.json "
+        "beside the weights.",
+    )
+    flags.DEFINE_string("vocab_file", None, "Vocabulary. Default: vocab.txt beside the weights.")
+    run(main)

@@ -1,0 +1,31 @@
+"""Imports TensorFlow without the lines that its C++ side prints before logging can be set.
+
+Scripts and commands import this first. What goes wrong while importing still raises as always;
+messages from later on are shown from errors upwards (TF_CPP_MIN_LOG_LEVEL changes that).
+"""
+
+import os
+import sys
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+
+def _import_tensorflow() -> None:
+    # The lines come from C++, so Python's sys.stderr is the wrong place to catch them.
+    sys.stderr.flush()
+    terminal = os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        import tensorflow as tf
+        import tensorflow_text  # noqa: F401
+
+        tf.config.list_physical_devices()  # where there is no GPU, this complains of it
+    finally:
+        os.dup2(terminal, 2)
+        os.close(nowhere)
+        os.close(terminal)
+
+
+if "tensorflow" not in sys.modules:
+    _import_tensorflow()

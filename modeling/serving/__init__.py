@@ -1,0 +1,1 @@
+"""What answers requests: predictions in words, and SavedModels."""

@@ -1,0 +1,1 @@
+"""The training engine that every script uses: step, loop, run state, reporting."""

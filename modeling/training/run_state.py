@@ -1,0 +1,165 @@
+"""Checkpoints of a training run, from which it goes on as if it had never stopped.
+
+A checkpoint is what the original release wrote: a TF1 bundle `model.ckpt-STEP` with the weights,
+Adam's slots (`<name>/adam_m`, `<name>/adam_v`) and `global_step`, and a text file `checkpoint`
+that names the newest. Every tool that reads the original's checkpoints reads these. The position
+in the training data lies beside it, in `data-STEP`.
+"""
+
+import re
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from modeling import checkpoints
+from modeling.checkpoints import tf1, weights_by_name
+from modeling.checkpoints.files import join, staged
+from modeling.errors import ModelingError
+from modeling.training.reporting import Reporter
+from modeling.training.step import TrainStep
+
+KEEP = 5  # the original's number of checkpoints kept
+
+
+def prepare_directory(directory: str) -> None:
+    """Makes the output folder; raises ModelingError if it can't be written."""
+    probe = join(directory, ".write-test")
+    try:
+        tf.io.gfile.makedirs(directory)
+        with tf.io.gfile.GFile(probe, "w") as file:
+            file.write("")
+        tf.io.gfile.remove(probe)
+    except (tf.errors.OpError, OSError) as error:
+        raise ModelingError(
+            f"The output folder {directory} can't be written: {error}. Choose another "
+            f"--output_dir or change the permissions of this one."
+        ) from error
+
+
+def latest(directory: str) -> str | None:
+    """Prefix of the newest complete training checkpoint in the folder, or None."""
+    steps = _steps(directory)
+    return join(directory, f"model.ckpt-{steps[-1]}") if steps else None
+
+
+def _steps(directory: str) -> list[int]:
+    if not tf.io.gfile.isdir(directory):
+        return []
+    # The index arrives last, so where it is the checkpoint is complete.
+    matches = (re.fullmatch(r"model\.ckpt-(\d+)\.index", n) for n in tf.io.gfile.listdir(directory))
+    return sorted(int(match[1]) for match in matches if match)
+
+
+class RunState:
+    """Saves and restores one run.
+
+    Args:
+        directory: The run's output folder.
+        train_step: Holds model, optimizer and step number.
+        iterator: The training data's iterator; None where it can't be saved (several replicas).
+        keep: How many checkpoints stay.
+    """
+
+    def __init__(self, directory: str, train_step: TrainStep, iterator=None, keep: int = KEEP):
+        self.directory = directory
+        self.train_step = train_step
+        self.iterator = iterator
+        self.keep = keep
+        self.saved_step = -1
+
+    def _variables(self) -> dict[str, tf.Variable]:
+        weights = {
+            name: weight.value for name, weight in weights_by_name(self.train_step.model).items()
+        }
+        slots = self.train_step.optimizer.slots()
+        return weights | slots | {"global_step": self.train_step.global_step}
+
+    def save(self) -> str:
+        """Writes a checkpoint of the present step, drops the oldest, returns the new prefix."""
+        step = int(self.train_step.global_step.numpy())
+        prefix = join(self.directory, f"model.ckpt-{step}")
+        if step == self.saved_step:
+            return prefix
+        with staged(self.directory) as temporary:
+            if self.iterator is not None:
+                position = tf.train.Checkpoint(iterator=self.iterator)
+                position.write(join(temporary, f"data-{step}"))
+            tensors = {name: variable.numpy() for name, variable in self._variables().items()}
+            tf1.write_unstaged(join(temporary, f"model.ckpt-{step}"), tensors)
+        steps = _steps(self.directory)
+        kept = [f"model.ckpt-{s}" for s in steps[-self.keep :]]
+        tf.compat.v1.train.update_checkpoint_state(
+            self.directory, kept[-1], all_model_checkpoint_paths=kept
+        )
+        for old in steps[: -self.keep]:
+            # The index goes first: without it the rest no longer counts as a checkpoint.
+            for name in (f"model.ckpt-{old}.index", f"model.ckpt-{old}.data*", f"data-{old}.*"):
+                for path in tf.io.gfile.glob(join(self.directory, name)):
+                    tf.io.gfile.remove(path)
+        self.saved_step = step
+        return prefix
+
+    def restore(self, prefix: str) -> int:
+        """Puts the run back to where `prefix` was written; returns the step.
+
+        Raises:
+            ModelingError: The checkpoint doesn't fit the model.
+        """
+        stored = tf1.read_bundle(prefix)
+        variables = self._variables()
+        for name, variable in variables.items():
+            if name not in stored or stored[name].shape != tuple(variable.shape):
+                found = f"shape {stored[name].shape}" if name in stored else "no such tensor"
+                raise ModelingError(
+                    f"The training checkpoint {prefix} doesn't fit this run: for {name} the "
+                    f"model has shape {tuple(variable.shape)}, the checkpoint has {found}. "
+                    f"Choose an empty --output_dir, or the configuration that it was made with; "
+                    f"to start from its weights only, pass it as --init_checkpoint."
+                )
+        for name, variable in variables.items():
+            variable.assign(np.asarray(stored[name]))
+        step = int(stored["global_step"])
+        self._restore_position(step)
+        self.saved_step = step
+        return step
+
+    def _restore_position(self, step: int) -> None:
+        if self.iterator is None:
+            return
+        prefix = join(self.directory, f"data-{step}")
+        try:
+            tf.train.Checkpoint(iterator=self.iterator).read(prefix).assert_consumed()
+        except (tf.errors.OpError, AssertionError, ValueError) as error:
+            logging.warning(
+                "The position in the training data (%s) can't be restored: %s The run goes on "
+                "from the beginning of the data, in the order of the first epoch.",
+                prefix,
+                " ".join(str(error).split())[:300],
+            )
+
+
+def start_or_resume(state: RunState, reporter: Reporter, init_checkpoint: str | None) -> None:
+    """Goes on from the output folder if it holds a checkpoint, else loads `init_checkpoint`.
+
+    The first line it logs says which of the two it was and why: the original's users kept being
+    surprised by the output folder winning.
+    """
+    newest = latest(state.directory)
+    if newest:
+        step = state.restore(newest)
+        reporter.resume(step)
+        ignored = f"; --init_checkpoint={init_checkpoint} is not read" if init_checkpoint else ""
+        logging.info(
+            "Start: from %s, step %d, because --output_dir holds a checkpoint%s.",
+            newest,
+            step,
+            ignored,
+        )
+        return
+    reporter.resume(0)
+    if not init_checkpoint:
+        logging.info("Start: random weights; no checkpoint in --output_dir, no --init_checkpoint.")
+        return
+    logging.info("Start: weights of %s; --output_dir holds no checkpoint yet.", init_checkpoint)
+    checkpoints.load(state.train_step.model, init_checkpoint)

@@ -1,0 +1,193 @@
+"""The record schema: bytes equal to protocol buffers', and every bad record is named."""
+
+import os
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from data.errors import DataError
+from data.pretraining.records import (
+    ShardWriters,
+    check_file,
+    count_records,
+    diagnose,
+    encode_records,
+)
+
+S, P, V = 16, 4, 70_000
+
+
+def batch(n=50, s=S, p=P, vocab=V, seed=0):
+    rng = np.random.default_rng(seed)
+    return {
+        # Small and large ids: varints of one, two and three bytes.
+        "input_ids": rng.integers(0, rng.choice([100, 10_000, vocab], (n, s))),
+        "input_mask": rng.integers(0, 2, (n, s), dtype=np.int32),
+        "segment_ids": rng.integers(0, 2, (n, s), dtype=np.int32),
+        "masked_lm_positions": rng.integers(0, s, (n, p), dtype=np.int32),
+        "masked_lm_ids": rng.integers(0, vocab, (n, p), dtype=np.int32),
+        "masked_lm_weights": rng.integers(0, 2, (n, p)).astype(np.float32),
+        "next_sentence_labels": rng.integers(0, 2, (n, 1), dtype=np.int32),
+    }
+
+
+def example(features):
+    """Protocol buffers' own encoding of {name: array}, as the original makes records."""
+    return tf.train.Example(
+        features=tf.train.Features(
+            feature={
+                name: tf.train.Feature(float_list=tf.train.FloatList(value=values))
+                if name == "masked_lm_weights"
+                else tf.train.Feature(int64_list=tf.train.Int64List(value=values))
+                for name, values in features.items()
+            }
+        )
+    ).SerializeToString(deterministic=True)
+
+
+def write(path, records):
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for record in records:
+            writer.write(record)
+    return str(path)
+
+
+@pytest.mark.parametrize(("s", "p"), [(5, 1), (16, 4), (128, 20), (512, 77), (9000, 200)])
+def test_bytes_equal_protocol_buffers(s, p):
+    made = batch(20, s, p)
+    expected = [example({k: v[i] for k, v in made.items()}) for i in range(20)]
+    assert encode_records(made) == expected
+    assert encode_records({k: v[:0] for k, v in made.items()}) == []
+
+
+def test_large_numbers():
+    made = batch(3)
+    made["input_ids"][0, :3] = [2**21, 2**28, 2**31 - 1]
+    assert encode_records(made)[0] == example({k: v[0] for k, v in made.items()})
+
+
+def test_writers_are_round_robin_and_atomic(tmp_path):
+    files = [str(tmp_path / "new/a"), str(tmp_path / "b"), str(tmp_path / "c")]
+    records = [bytes([i]) * 5 for i in range(20)]
+    with ShardWriters(files) as writers:
+        for begin, end in ((0, 4), (4, 5), (5, 20)):
+            writers.write(records[begin:end])
+        assert not any(map(os.path.exists, files))
+    assert writers.counts == [7, 7, 6]
+    for k, path in enumerate(files):
+        assert [r.numpy() for r in tf.data.TFRecordDataset(path)] == records[k::3]
+    before = {p: pathlib.Path(p).read_bytes() for p in files}
+    with pytest.raises(KeyError), ShardWriters(files) as writers:
+        writers.write(records)
+        raise KeyError
+    assert {p: pathlib.Path(p).read_bytes() for p in files} == before
+    assert sorted(os.listdir(tmp_path)) == ["b", "c", "new"]
+
+
+def test_writers_refuse(tmp_path):
+    with pytest.raises(DataError, match="each once"):
+        ShardWriters(["a", "a"])
+    (tmp_path / "file").touch()
+    writers = ShardWriters([str(tmp_path / "file/a.tfrecord")])
+    with pytest.raises(DataError, match=r"file/a\.tfrecord can't be written"):
+        writers.__enter__()
+
+
+def test_good_files_pass(tmp_path):
+    path = write(tmp_path / "a", encode_records(batch(1100)))
+    empty = write(tmp_path / "b", [])
+    assert count_records(path) == 1100 and count_records(empty) == 0
+    check_file(path, S, P, V)
+    check_file(empty, S, P, V)
+    diagnose([path, empty], S, P, V)
+
+
+def bad(name, values, n=700, at=613):
+    made = batch(n)
+    records = encode_records(made)
+    features = {k: v[at] for k, v in made.items()}
+    if values is None:
+        del features[name]
+    else:
+        features[name] = values
+    records[at] = example(features)
+    return records
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "message"),
+    [
+        ("input_ids", [V] + [0] * (S - 1), r"the value 70000 in input_ids, .*70,000 pieces.*69999"),
+        ("input_ids", [0] * (S + 1), r"17 values of input_ids, but 16 .*--max_seq_length=17"),
+        ("segment_ids", [0] * 8, r"8 values of segment_ids, but 16 .*--max_seq_length=8"),
+        ("masked_lm_ids", [0] * 5, r"5 values of masked_lm_ids.*--max_predictions_per_seq=5"),
+        ("masked_lm_ids", [-1, 0, 0, 0], r"the value -1 in masked_lm_ids"),
+        ("masked_lm_positions", [0, 0, 0, S], r"the value 16 in masked_lm_positions.* 0 to 15"),
+        ("masked_lm_weights", [float("nan"), 0, 0, 0], r"nan in masked_lm_weights"),
+        ("next_sentence_labels", [2], r"the value 2 in next_sentence_labels"),
+        ("next_sentence_labels", [0, 1], r"2 values of next_sentence_labels, but 1"),
+        ("input_mask", None, r"lacks the feature input_mask \(it has input_ids, "),
+    ],
+)
+def test_diagnose_names_the_record(tmp_path, name, values, message):
+    good = write(tmp_path / "good", encode_records(batch(10)))
+    path = write(tmp_path / "bad", bad(name, values))
+    with pytest.raises(DataError, match=rf"bad: record 613 .*{message}"):
+        diagnose([good, path], S, P, V)
+    check_file(path, S, P, V)
+    first = write(tmp_path / "first", bad(name, values, n=3, at=0))
+    with pytest.raises(DataError, match=rf"first: record 0 .*{message}"):
+        check_file(first, S, P, V)
+
+
+def test_truncated_corrupt_and_foreign_files(tmp_path):
+    path = write(tmp_path / "a", encode_records(batch(700)))
+    data = pathlib.Path(path).read_bytes()
+    # The last record ends 7 bytes early; a cut in the middle; a header alone.
+    for cut in (data[:-7], data[: len(data) // 2], data[: -count_size(data) + 5]):
+        (tmp_path / "cut").write_bytes(cut)
+        left = sum(1 for _ in safe_records(tmp_path / "cut"))
+        for check in (count_records, lambda f: diagnose([f], S, P, V)):
+            with pytest.raises(DataError, match=rf"cut: record {left} is truncated: it needs"):
+                check(str(tmp_path / "cut"))
+    flipped = bytearray(data)
+    flipped[len(data) // 2] ^= 1
+    (tmp_path / "flipped").write_bytes(flipped)
+    number = sum(1 for _ in safe_records(tmp_path / "flipped"))
+    with pytest.raises(DataError, match=rf"flipped: record {number} is (corrupt|truncated)"):
+        diagnose([str(tmp_path / "flipped")], S, P, V)
+    # A bad record before the damage comes first.
+    both = write(tmp_path / "both", bad("next_sentence_labels", [7]))
+    cut = pathlib.Path(both).read_bytes()[:-7]
+    (tmp_path / "both").write_bytes(cut)
+    with pytest.raises(DataError, match=r"both: record 613 has the value 7"):
+        diagnose([both], S, P, V)
+
+    (tmp_path / "text.txt").write_text("This is a text and no record at all.\n" * 9)
+    for check in (count_records, lambda f: check_file(f, S, P, V), lambda f: diagnose([f], S, P)):
+        with pytest.raises(DataError, match=r"text\.txt: record 0 .* isn't a TFRecord file"):
+            check(str(tmp_path / "text.txt"))
+    other = write(tmp_path / "other", [b"\xff\xff no example"])
+    with pytest.raises(DataError, match=r"other: record 0 isn't a tf\.train\.Example"):
+        check_file(other, S, P, V)
+    with pytest.raises(DataError, match=r"gone isn't a file"):
+        count_records(str(tmp_path / "gone"))
+
+
+def count_size(data):
+    """Bytes of the last record with its frame; all records of `batch` are walked."""
+    position = 0
+    while True:
+        size = 16 + int.from_bytes(data[position : position + 8], "little")
+        if position + size == len(data):
+            return size
+        position += size
+
+
+def safe_records(path):
+    try:
+        yield from tf.data.TFRecordDataset(str(path))
+    except tf.errors.DataLossError:
+        return

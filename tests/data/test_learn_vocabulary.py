@@ -1,0 +1,52 @@
+"""The command, as a user runs it."""
+
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def learn(*arguments: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-m", "data.learn_vocabulary", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_command(tmp_path):
+    documents = [
+        f"Sentence {number} talks about walking.\nAnother one jumps and plays on.\n"
+        for number in range(200)
+    ]
+    (tmp_path / "a.txt").write_text("\n".join(documents[:100]), encoding="utf-8")
+    (tmp_path / "b.txt").write_text("\n".join(documents[100:]), encoding="utf-8")
+    output = tmp_path / "vocab.txt"
+    done = learn(
+        f"--input_file={tmp_path}/?.txt",
+        f"--output_file={output}",
+        "--vocab_size=120",
+        "--heldout_share=0.1",
+        "--reserved_tokens=[A],[B]",
+    )
+    assert done.returncode == 0, done.stderr
+    assert "pieces per word" in done.stdout
+    assert "[UNK]" in done.stdout
+    tokens = output.read_text(encoding="utf-8").splitlines()
+    assert len(tokens) == 120
+    assert {"[A]", "[B]", "sentence", "walking"} <= set(tokens)
+
+
+def test_user_errors_are_one_paragraph(tmp_path):
+    (tmp_path / "a.txt").write_text("Some text.\n", encoding="utf-8")
+    for arguments, named in (
+        ((f"--input_file={tmp_path}/none*", f"--output_file={tmp_path}/v.txt"), "none*"),
+        ((f"--input_file={tmp_path}/a.txt", "--output_file=/absent/v.txt"), "/absent/v.txt"),
+    ):
+        done = learn(*arguments)
+        assert done.returncode == 1
+        assert named in done.stderr
+        assert "Traceback" not in done.stderr

