@@ -31,7 +31,9 @@ CJK_RANGES = (
 
 # WordBreak properties MidLetter, MidNumLet and Single_Quote: characters that `str.lower` looks
 # past when it decides whether a Greek sigma ends a word. `unicodedata` does not carry them.
-_MID_WORD = "'.:\u00b7\u0387\u055f\u05f4\u2018\u2019\u2024\u2027\ufe13\ufe52\ufe55\uff07\uff0e\uff1a"
+_MID_WORD = (
+    "'.:\u00b7\u0387\u055f\u05f4\u2018\u2019\u2024\u2027\ufe13\ufe52\ufe55\uff07\uff0e\uff1a"
+)
 
 Ranges = tuple[tuple[int, int], ...]
 
@@ -136,9 +138,7 @@ def build_tables() -> UnicodeTables:
             if char == "\ufffd" or (category[char] in {"Cc", "Cf"} and char not in "\t\n\r")
         ),
         space=_ranges(
-            ord(char)
-            for char in every
-            if char in "\t\n\r\u2028\u2029" or category[char] == "Zs"
+            ord(char) for char in every if char in "\t\n\r\u2028\u2029" or category[char] == "Zs"
         ),
         punctuation=_ranges(
             ord(char) for char in every if ascii_punctuation(char) or category[char][0] == "P"

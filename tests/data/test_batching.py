@@ -64,7 +64,7 @@ def check_rows(batch, examples, tokenizer, max_seq_length):
 
 
 @pytest.mark.parametrize("buckets", [None, [16, 32]])
-@pytest.mark.parametrize("number", [1, 16, 61, 0])
+@pytest.mark.parametrize("number", [0, 16, 61])
 def test_evaluation_sees_every_example_once(tokenizer, number, buckets):
     examples = make_examples(number)
     dataset = examples_dataset(tokenizer, examples, LABELS, 40, 16, False, buckets=buckets)
@@ -87,12 +87,13 @@ def test_evaluation_sees_every_example_once(tokenizer, number, buckets):
 @pytest.mark.parametrize("buckets", [None, [16, 32, 400]])
 def test_training_epochs(tokenizer, buckets):
     examples = make_examples(200)
-    dataset = examples_dataset(tokenizer, examples, LABELS, 40, 16, True, 3, buckets)
+    tokenized = tokenize_examples(tokenizer, examples, LABELS, 40)
+    dataset = batches(tokenized, 16, True, 3, buckets)
     orders = []
     batch_iterator = iter(dataset)
     for _ in range(3):
         epoch = [next(batch_iterator) for _ in range(200 // 16)]
-        for batch in epoch[:4]:
+        for batch in epoch[:1]:
             check_rows(batch, examples, tokenizer, 40)
         order = np.concatenate([batch["index"].numpy() for batch in epoch])
         assert len(set(order.tolist())) == len(order) == 192
@@ -100,10 +101,10 @@ def test_training_epochs(tokenizer, buckets):
     assert orders[0] != orders[1] != orders[2]
     # The eight left over are not the same ones each time, nor always the longest.
     assert set(orders[0]) != set(orders[1])
-    again = examples_dataset(tokenizer, examples, LABELS, 40, 16, True, 3, buckets)
+    again = batches(tokenized, 16, True, 3, buckets)
     first = np.concatenate([batch["index"].numpy() for batch in again.take(12)])
     assert first.tolist() == orders[0]
-    other = examples_dataset(tokenizer, examples, LABELS, 40, 16, True, 4, buckets)
+    other = batches(tokenized, 16, True, 4, buckets)
     assert next(iter(other))["index"].numpy().tolist() != orders[0][:16]
     assert dataset.element_spec["input_ids"].shape.as_list() == [16, None if buckets else 40]
 
@@ -143,10 +144,10 @@ def test_fewer_examples_than_a_batch(tokenizer):
 
 @pytest.mark.parametrize("buckets", [None, [16, 32]])
 def test_iterator_resumes(tokenizer, tmp_path, buckets):
-    examples = make_examples(300)
+    tokenized = tokenize_examples(tokenizer, make_examples(300), LABELS, 40)
 
     def fresh():
-        return iter(examples_dataset(tokenizer, examples, LABELS, 40, 16, True, 5, buckets))
+        return iter(batches(tokenized, 16, True, 5, buckets))
 
     iterator = fresh()
     for _ in range(25):
@@ -169,7 +170,7 @@ def test_test_sets_have_label_zero(tokenizer):
 
 
 def test_refused_data(tokenizer):
-    with pytest.raises(DataError, match="f:7.*'maybe'.*no, yes"):
+    with pytest.raises(DataError, match=r"f:7.*'maybe'.*no, yes"):
         tokenize_examples(tokenizer, [Example("x", "a", None, "maybe", "f:7")], LABELS, 8)
     with pytest.raises(DataError, match="no examples"):
         examples_dataset(tokenizer, [], LABELS, 8, 2, True)

@@ -95,6 +95,24 @@ def test_writers_refuse(tmp_path):
         writers.__enter__()
 
 
+def test_full_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr(tf.io, "TFRecordWriter", lambda _: _FullDisk())
+    with (
+        pytest.raises(DataError, match=r"a can't be written: No space left.* room enough"),
+        ShardWriters([str(tmp_path / "a")]) as writers,
+    ):
+        writers.write([b"record"])
+    assert not list(tmp_path.iterdir())
+
+
+class _FullDisk:
+    def write(self, record):
+        raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
+
+    def close(self):
+        self.write(b"")
+
+
 def test_good_files_pass(tmp_path):
     path = write(tmp_path / "a", encode_records(batch(1100)))
     empty = write(tmp_path / "b", [])

@@ -45,7 +45,7 @@ def test_recorded_truncation(recorded):
 
 def test_truncation_equals_the_loop():
     lengths = np.array([(a, b) for a in range(30) for b in range(30)])
-    for limit in range(0, 31):
+    for limit in range(31):
         keep = truncated_lengths(tf.constant(lengths[:, 0]), tf.constant(lengths[:, 1]), limit)
         for (a, b), kept in zip(lengths.tolist(), np.stack(keep, 1).tolist(), strict=True):
             while a + b > limit:

@@ -8,8 +8,9 @@ import pytest
 from data.errors import DataError
 from data.tokenization import Tokenizer, learner, vocabulary
 from data.tokenization.learner import count_words, learn_vocabulary, measure_coverage
+from data.tokenization.substring_trie import SubstringTrie
 
-STEMS = "walk talk jump play work count cover order present form".split()
+STEMS = ["walk", "talk", "jump", "play", "work", "count", "cover", "order", "present", "form"]
 ENDINGS = ["", "s", "ed", "ing", "er", "ers", "able", "ment"]
 
 
@@ -61,7 +62,7 @@ def plain_pieces(counts: dict[str, int], threshold: int) -> dict[str, int]:
 @pytest.mark.parametrize("threshold", [2, 5, 20, 60, 200])
 def test_pieces_equal_plain_computation(threshold):
     counts = sample_counts()
-    trie = learner._SubstringTrie(counts, 2, set())
+    trie = SubstringTrie(counts, 2, set())
     kept, weight = trie._rounds(threshold)
     got = {trie._token(node): int(weight[node]) for node in kept.nonzero()[0]}
     assert got == plain_pieces(counts, threshold)

@@ -34,6 +34,7 @@ def test_hangul_becomes_jamo():
     assert Normalizer(False).normalize(tf.constant(["가"])).numpy()[0].decode() == "가"
 
 
+@pytest.mark.slow
 def test_tables_equal_a_fresh_computation():
     if unicodedata.unidata_version != unicode_tables.UNICODE_VERSION:
         pytest.skip("this Python carries other Unicode tables")

@@ -1,0 +1,67 @@
+r"""Makes pre-training TFRecords from text; the original release's command and flags.
+
+    python -m data.create_pretraining_data \
+        --input_file='corpus/*.txt' --output_file=records/train.tfrecord \
+        --vocab_file=vocab.txt --do_lower_case=True \
+        --max_seq_length=128 --max_predictions_per_seq=20 --dupe_factor=5
+
+Input: one sentence per line and a blank line between documents, or WikiExtractor's output;
+either may be gzip-compressed.
+"""
+
+from absl import flags, logging
+
+from data.errors import DataError
+from data.pretraining import corpus, generate
+from data.tokenization import Tokenizer
+from modeling import errors
+
+FLAGS = flags.FLAGS
+
+flags.DEFINE_string("input_file", None, "Text files: a comma-separated list of globs.")
+flags.DEFINE_string(
+    "output_file", None, "TFRecord files: a comma-separated list, written round-robin."
+)
+flags.DEFINE_string("vocab_file", None, "The vocabulary that the BERT model is trained with.")
+flags.DEFINE_bool(
+    "do_lower_case", True, "Lower-case the text and strip accents; False for cased vocabularies."
+)
+flags.DEFINE_bool("do_whole_word_mask", False, "Mask whole words instead of single WordPieces.")
+flags.DEFINE_integer("max_seq_length", 128, "Pieces per instance, with [CLS] and [SEP].")
+flags.DEFINE_integer("max_predictions_per_seq", 20, "Masked-LM predictions per instance, at most.")
+flags.DEFINE_integer("random_seed", 12345, "Seed of all random choices.")
+flags.DEFINE_integer("dupe_factor", 10, "How often the text is gone through, with other masks.")
+flags.DEFINE_float("masked_lm_prob", 0.15, "Share of the pieces to predict.")
+flags.DEFINE_float("short_seq_prob", 0.1, "Share of instances shorter than the full length.")
+
+
+def main(_: list[str]) -> None:
+    generate.check_settings(
+        FLAGS.max_seq_length,
+        FLAGS.max_predictions_per_seq,
+        FLAGS.dupe_factor,
+        FLAGS.masked_lm_prob,
+        FLAGS.short_seq_prob,
+    )
+    files = corpus.expand(FLAGS.input_file)
+    logging.info("Reading %d files: %s%s", len(files), files[0], " …" if files[1:] else "")
+    summary = generate.create_pretraining_records(
+        files,
+        Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case),
+        [path.strip() for path in FLAGS.output_file.split(",") if path.strip()],
+        max_seq_length=FLAGS.max_seq_length,
+        max_predictions_per_seq=FLAGS.max_predictions_per_seq,
+        dupe_factor=FLAGS.dupe_factor,
+        masked_lm_prob=FLAGS.masked_lm_prob,
+        short_seq_prob=FLAGS.short_seq_prob,
+        do_whole_word_mask=FLAGS.do_whole_word_mask,
+        random_seed=FLAGS.random_seed,
+    )
+    logging.info("Done: %s.", summary)
+    for path in summary.output_files:
+        logging.info("Wrote %s", path)
+
+
+if __name__ == "__main__":
+    flags.mark_flags_as_required(["input_file", "output_file", "vocab_file"])
+    errors.run(main, DataError)

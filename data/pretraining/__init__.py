@@ -1,0 +1,11 @@
+"""Pre-training data: corpus text → documents → instances → TFRecords → batches.
+
+corpus.py      files of text, in several formats, to documents of sentences
+sentences.py   splitting a paragraph into sentences
+docstrings.py  the default corpus that every machine has: docstrings of installed packages
+instances.py   documents to pairs of segments (next-sentence labels, lengths, truncation)
+masking.py     which pieces are masked, and what stands in their place
+records.py     the TFRecord schema: writing, counting, checking, finding a bad record
+generate.py    all of the above in one streaming pass
+pipeline.py    TFRecords to batches in tf.data
+"""

@@ -1,0 +1,1 @@
+"""Task data: reading, features, answers back to text."""

@@ -1,0 +1,158 @@
+"""Vocabulary files: one token per line, its id being the line's number from 0."""
+
+import contextlib
+import functools
+from collections.abc import Iterable, Iterator, Sequence
+
+import tensorflow as tf
+from absl import logging
+
+from data.errors import DataError
+from data.tokenization import unicode_tables
+
+PAD, UNK, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
+SPECIAL_TOKENS = (PAD, UNK, CLS, SEP, MASK)
+CONTINUATION = "##"
+_SHOWN = 5
+
+
+def load_vocab(vocab_file: str) -> list[str]:
+    """Reads a vocabulary as the original release does.
+
+    Each line is stripped of white space at both ends. Blank lines take an id (their token is "",
+    which no text yields). Of a token that stands there twice the last id counts, see `token_ids`.
+    Both are reported in the log.
+
+    Args:
+        vocab_file: Any path that `tf.io.gfile` opens.
+
+    Returns:
+        The tokens; index = id.
+
+    Raises:
+        DataError: The file is missing or lacks one of [PAD] [UNK] [CLS] [SEP] [MASK].
+    """
+    try:
+        with tf.io.gfile.GFile(vocab_file, "rb") as file:
+            text = file.read().decode("utf-8", "ignore")
+    except tf.errors.OpError as error:
+        raise DataError(
+            f"The vocabulary file {vocab_file} can't be read ({type(error).__name__}); give the "
+            "vocab.txt that belongs to your checkpoint, or learn one with "
+            "python -m data.learn_vocabulary."
+        ) from error
+    # Not splitlines(): it would also split at U+2028 and others, and shift all ids behind them.
+    lines = text.removeprefix("\ufeff").split("\n")
+    if not lines[-1]:
+        lines.pop()
+    tokens = [line.strip() for line in lines]
+    check_special_tokens(tokens, vocab_file)
+    _report(tokens, vocab_file)
+    return tokens
+
+
+def check_special_tokens(tokens: Iterable[str], source: str) -> None:
+    """Raises a DataError that names the special tokens missing from `tokens`."""
+    known = set(tokens)
+    missing = [token for token in SPECIAL_TOKENS if token not in known]
+    if missing:
+        raise DataError(
+            f"The vocabulary {source} has {len(known)} tokens but lacks {', '.join(missing)}; a "
+            f"BERT vocabulary holds {', '.join(SPECIAL_TOKENS)}, one token per line. Check that "
+            "this is a WordPiece vocab.txt, not a SentencePiece model or a JSON file."
+        )
+
+
+def token_ids(tokens: Sequence[str]) -> dict[str, int]:
+    """Token to id; the last one counts where a token stands twice."""
+    return {token: index for index, token in enumerate(tokens)}
+
+
+def reachable(tokens: Sequence[str]) -> list[bool]:
+    """Which ids the tokenization of some text can yield.
+
+    Not duplicates but the last, nor blanks, nor a token that mixes a character that is always a
+    word of its own (punctuation, CJK) with others, nor one that holds white space or a character
+    that normalisation deletes. What lower-casing would change is not looked at.
+    """
+    alone, never = _special_codes()
+    last = token_ids(tokens)
+
+    def can_occur(token: str) -> bool:
+        codes = {ord(char) for char in token.removeprefix(CONTINUATION)}
+        if not codes or codes & never:
+            return False
+        return len(token) == 1 or not codes & alone
+
+    return [last[token] == index and can_occur(token) for index, token in enumerate(tokens)]
+
+
+@functools.lru_cache(maxsize=1)
+def _special_codes() -> tuple[frozenset[int], frozenset[int]]:
+    """Code points that are always a word of their own, and those that no word contains."""
+    tables = unicode_tables.load_tables()
+    return (
+        frozenset(unicode_tables.code_points(tables.punctuation + unicode_tables.CJK_RANGES)),
+        frozenset(unicode_tables.code_points(tables.space + tables.removed)),
+    )
+
+
+def check_writable(vocab_file: str) -> None:
+    """Raises DataError now if `write_vocab` couldn't write there later, after long work."""
+    with _named_failure(vocab_file):
+        with tf.io.gfile.GFile(_temporary(vocab_file), "wb") as file:
+            file.write(b"")  # Without a write no file comes into being.
+        tf.io.gfile.remove(_temporary(vocab_file))
+
+
+def write_vocab(tokens: Sequence[str], vocab_file: str) -> None:
+    """Writes a vocabulary file: to a temporary name first, then renamed.
+
+    Raises:
+        DataError: The place can't be written to.
+    """
+    with _named_failure(vocab_file):
+        with tf.io.gfile.GFile(_temporary(vocab_file), "wb") as file:
+            file.write("".join(f"{token}\n" for token in tokens).encode("utf-8"))
+        tf.io.gfile.rename(_temporary(vocab_file), vocab_file, overwrite=True)
+
+
+def _temporary(vocab_file: str) -> str:
+    return f"{vocab_file}.tmp"
+
+
+@contextlib.contextmanager
+def _named_failure(vocab_file: str) -> Iterator[None]:
+    try:
+        yield
+    except tf.errors.OpError as error:
+        raise DataError(
+            f"The vocabulary can't be written to {vocab_file} ({type(error).__name__}); name a "
+            "file in a folder that exists and that you may write to."
+        ) from error
+
+
+def _report(tokens: Sequence[str], vocab_file: str) -> None:
+    last = token_ids(tokens)
+    blank = [index for index, token in enumerate(tokens) if not token]
+    doubled = [index for index, token in enumerate(tokens) if token and last[token] != index]
+    if blank:
+        logging.warning(
+            "%s: %d blank lines take up ids that no text yields: %s",
+            vocab_file,
+            len(blank),
+            _some(blank),
+        )
+    if doubled:
+        logging.warning(
+            "%s: %d tokens stand there again further down; the last id counts: %s",
+            vocab_file,
+            len(doubled),
+            _some(f"{tokens[index]} ({index}, {last[tokens[index]]})" for index in doubled),
+        )
+
+
+def _some(items: Iterable[object]) -> str:
+    shown = [str(item) for item in items]
+    more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
+    return ", ".join(shown[:_SHOWN]) + more

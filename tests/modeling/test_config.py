@@ -1,0 +1,116 @@
+"""BertConfig: both file formats, named sizes, refusals."""
+
+import json
+
+import pytest
+
+from modeling.config import NAMED_SIZES, BertConfig
+from modeling.errors import ModelingError
+
+ORIGINAL = {
+    "attention_probs_dropout_prob": 0.1,
+    "hidden_act": "gelu",
+    "hidden_dropout_prob": 0.1,
+    "hidden_size": 64,
+    "initializer_range": 0.02,
+    "intermediate_size": 256,
+    "max_position_embeddings": 128,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 3,
+    "type_vocab_size": 2,
+    "vocab_size": 30522,
+}
+
+
+def test_original_file_comes_back_as_it_was(tmp_path):
+    path = tmp_path / "bert_config.json"
+    text = json.dumps(ORIGINAL, indent=2, sort_keys=True) + "\n"
+    path.write_text(text)
+    config = BertConfig.from_json_file(path)
+    assert config.hidden_act == "gelu" and config.layer_norm_eps == 1e-12
+    assert config.to_json_string() == text
+
+
+def test_defaults_are_the_original_ones():
+    config = BertConfig(vocab_size=10)
+    assert config.type_vocab_size == 16
+    assert (config.hidden_size, config.num_hidden_layers, config.intermediate_size) == (
+        768,
+        12,
+        3072,
+    )
+
+
+def test_unknown_keys_are_kept_and_reported(caplog):
+    with caplog.at_level("INFO"):
+        config = BertConfig.from_dict({"vocab_size": 3, "directionality": "bidi"})
+    assert config.extra == {"directionality": "bidi"}
+    assert json.loads(config.to_json_string())["directionality"] == "bidi"
+    assert "directionality" in caplog.text
+
+
+def test_hugging_face_gelu_is_the_erf_form_and_comes_back():
+    theirs = {"model_type": "bert", "vocab_size": 9, "hidden_act": "gelu", "hidden_size": 64}
+    theirs |= {"num_attention_heads": 4, "layer_norm_eps": 1e-6, "transformers_version": "5.0"}
+    config = BertConfig.from_dict(theirs)
+    assert config.hidden_act == "gelu_erf"
+    assert (config.type_vocab_size, config.layer_norm_eps) == (2, 1e-6)
+    # What was read from there can be written as bert_config.json without changing its meaning.
+    again = BertConfig.from_dict(json.loads(config.to_json_string()))
+    assert again == config
+    assert again.to_huggingface_dict()["hidden_act"] == "gelu"
+
+
+@pytest.mark.parametrize("act", [None, "", "linear", "LINEAR"])
+def test_empty_activation_is_linear(act):
+    assert BertConfig(vocab_size=3, hidden_act=act).hidden_act == "linear"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("vocab_size", 0),
+        ("vocab_size", "30522"),
+        ("num_hidden_layers", 2.0),
+        ("num_attention_heads", True),
+        ("hidden_size", -768),
+        ("hidden_act", "swish"),
+        ("hidden_dropout_prob", 1.0),
+        ("attention_probs_dropout_prob", "0.1"),
+        ("initializer_range", 0),
+    ],
+)
+def test_wrong_values_are_refused_by_name(field, value):
+    with pytest.raises(ModelingError, match=field):
+        BertConfig.from_dict({"vocab_size": 3} | {field: value})
+
+
+def test_hidden_size_must_be_a_multiple_of_heads():
+    with pytest.raises(ModelingError, match=r"'hidden_size' \(64\).*'num_attention_heads' \(5\)"):
+        BertConfig(vocab_size=3, hidden_size=64, num_attention_heads=5)
+
+
+def test_vocab_size_has_no_default():
+    with pytest.raises(ModelingError, match="vocab_size"):
+        BertConfig.from_dict({"hidden_size": 768})
+
+
+@pytest.mark.parametrize("text", ["not json", "[1, 2]", "\xff"])
+def test_broken_file_is_named(tmp_path, text):
+    path = tmp_path / "bert_config.json"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(ModelingError, match=r"bert_config\.json"):
+        BertConfig.from_json_file(path)
+
+
+def test_missing_file_is_named(tmp_path):
+    with pytest.raises(ModelingError, match=r"nowhere\.json does not exist"):
+        BertConfig.from_json_file(tmp_path / "nowhere.json")
+
+
+def test_named_sizes():
+    base = BertConfig.named("base", 30522)
+    assert (base.num_hidden_layers, base.hidden_size, base.num_attention_heads) == (12, 768, 12)
+    assert list(NAMED_SIZES) == ["tiny", "mini", "small", "medium", "base", "large"]
+    with pytest.raises(ModelingError, match="huge"):
+        BertConfig.named("huge", 30522)

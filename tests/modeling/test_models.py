@@ -1,0 +1,148 @@
+"""What models promise beyond the golden numbers: names, dropout, gradients, precision."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from modeling.config import BertConfig
+from modeling.errors import ModelingError
+from modeling.losses import pretraining_losses
+from modeling.models import BertClassifier, BertPretrainer
+from modeling.tensors import dropout
+
+
+def _config(**changes):
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+    sizes |= {"vocab_size": 40, "intermediate_size": 32, "max_position_embeddings": 24}
+    return BertConfig(**(sizes | changes))
+
+
+@pytest.fixture
+def batch():
+    rng = np.random.default_rng(0)
+    return {
+        "input_ids": tf.constant(rng.integers(0, 40, (3, 12)), tf.int32),
+        "input_mask": tf.constant(np.arange(12) < [[12], [7], [9]], tf.int32),
+        "segment_ids": tf.constant(np.arange(12) > [[5], [3], [4]], tf.int32),
+        "masked_lm_positions": tf.constant([[1, 3], [2, 0], [4, 5]], tf.int32),
+        "masked_lm_ids": tf.constant([[5, 6], [7, 0], [8, 9]], tf.int32),
+        "masked_lm_weights": tf.constant([[1, 1], [1, 0], [1, 1]], tf.float32),
+        "next_sentence_labels": tf.constant([[0], [1], [0]], tf.int32),
+    }
+
+
+def test_outputs_by_name_and_shape(batch):
+    outputs = BertPretrainer(_config())(batch)
+    assert outputs["embedding_output"].shape == (3, 12, 16)
+    assert [o.shape for o in outputs["encoder_outputs"]] == [(3, 12, 16)] * 2
+    assert outputs["sequence_output"].shape == (3, 12, 16)
+    assert outputs["pooled_output"].shape == (3, 16)
+    assert outputs["masked_lm_logits"].shape == (3, 2, 40)
+    assert outputs["next_sentence_logits"].shape == (3, 2)
+
+
+def test_masked_lm_is_tied_to_the_word_embeddings(batch):
+    model = BertPretrainer(_config())
+    before = model(batch)["masked_lm_logits"]
+    words = model.encoder.embeddings.word_embeddings
+    # Token 39 occurs nowhere in the batch, so only its own logit can change.
+    assert 39 not in batch["input_ids"].numpy()
+    words.assign(words.value * tf.where(tf.range(40) == 39, 2.0, 1.0)[:, None])
+    changed = np.abs(model(batch)["masked_lm_logits"] - before).max((0, 1)) > 1e-6
+    assert changed.tolist() == [False] * 39 + [True]
+
+
+def test_padding_does_not_reach_real_tokens(batch):
+    model = BertPretrainer(_config())
+    other = dict(batch, input_ids=tf.where(batch["input_mask"] == 1, batch["input_ids"], 11))
+    real = batch["input_mask"].numpy() == 1
+    np.testing.assert_allclose(
+        model(batch)["sequence_output"].numpy()[real],
+        model(other)["sequence_output"].numpy()[real],
+        atol=1e-6,
+    )
+
+
+def test_segment_id_out_of_range_is_a_zero_vector(batch):
+    model = BertPretrainer(_config(type_vocab_size=2))
+    table = model.encoder.embeddings
+    model.build()
+    seven = model(dict(batch, segment_ids=tf.fill([3, 12], 7)))["embedding_output"]
+    table.token_type_embeddings.assign(tf.zeros([2, 16]))
+    zero = model(dict(batch, segment_ids=tf.zeros([3, 12], tf.int32)))["embedding_output"]
+    np.testing.assert_allclose(seven, zero, atol=1e-6)
+
+
+def test_too_long_a_sequence_is_refused(batch):
+    with pytest.raises(ModelingError, match="max_position_embeddings is 24"):
+        BertPretrainer(_config())({"input_ids": tf.zeros([1, 25], tf.int32)})
+
+
+def test_dropout_depends_on_key_and_site_only():
+    x = tf.ones([1000, 101])  # an odd number of elements
+    key = tf.constant([1, 2, 0], tf.int32)
+    eager = dropout(x, 0.1, key, site=3).numpy()
+    graph = tf.function(lambda: dropout(x, 0.1, key, site=3))().numpy()
+    compiled = tf.function(lambda: dropout(x, 0.1, key, site=3), jit_compile=True)().numpy()
+    assert (eager == graph).all() and (eager == compiled).all()
+    assert abs((eager == 0).mean() - 0.1) < 0.004
+    np.testing.assert_allclose(eager[eager > 0], 1 / 0.9, rtol=1e-4)
+    for other_key, site in (([2, 2, 0], 3), ([1, 3, 0], 3), ([1, 2, 1], 3), ([1, 2, 0], 4)):
+        other = dropout(x, 0.1, tf.constant(other_key, tf.int32), site).numpy()
+        # Independent masks agree at 0.9² + 0.1² = 82 % of the places.
+        assert abs(((other == 0) == (eager == 0)).mean() - 0.82) < 0.01
+
+
+def test_dropout_gradient_has_the_same_mask():
+    x = tf.ones([50, 50])
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = dropout(x, 0.5, tf.constant([1, 2, 3], tf.int32), site=0)
+    np.testing.assert_array_equal(tape.gradient(y, x), y)
+
+
+def test_keras_training_argument_draws_fresh_dropout(batch):
+    model = BertClassifier(_config(), num_labels=3)
+    still = model(batch)["logits"]
+    np.testing.assert_array_equal(still, model(batch)["logits"])
+    first, second = (model(batch, training=True)["logits"] for _ in range(2))
+    assert np.abs(first - second).max() > 1e-4
+
+
+def test_all_weights_zero_gives_loss_zero(batch):
+    batch["masked_lm_weights"] = tf.zeros([3, 2])
+    losses, _ = pretraining_losses(BertPretrainer(_config())(batch), batch)
+    assert float(losses["masked_lm_loss"].result()) == 0
+
+
+def test_rows_that_only_fill_the_batch_do_not_count(batch):
+    model = BertPretrainer(_config())
+    one = {name: tensor[:1] for name, tensor in batch.items()}
+    padded = dict(batch, is_real_example=tf.constant([1.0, 0, 0]))
+    padded["masked_lm_weights"] = tf.constant([[1.0, 1], [0, 0], [0, 0]])
+    for means, expected in zip(
+        pretraining_losses(model(padded), padded), pretraining_losses(model(one), one), strict=True
+    ):
+        for name, mean in means.items():
+            np.testing.assert_allclose(mean.result(), expected[name].result(), rtol=1e-5)
+
+
+def test_mixed_precision_policy_keeps_float32_weights_and_logits(batch):
+    full = BertPretrainer(_config())
+    half = BertPretrainer(_config(), dtype="mixed_bfloat16")
+    expected = full(batch)
+    half.build()
+    for mine, theirs in zip(half.weights, full.weights, strict=True):
+        assert mine.dtype == "float32"
+        mine.assign(theirs)
+    outputs = half(batch)
+    assert outputs["sequence_output"].dtype == tf.bfloat16
+    assert outputs["masked_lm_logits"].dtype == tf.float32
+    difference = outputs["masked_lm_logits"] - expected["masked_lm_logits"]
+    assert 0 < np.abs(difference).max() < 0.05
+
+
+def test_whole_forward_compiles_with_xla(batch):
+    model = BertPretrainer(_config())
+    compiled = tf.function(lambda b: model(b)["masked_lm_logits"], jit_compile=True)
+    np.testing.assert_allclose(compiled(batch), model(batch)["masked_lm_logits"], atol=2e-5)

@@ -1,0 +1,297 @@
+"""The step against its parts, the loop against interruptions."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from modeling import checkpoints
+from modeling.config import BertConfig
+from modeling.errors import ModelingError
+from modeling.losses import Mean, pretraining_losses
+from modeling.models import BertPretrainer
+from modeling.training import loop
+from modeling.training.evaluation import evaluate
+from modeling.training.optimizers import BertAdam
+from modeling.training.reporting import Reporter, duration
+from modeling.training.run_state import RunState, latest, prepare_directory, start_or_resume
+from modeling.training.schedules import warmup_linear_decay
+from modeling.training.step import TrainStep
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+
+
+def tiny_model(seed=0):
+    tf.keras.utils.set_random_seed(seed)
+    model = BertPretrainer(
+        BertConfig(
+            vocab_size=30,
+            hidden_size=8,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=16,
+            max_position_embeddings=12,
+            type_vocab_size=2,
+        )
+    )
+    model.build()
+    return model
+
+
+def records(count, seed=0):
+    rng = np.random.default_rng(seed)
+    return {
+        "input_ids": rng.integers(0, 30, (count, 10)).astype(np.int32),
+        "input_mask": np.ones((count, 10), np.int32),
+        "segment_ids": np.zeros((count, 10), np.int32),
+        "masked_lm_positions": rng.integers(0, 10, (count, 2)).astype(np.int32),
+        "masked_lm_ids": rng.integers(0, 30, (count, 2)).astype(np.int32),
+        "masked_lm_weights": (rng.random((count, 2)) < 0.8).astype(np.float32),
+        "next_sentence_labels": rng.integers(0, 2, (count, 1)).astype(np.int32),
+        "is_real_example": np.ones(count, np.float32),
+    }
+
+
+def batches(count=64, batch_size=8):
+    data = tf.data.Dataset.from_tensor_slices(records(count))
+    return data.shuffle(count, seed=1).repeat().batch(batch_size, drop_remainder=True)
+
+
+class Run:
+    """A whole small run in one folder."""
+
+    def __init__(self, directory, steps=12, dataset=None, seed=0):
+        prepare_directory(str(directory))
+        self.model = tiny_model(seed)
+        names = checkpoints.weights_by_name(self.model)
+        self.weights = {name: weight.value for name, weight in names.items()}
+        schedule = warmup_linear_decay(1e-2, steps, 3)
+        optimizer = BertAdam(self.weights, schedule)
+        self.step = TrainStep(self.model, pretraining_losses, optimizer, seed=7)
+        self.iterator = iter(dataset or batches())
+        self.state = RunState(str(directory), self.step, self.iterator, keep=2)
+        self.reporter = Reporter(str(directory), steps, 8)
+        self.steps = steps
+
+    def go(self, steps=None, **options):
+        settings = {"save_checkpoints_steps": 4, "steps_per_call": 3, "log_steps": 2} | options
+        loop.train(
+            self.step,
+            self.iterator,
+            self.state,
+            self.reporter,
+            num_train_steps=steps or self.steps,
+            **settings,
+        )
+
+    def values(self):
+        return {name: value.numpy() for name, value in self.weights.items()}
+
+
+def test_update_against_float64(golden_free_rng=np.random.default_rng(3)):
+    """Three steps of BERT's Adam, written out in NumPy."""
+    rng = golden_free_rng
+    start = {"a/kernel": rng.normal(size=(5, 3)), "a/LayerNorm/gamma": rng.normal(size=3)}
+    variables = {name: tf.Variable(value, dtype=tf.float32) for name, value in start.items()}
+    optimizer = BertAdam(variables, warmup_linear_decay(0.1, 10, 2))
+    state = {name: (value, 0.0, 0.0) for name, value in start.items()}
+    for step in range(3):
+        gradients = {name: rng.normal(size=value.shape) for name, value in start.items()}
+        rate = [0.0, 0.05, 0.08][step]
+        optimizer.apply(
+            [tf.constant(g, tf.float32) for g in gradients.values()],
+            optimizer.schedule(tf.constant(step)),
+            tf.constant(0.5),
+        )
+        for name, (w, m, v) in state.items():
+            g = 0.5 * gradients[name]
+            m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
+            decay = 0.01 * w if name == "a/kernel" else 0.0
+            state[name] = (w - rate * (m / (np.sqrt(v) + 1e-6) + decay), m, v)
+    for name, (w, m, v) in state.items():
+        np.testing.assert_allclose(variables[name], w, rtol=2e-6, atol=1e-6)
+        np.testing.assert_allclose(optimizer.slots()[f"{name}/adam_m"], m, rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(optimizer.slots()[f"{name}/adam_v"], v, rtol=2e-5, atol=1e-9)
+
+
+def test_same_seed_same_run_and_other_seed_other_run(tmp_path):
+    runs = [Run(tmp_path / str(i), seed=seed) for i, seed in enumerate((0, 0, 1))]
+    for run in runs:
+        run.go()
+    first, again, other = (run.values() for run in runs)
+    assert all((first[name] == again[name]).all() for name in first)
+    assert any((first[name] != other[name]).any() for name in first)
+
+
+def test_resumed_run_is_the_uninterrupted_one(tmp_path):
+    whole = Run(tmp_path / "whole")
+    whole.go()
+    parted = Run(tmp_path / "parted")
+    parted.go(steps=6)
+    resumed = Run(tmp_path / "parted", seed=5)  # other initial weights, to be overwritten
+    start_or_resume(resumed.state, resumed.reporter, None)
+    resumed.go()
+    expected, values = whole.values(), resumed.values()
+    assert all((expected[name] == values[name]).all() for name in expected)
+    lines = [json.loads(line) for line in open(tmp_path / "parted" / "metrics.jsonl")]
+    assert [line["step"] for line in lines] == [2, 4, 6, 8, 10, 12]
+
+
+def test_checkpoints_are_the_originals_and_old_ones_go(tmp_path):
+    run = Run(tmp_path)
+    run.go()
+    assert {p.name for p in tmp_path.glob("model.ckpt-*.index")} == {
+        "model.ckpt-8.index",
+        "model.ckpt-12.index",
+    }
+    assert tf.train.latest_checkpoint(str(tmp_path)) == latest(str(tmp_path))
+    reader = tf.train.load_checkpoint(latest(str(tmp_path)))
+    names = set(reader.get_variable_to_shape_map())
+    assert reader.get_tensor("global_step") == 12
+    assert "cls/predictions/output_bias/adam_m" in names
+    assert len(names) == 3 * len(run.weights) + 1
+    assert not list(tmp_path.glob(".saving*"))
+
+
+def test_signal_saves_and_ends_with_code_0(tmp_path, caplog):
+    run = Run(tmp_path, steps=100000)
+    timer = threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    timer.start()
+    with pytest.raises(SystemExit) as end, caplog.at_level("INFO"):
+        run.go(save_checkpoints_steps=10**6)
+    assert end.value.code == 0
+    stopped = int(run.step.global_step.numpy())
+    assert latest(str(tmp_path)).endswith(f"-{stopped}")
+    assert "To go on:" in caplog.text
+
+
+def test_loss_that_is_not_finite_stops_the_run(tmp_path):
+    poisoned = records(64)
+    poisoned["masked_lm_weights"][40:48] = np.inf
+    data = tf.data.Dataset.from_tensor_slices(poisoned).batch(8).repeat()
+    run = Run(tmp_path, dataset=data)
+    with pytest.raises(ModelingError, match=r"at step 5 .*learning rate .*step 4, is kept"):
+        run.go(save_checkpoints_steps=2)
+
+
+def test_checkpoint_of_another_model_is_refused(tmp_path):
+    Run(tmp_path).go(steps=4)
+    other = Run(tmp_path)
+    other.state.train_step.model = BertPretrainer(BertConfig.named("tiny", 30))
+    other.state.train_step.model.build()
+    with pytest.raises(ModelingError, match="bert/embeddings/word_embeddings"):
+        start_or_resume(other.state, other.reporter, None)
+
+
+def test_evaluation_is_exact_whatever_the_batch_size():
+    model = tiny_model()
+    data = records(30)
+    expected = evaluate(
+        model, pretraining_losses, tf.data.Dataset.from_tensor_slices(data).batch(30)
+    )
+    padded = {k: np.concatenate([v, np.zeros_like(v[:2])]) for k, v in data.items()}
+    results = evaluate(
+        model, pretraining_losses, tf.data.Dataset.from_tensor_slices(padded).batch(8)
+    )
+    assert set(results) == {
+        "loss",
+        "masked_lm_loss",
+        "masked_lm_accuracy",
+        "next_sentence_loss",
+        "next_sentence_accuracy",
+    }
+    for name, value in expected.items():
+        np.testing.assert_allclose(results[name], value, rtol=2e-6, err_msg=name)
+    total = results["masked_lm_loss"] + results["next_sentence_loss"]
+    assert results["loss"] == pytest.approx(total)
+
+
+def test_output_folder_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ModelingError, match=r"file/out can't be written"):
+        prepare_directory(str(tmp_path / "file" / "out"))
+
+
+def test_schedule_needs_steps():
+    with pytest.raises(ModelingError, match="training steps is 0"):
+        warmup_linear_decay(1e-4, 0, 0)
+
+
+def test_mean_of_nothing_is_zero():
+    assert float(Mean(tf.constant(0.0), tf.constant(0.0)).result()) == 0
+
+
+def test_durations():
+    assert [duration(s) for s in (5, 65, 3725)] == ["0:05", "1:05", "1:02:05"]
+
+
+def test_step_compiles_with_xla_and_static_shapes():
+    """The whole replica step, as a TPU would compile it."""
+    model = tiny_model()
+    weights = {n: w.value for n, w in checkpoints.weights_by_name(model).items()}
+    optimizer = BertAdam(weights, warmup_linear_decay(1e-2, 10, 2))
+    step = TrainStep(model, pretraining_losses, optimizer, seed=0)
+    batch = {name: tf.constant(value) for name, value in records(4).items()}
+    compiled = tf.function(step._replica_step, jit_compile=True)
+    hlo = compiled.experimental_get_compiler_ir(batch, tf.constant(0, tf.int64))(stage="hlo")
+    assert "f64[" not in hlo and "<=" not in hlo  # "<=" marks a dynamic dimension
+    before = weights["bert/pooler/dense/kernel"].numpy()
+    compiled(batch, tf.constant(5, tf.int64))
+    assert (weights["bert/pooler/dense/kernel"].numpy() != before).any()
+
+
+TWO_REPLICAS = """
+import sys
+import numpy as np, tensorflow as tf
+cpus = tf.config.list_physical_devices("CPU")
+tf.config.set_logical_device_configuration(cpus[0], [tf.config.LogicalDeviceConfiguration()] * 2)
+sys.path.insert(0, "tests/modeling/training")
+from test_training import *
+import test_training
+
+def run(strategy):
+    with strategy.scope():
+        model = tiny_model()
+        model.config.hidden_dropout_prob = model.config.attention_probs_dropout_prob = 0.0
+        weights = {n: w.value for n, w in checkpoints.weights_by_name(model).items()}
+        for v in [l.projection for l in model.encoder.layers] + [
+            l.attention.projection for l in model.encoder.layers]:
+            v.rate = 0.0
+        optimizer = BertAdam(weights, warmup_linear_decay(1e-2, 20, 3))
+        step = TrainStep(model, pretraining_losses, optimizer, seed=7)
+        iterator, _ = loop.make_iterator(batches())
+        losses = [t for t, _ in step.run(iterator, 10)["loss"]]
+        evaluation = evaluate(model, pretraining_losses,
+                              tf.data.Dataset.from_tensor_slices(records(30)).batch(8))
+    return losses, {n: v.numpy() for n, v in weights.items()}, evaluation
+
+one = run(tf.distribute.get_strategy())
+two = run(tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]))
+np.testing.assert_allclose(one[0], two[0], rtol=1e-6)
+for name in one[1]:
+    if "key/bias" not in name:  # its true gradient is zero; Adam amplifies the rounding
+        np.testing.assert_allclose(one[1][name], two[1][name], atol=2e-5, err_msg=name)
+for name in one[2]:
+    np.testing.assert_allclose(one[2][name], two[2][name], rtol=1e-5, err_msg=name)
+print("equal")
+"""
+
+
+def test_two_replicas_equal_one():
+    # In a process of its own: logical devices have to be made before TensorFlow starts.
+    result = subprocess.run(
+        [sys.executable, "-c", TWO_REPLICAS],
+        cwd=ROOT,
+        env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert result.returncode == 0 and "equal" in result.stdout, result.stderr[-3000:]
