@@ -30,11 +30,12 @@ from modeling.losses import pretraining_losses
 from modeling.models import BertPretrainer
 from modeling.serving.fill_mask import fill_masks
 from modeling.training import common_flags, distribution, run_state
+from modeling.training.evaluation import evaluate
 from modeling.training.loop import make_iterator, train
 from modeling.training.optimizers import BertAdam
 from modeling.training.reporting import Reporter, write_results
 from modeling.training.schedules import warmup_linear_decay
-from modeling.training.step import TrainStep, evaluate
+from modeling.training.step import TrainStep
 
 FLAGS = flags.FLAGS
 

@@ -4,6 +4,10 @@ import os
 import pathlib
 
 import pytest
+from absl import logging
+
+# As the scripts run, so that tests see what users are told.
+logging.set_verbosity(logging.INFO)
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SHARED = pathlib.Path(os.environ.get("BERT_SHARED_DIR", ROOT.parent / "shared"))

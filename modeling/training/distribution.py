@@ -47,7 +47,8 @@ def get_strategy(
         strategy = (
             tf.distribute.MirroredStrategy() if len(gpus) > 1 else tf.distribute.get_strategy()
         )
-    logging.info("Training on %d replica(s).", strategy.num_replicas_in_sync)
+    device = "TPU" if use_tpu else "GPU" if gpus else "CPU"
+    logging.info("Running on %d %s replica(s).", strategy.num_replicas_in_sync, device)
     return strategy
 
 

@@ -14,12 +14,15 @@ from absl import logging
 
 from modeling import checkpoints
 from modeling.checkpoints import tf1, weights_by_name
-from modeling.checkpoints.files import join, staged
+from modeling.checkpoints.files import join, staged, write_text
 from modeling.errors import ModelingError
+from modeling.quiet import only_warnings
 from modeling.training.reporting import Reporter
 from modeling.training.step import TrainStep
 
 KEEP = 5  # the original's number of checkpoints kept
+# What init_checkpoint must hold at least. Some models are published without their pooler.
+ENCODER = ("bert/embeddings/", "bert/encoder/")
 
 
 def prepare_directory(directory: str) -> None:
@@ -84,14 +87,16 @@ class RunState:
         with staged(self.directory) as temporary:
             if self.iterator is not None:
                 position = tf.train.Checkpoint(iterator=self.iterator)
-                position.write(join(temporary, f"data-{step}"))
+                with only_warnings():
+                    position.write(join(temporary, f"data-{step}"))
             tensors = {name: variable.numpy() for name, variable in self._variables().items()}
             tf1.write_unstaged(join(temporary, f"model.ckpt-{step}"), tensors)
         steps = _steps(self.directory)
         kept = [f"model.ckpt-{s}" for s in steps[-self.keep :]]
-        tf.compat.v1.train.update_checkpoint_state(
-            self.directory, kept[-1], all_model_checkpoint_paths=kept
-        )
+        lines = [f'model_checkpoint_path: "{kept[-1]}"']
+        lines += [f'all_model_checkpoint_paths: "{name}"' for name in kept]
+        with staged(self.directory) as temporary:
+            write_text(join(temporary, "checkpoint"), "\n".join(lines) + "\n")
         for old in steps[: -self.keep]:
             # The index goes first: without it the rest no longer counts as a checkpoint.
             for name in (f"model.ckpt-{old}.index", f"model.ckpt-{old}.data*", f"data-{old}.*"):
@@ -162,4 +167,33 @@ def start_or_resume(state: RunState, reporter: Reporter, init_checkpoint: str | 
         logging.info("Start: random weights; no checkpoint in --output_dir, no --init_checkpoint.")
         return
     logging.info("Start: weights of %s; --output_dir holds no checkpoint yet.", init_checkpoint)
-    checkpoints.load(state.train_step.model, init_checkpoint)
+    checkpoints.load(state.train_step.model, init_checkpoint, required=ENCODER)
+
+
+def load_trained(model, directory: str, init_checkpoint: str | None) -> int:
+    """Loads a fine-tuned model to evaluate, predict or export; returns its step.
+
+    `init_checkpoint` wins if it is given and holds every weight of the model; otherwise the
+    newest checkpoint of the output folder is taken. (The original always took the latter, and
+    evaluated random weights where there was none.)
+    """
+    newest = latest(directory)
+    wanted = checkpoints.weights_by_name(model).keys()
+    if init_checkpoint and (
+        not newest or wanted <= checkpoints.open_contents(init_checkpoint).shapes.keys()
+    ):
+        logging.info("Weights: %s, because --init_checkpoint is given.", init_checkpoint)
+        checkpoints.load(model, init_checkpoint, required=("",))
+        return 0
+    if not newest:
+        raise ModelingError(
+            f"There are no weights to evaluate: {directory} holds no checkpoint and "
+            f"--init_checkpoint is not given. Train with --do_train, or give --init_checkpoint."
+        )
+    logging.info(
+        "Weights: %s, the newest checkpoint in --output_dir%s.",
+        newest,
+        "; --init_checkpoint has no fine-tuned head" if init_checkpoint else "",
+    )
+    checkpoints.load(model, newest, required=("",))
+    return int(newest.rpartition("-")[2])

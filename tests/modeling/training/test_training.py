@@ -135,7 +135,9 @@ def test_resumed_run_is_the_uninterrupted_one(tmp_path):
     whole.go()
     parted = Run(tmp_path / "parted")
     parted.go(steps=6)
-    resumed = Run(tmp_path / "parted", seed=5)  # other initial weights, to be overwritten
+    resumed = Run(tmp_path / "parted")
+    for variable in resumed.weights.values():
+        variable.assign(variable + 1)  # other initial weights, to be overwritten
     start_or_resume(resumed.state, resumed.reporter, None)
     resumed.go()
     expected, values = whole.values(), resumed.values()

@@ -1,0 +1,203 @@
+"""run_pretraining.py as a user runs it: raw text to checkpoint, resumed runs, bad input."""
+
+import json
+import os
+import stat
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from data.pretraining import records
+from tests.scripts import fail, run, succeed
+
+SENTENCES = ("the cat sat on the mat", "a dog ran over the hill", "birds sing in the old tree")
+CONFIG = {
+    "vocab_size": 60,
+    "hidden_size": 8,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 16,
+    "max_position_embeddings": 32,
+    "type_vocab_size": 2,
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A corpus, a configuration, and a first run made from them."""
+    folder = tmp_path_factory.mktemp("pretraining")
+    rng = np.random.default_rng(0)
+    documents = [
+        "\n".join(" ".join(rng.permutation(rng.choice(SENTENCES).split())) for _ in range(6))
+        for _ in range(40)
+    ]
+    (folder / "corpus.txt").write_text("\n\n".join(documents) + "\n", encoding="utf-8")
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+    (folder / "log").write_text(succeed(*command(folder, "out", "--num_train_steps=8")))
+    return folder
+
+
+def command(folder, out, *more):
+    """The command line of a small run on the corpus."""
+    return (
+        "run_pretraining.py",
+        f"--corpus_file={folder}/corpus.txt",
+        f"--bert_config_file={folder}/config.json",
+        f"--output_dir={folder}/{out}",
+        *("--do_train", "--do_eval", "--max_seq_length=24", "--max_predictions_per_seq=4"),
+        *("--train_batch_size=4", "--num_warmup_steps=2", "--log_steps=2"),
+        *("--save_checkpoints_steps=4", "--eval_steps=4", "--dupe_factor=2", *more),
+    )
+
+
+def from_records(folder, *more, out="bad"):
+    """The command line of a run on existing records."""
+    return (
+        "run_pretraining.py",
+        f"--input_file={folder}/out/records/train-*",
+        f"--bert_config_file={folder}/config.json",
+        f"--output_dir={folder}/{out}",
+        *("--do_train", "--max_seq_length=24", "--max_predictions_per_seq=4"),
+        *("--num_train_steps=2", "--num_warmup_steps=1", *more),
+    )
+
+
+def test_output_folder_holds_the_release_and_the_results(folder):
+    out = folder / "out"
+    assert json.loads((out / "bert_config.json").read_text())["vocab_size"] == 60
+    assert len((out / "vocab.txt").read_text().splitlines()) == 60
+    names = {name for name, _ in tf.train.list_variables(str(out / "bert_model.ckpt"))}
+    assert "bert/encoder/layer_0/attention/self/query/kernel" in names
+    assert "cls/seq_relationship/output_weights" in names
+    assert not any("adam" in name for name in names)
+    lines = (out / "eval_results.txt").read_text().splitlines()
+    assert [line.split(" = ")[0] for line in lines] == [
+        "global_step",
+        "loss",
+        "masked_lm_accuracy",
+        "masked_lm_loss",
+        "next_sentence_accuracy",
+        "next_sentence_loss",
+    ]
+    assert (out / "pretraining.png").stat().st_size > 5000
+    assert list(out.glob("events.out.tfevents.*"))
+
+
+def test_log_says_what_a_user_wants_to_know(folder):
+    log = (folder / "log").read_text()
+    assert "Start: random weights" in log
+    for word in ("step 8/8", "mlm_loss", "nsp_loss", "mlm_accuracy", "lr ", "examples/s", "ETA"):
+        assert word in log
+    assert "held out at step 4" in log
+
+
+def test_interrupted_run_goes_on_to_the_same_numbers(folder):
+    succeed(*command(folder, "parted", "--num_train_steps=8", "--max_eval_steps=0"))
+    # As if it had been killed after its first checkpoint.
+    parted = folder / "parted"
+    for path in [*parted.glob("model.ckpt-8.*"), *parted.glob("bert_model.ckpt.*")]:
+        path.unlink()
+    log = succeed(*command(folder, "parted", "--num_train_steps=8"))
+    assert "model.ckpt-4, step 4, because --output_dir holds a checkpoint" in log
+    assert "are in" in log and "already" in log  # the records aren't made again
+    whole = tf.train.load_checkpoint(str(folder / "out" / "model.ckpt-8"))
+    again = tf.train.load_checkpoint(str(parted / "model.ckpt-8"))
+    for name in whole.get_variable_to_shape_map():
+        np.testing.assert_array_equal(whole.get_tensor(name), again.get_tensor(name), name)
+
+
+def test_records_as_input_hold_out_a_share(folder):
+    start = f"--init_checkpoint={folder}/out/bert_model.ckpt"
+    log = succeed(*from_records(folder, "--do_eval", start, out="other"))
+    assert "Start: weights of" in log and "eval_results" in log
+    assert not (folder / "other" / "vocab.txt").exists()
+
+
+@pytest.fixture
+def record_file(folder):
+    """A copy of one record file, to be spoiled."""
+    source = folder / "out" / "records" / "train-00000-of-00008.tfrecord"
+    copy = folder / "copy.tfrecord"
+    copy.write_bytes(source.read_bytes())
+    return copy
+
+
+def test_missing_files_are_named(folder):
+    assert "nowhere.txt" in fail(*command(folder, "bad", f"--corpus_file={folder}/nowhere.txt"))
+    assert "nowhere.tfrecord" in fail(*from_records(folder, "--input_file=nowhere.tfrecord"))
+    assert "nowhere.json" in fail(*command(folder, "bad", "--bert_config_file=nowhere.json"))
+
+
+def test_empty_corpus_is_refused(folder):
+    (folder / "empty.txt").write_text("\n\n")
+    message = fail(*command(folder, "bad", f"--corpus_file={folder}/empty.txt"))
+    assert "documents" in message
+
+
+def test_vocabulary_of_another_size_is_refused(folder):
+    vocab = folder / "small_vocab.txt"
+    vocab.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abc"] * 20) + "\n")
+    message = fail(*command(folder, "bad", f"--vocab_file={vocab}"))
+    assert "small_vocab.txt has 160 tokens" in message and "vocab_size 60" in message
+
+
+def test_records_of_another_length_are_refused(folder):
+    message = fail(*from_records(folder, "--max_seq_length=16"))
+    assert "train-00000" in message and "24" in message and "16" in message
+
+
+def test_id_out_of_range_is_found(folder, record_file):
+    raw = [r.numpy() for r in tf.data.TFRecordDataset(str(record_file))]
+    example = tf.train.Example.FromString(raw[3])
+    example.features.feature["input_ids"].int64_list.value[2] = 60
+    raw[3] = example.SerializeToString()
+    with tf.io.TFRecordWriter(str(record_file)) as writer:
+        for record in raw:
+            writer.write(record)
+    message = fail(*from_records(folder, f"--input_file={record_file}"))
+    assert "copy.tfrecord" in message and "record 3" in message and "input_ids" in message
+
+
+def test_truncated_file_is_found(folder, record_file):
+    assert records.count_records(str(record_file)) > 3
+    record_file.write_bytes(record_file.read_bytes()[:-7])
+    message = fail(*from_records(folder, f"--input_file={record_file}"))
+    assert "copy.tfrecord" in message and "record" in message
+
+
+def test_heads_that_do_not_divide_the_width_are_refused(folder):
+    (folder / "bad.json").write_text(json.dumps(CONFIG | {"num_attention_heads": 3}))
+    message = fail(*command(folder, "bad", f"--bert_config_file={folder}/bad.json"))
+    assert "bad.json" in message and "'hidden_size' (8)" in message
+
+
+def test_folder_that_cannot_be_written_is_refused(folder):
+    locked = folder / "locked"
+    locked.mkdir(exist_ok=True)
+    locked.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    if os.access(locked, os.W_OK):  # root writes everywhere; a file in the way stops it too
+        (folder / "a_file").write_text("")
+        locked = folder / "a_file" / "out"
+    message = fail(*command(folder, "bad", f"--output_dir={locked}"))
+    assert str(locked) in message and "can't be written" in message
+
+
+def test_flags_without_work_are_refused(folder):
+    assert "Nothing to do" in fail("run_pretraining.py", "--output_dir=/tmp/x")
+    assert "--input_file" in fail("run_pretraining.py", "--do_train", f"--output_dir={folder}/bad")
+
+
+@pytest.mark.slow
+def test_demo(tmp_path):
+    result = run("run_pretraining.py", "--demo", f"--output_dir={tmp_path}", timeout=900)
+    assert result.returncode == 0, result.stderr[-3000:]
+    results = dict(
+        line.split(" = ") for line in (tmp_path / "eval_results.txt").read_text().splitlines()
+    )
+    assert "Masked words guessed right" in result.stdout
+    baseline = float(result.stdout.split("frequent, gets ")[1].split("%")[0]) / 100
+    assert float(results["masked_lm_accuracy"]) > 2.5 * baseline
+    assert result.stdout.count("guessed:") == 5
+    for name in ("bert_model.ckpt.index", "bert_config.json", "vocab.txt", "pretraining.png"):
+        assert (tmp_path / name).exists()
