@@ -183,9 +183,7 @@ class BertConfig:
         except ValueError as error:
             raise ModelingError(f"{path} is not a JSON file in UTF-8: {error}.") from error
         if not isinstance(values, dict):
-            raise ModelingError(
-                f"{path} must hold one JSON object; got a {type(values).__name__}."
-            )
+            raise ModelingError(f"{path} must hold one JSON object; got a {type(values).__name__}.")
         try:
             return cls.from_dict(values)
         except ModelingError as error:

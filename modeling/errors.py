@@ -34,7 +34,9 @@ def run(main: Callable[[list[str]], None], *user_errors: type[Exception]) -> Non
         try:
             main(argv)
         except quiet as error:
-            paragraph = textwrap.fill(" ".join(str(error).split()), width=100, break_long_words=False)
+            paragraph = textwrap.fill(
+                " ".join(str(error).split()), width=100, break_long_words=False
+            )
             print(f"\nError: {paragraph}", file=sys.stderr, flush=True)
             sys.exit(1)
 

@@ -88,9 +88,7 @@ class NextSentenceHead(keras.layers.Layer):
         self.config = config
 
     def build(self, input_shape=None):
-        self.output_weights, self.output_bias = add_linear_weights(
-            self, 2, self.config.hidden_size
-        )
+        self.output_weights, self.output_bias = add_linear_weights(self, 2, self.config.hidden_size)
 
     def call(self, pooled_output):
         """[B, H] → float32 logits [B, 2]."""

@@ -1,8 +1,8 @@
 """Encoder and heads put together: one model per task family.
 
-    model = BertPretrainer(BertConfig.from_json_file("bert_config.json"))
-    outputs = model({"input_ids": ids, "input_mask": mask, "segment_ids": segments,
-                     "masked_lm_positions": positions})
+model = BertPretrainer(BertConfig.from_json_file("bert_config.json"))
+outputs = model({"input_ids": ids, "input_mask": mask, "segment_ids": segments,
+                 "masked_lm_positions": positions})
 """
 
 import keras

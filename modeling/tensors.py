@@ -94,9 +94,7 @@ def _tensorflow_bits(shape, key, site):
     # Philox has a key of 64 bits and a counter of 128. The counter's low word runs along the
     # numbers drawn, so its high word is free to tell streams and sites apart.
     philox_key = tf.bitwise.bitwise_or(tf.bitwise.left_shift(seed, word), step)
-    place = tf.bitwise.bitwise_or(
-        tf.bitwise.left_shift(stream, word), tf.constant(site, tf.uint64)
-    )
+    place = tf.bitwise.bitwise_or(tf.bitwise.left_shift(stream, word), tf.constant(site, tf.uint64))
     count = tf.reduce_prod(shape)
     words = tf.raw_ops.StatelessRandomUniformFullIntV2(
         shape=[(count + 1) // 2],

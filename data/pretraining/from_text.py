@@ -67,7 +67,7 @@ class Records:
         return "train" if training else "eval"
 
     def diagnose(self, max_seq_length: int, max_predictions: int, vocab_size: int) -> None:
-        """After a failure while reading: raises DataError naming the bad record, if there is one."""
+        """After a failure while reading: raises DataError naming the bad record, if any is bad."""
         files = list(dict.fromkeys(self.train_files + self.eval_files))
         records.diagnose(files, max_seq_length, max_predictions, vocab_size)
 
@@ -111,6 +111,7 @@ def make_records(
     vocab_size: int,
     settings: Settings,
     vocab_file: str | None = None,
+    held_out_documents: Documents | None = None,
 ) -> Records:
     """Makes the vocabulary (unless given) and the records in `directory/records`.
 
@@ -122,6 +123,8 @@ def make_records(
         vocab_size: Of the configuration, met exactly when a vocabulary is learned.
         settings: How records are made.
         vocab_file: Vocabulary to use instead of learning one.
+        held_out_documents: Documents to evaluate on. Without them a share of `documents` is
+            held out.
 
     Raises:
         DataError: Empty corpus, a corpus of one document, a vocabulary of another size.
@@ -151,7 +154,10 @@ def make_records(
     if tf.io.gfile.exists(manifest):
         tf.io.gfile.remove(manifest)
 
-    training, held_out = split(documents)
+    if held_out_documents:
+        training, held_out = documents, held_out_documents
+    else:
+        training, held_out = split(documents)
     if not vocab_file:
         logging.info("Learning a vocabulary of %d tokens from the corpus", vocab_size)
         words = learner.count_words(

@@ -1,7 +1,7 @@
 """BERT's Adam: no bias correction, decoupled weight decay, exclusion by variable name.
 
-    optimizer = BertAdam(weights_by_name(model), warmup_linear_decay(1e-4, 1000, 100))
-    optimizer.apply(gradients, optimizer.schedule(step), scale=1.0)
+optimizer = BertAdam(weights_by_name(model), warmup_linear_decay(1e-4, 1000, 100))
+optimizer.apply(gradients, optimizer.schedule(step), scale=1.0)
 """
 
 import math

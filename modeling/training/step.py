@@ -99,7 +99,8 @@ class TrainStep:
         self.optimizer.apply(gradients, learning_rate, CLIP_NORM / tf.maximum(norm, CLIP_NORM))
 
         means = losses | metrics
-        self.metric_names = ["loss", *(n for n in means if n != "loss"), "learning_rate", "gradient_norm"]
+        named = ["loss", *(name for name in means if name != "loss")]
+        self.metric_names = [*named, "learning_rate", "gradient_norm"]
         ones = tf.ones([])
         sums = total([tf.stack([mean.total, mean.weight]) for mean in means.values()])
         rows = dict(zip(means, sums, strict=True))
