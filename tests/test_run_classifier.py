@@ -1,0 +1,187 @@
+"""run_classifier.py as a user runs it, against the original's command-line results."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tests.scripts import fail, succeed
+
+# Loads an export without importing anything of the project.
+CLIENT = """
+import json, sys
+import numpy as np, tensorflow as tf, tensorflow_text
+loaded = tf.saved_model.load(sys.argv[1])
+texts = json.load(open(sys.argv[2]))
+answers = loaded.signatures["serving_default"](**{k: tf.constant(v) for k, v in texts.items()})
+one = loaded.signatures["serving_default"](**{k: tf.constant(v[:1]) for k, v in texts.items()})
+assert not [m for m in sys.modules if m.split(".")[0] in ("modeling", "data")]
+json.dump({"label": [x.decode() for x in answers["label"].numpy()],
+           "probabilities": answers["probabilities"].numpy().tolist(),
+           "first": one["probabilities"].numpy().tolist()}, open(sys.argv[3], "w"))
+"""
+
+
+def served(export, texts, folder):
+    """Answers of a SavedModel in a fresh process, outside of the project's folder."""
+    (folder / "texts.json").write_text(json.dumps(texts))
+    (folder / "client.py").write_text(CLIENT)
+    files = [folder / "texts.json", folder / "answers.json"]
+    subprocess.run(
+        [sys.executable, folder / "client.py", export, *files],
+        cwd=folder,
+        env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": ""},
+        check=True,
+        timeout=300,
+    )
+    return json.loads((folder / "answers.json").read_text())
+
+
+def test_golden_mrpc_run_and_export(golden, shared_data, tmp_path):
+    """Evaluation, prediction and serving give what the original's own command line gave."""
+    log = succeed(
+        "run_classifier.py",
+        "--task_name=MRPC",
+        *("--do_eval", "--do_predict", "--do_export", "--max_seq_length=64"),
+        f"--data_dir={golden}/glue/MRPC",
+        f"--vocab_file={shared_data}/vocab/bert-uncased-en/vocab.txt",
+        f"--bert_config_file={golden}/tiny2/bert_config.json",
+        f"--init_checkpoint={golden}/tiny2/model.ckpt",
+        f"--output_dir={tmp_path}",
+    )
+    assert "because --init_checkpoint is given" in log
+    expected = _results(golden / "e2e" / "mrpc" / "eval_results.txt")
+    results = _results(tmp_path / "eval_results.txt")
+    assert list(results) == list(expected)
+    assert results["eval_accuracy"] == pytest.approx(expected["eval_accuracy"], abs=1e-6)
+    assert results["eval_loss"] == pytest.approx(expected["eval_loss"], abs=1e-6)
+    probabilities = np.loadtxt(tmp_path / "test_results.tsv", delimiter="\t")
+    theirs = np.loadtxt(golden / "e2e" / "mrpc" / "test_results.tsv", delimiter="\t")
+    np.testing.assert_allclose(probabilities, theirs, atol=1e-6)
+
+    lines = (golden / "glue/MRPC/test.tsv").read_text(encoding="utf-8-sig").split("\n")[1:]
+    rows = [line.split("\t") for line in lines if line]
+    texts = {"text_a": [row[3] for row in rows], "text_b": [row[4] for row in rows]}
+    answers = served(tmp_path / "export" / "1", texts, tmp_path)
+    np.testing.assert_allclose(answers["probabilities"], theirs, atol=1e-6)
+    np.testing.assert_allclose(answers["first"], theirs[:1], atol=1e-6)
+    assert answers["label"] == [str(label) for label in theirs.argmax(1)]
+    assets = tmp_path / "export" / "1" / "assets"
+    assert {path.name for path in assets.iterdir()} >= {
+        "vocab.txt",
+        "bert_config.json",
+        "labels.json",
+    }
+
+
+def _results(path):
+    return {
+        key: float(value)
+        for key, value in (line.split(" = ") for line in path.read_text().splitlines())
+    }
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A task that can be learned in seconds (a word decides), with vocabulary and model size."""
+    folder = tmp_path_factory.mktemp("classifier")
+    words = ["good", "bad", "film", "the", "a", "was", "very", "plot", "and"]
+    vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
+    (folder / "vocab.txt").write_text("\n".join(vocab) + "\n")
+    config = {"vocab_size": len(vocab), "hidden_size": 16, "num_hidden_layers": 1}
+    config |= {"num_attention_heads": 2, "intermediate_size": 32, "max_position_embeddings": 16}
+    (folder / "config.json").write_text(json.dumps(config))
+    rng = np.random.default_rng(0)
+    (folder / "SST-2").mkdir()
+    for split, count in (("train", 400), ("dev", 50), ("test", 20)):
+        # Sorted by label, which ruins a model if the training set isn't shuffled whole.
+        labels = np.sort(rng.integers(0, 2, count))
+        lines = ["index\tsentence" if split == "test" else "sentence\tlabel"]
+        for index, label in enumerate(labels):
+            rest = list(rng.choice(words[2:], rng.integers(2, 9)))
+            rest.insert(rng.integers(0, len(rest)), words[1 - label])
+            text = " ".join(rest)
+            lines.append(f"{index}\t{text}" if split == "test" else f"{text}\t{label}")
+        (folder / "SST-2" / f"{split}.tsv").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def command(folder, out, *more):
+    return (
+        "run_classifier.py",
+        "--task_name=sst-2",
+        f"--data_dir={folder}/SST-2",
+        f"--vocab_file={folder}/vocab.txt",
+        f"--bert_config_file={folder}/config.json",
+        f"--output_dir={folder}/{out}",
+        *("--max_seq_length=16", *more),
+    )
+
+
+TRAIN = ("--do_train", "--train_batch_size=16", "--learning_rate=3e-3", "--num_train_epochs=8")
+
+
+def test_training_learns_resumes_predicts_and_serves(folder):
+    log = succeed(*command(folder, "out", *TRAIN, "--do_eval", "--log_steps=50"))
+    assert "Start: random weights" in log and "step 200/200" in log
+    assert _results(folder / "out" / "eval_results.txt")["eval_accuracy"] > 0.9
+
+    # The same in two parts gives the same weights.
+    parts = command(folder, "parts", *TRAIN, "--save_checkpoints_steps=90")
+    succeed(*parts)
+    for path in (folder / "parts").glob("model.ckpt-200.*"):
+        path.unlink()
+    assert "model.ckpt-180, step 180" in succeed(*parts, "--do_eval")
+    assert _results(folder / "parts" / "eval_results.txt") == _results(
+        folder / "out" / "eval_results.txt"
+    )
+
+    log = succeed(*command(folder, "out", "--do_predict", "--do_export"))
+    assert "model.ckpt-200, the newest checkpoint" in log
+    probabilities = np.loadtxt(folder / "out" / "test_results.tsv", delimiter="\t")
+    lines = (folder / "SST-2" / "test.tsv").read_text().splitlines()[1:]
+    texts = [line.split("\t")[1] for line in lines]
+    answers = served(folder / "out" / "export" / "1", {"text_a": texts}, folder)
+    np.testing.assert_allclose(answers["probabilities"], probabilities, atol=1e-6)
+
+    # A later export is a further version.
+    succeed(*command(folder, "out", "--do_export"))
+    assert sorted(os.listdir(folder / "out" / "export")) == ["1", "2"]
+
+
+def test_bad_input_is_named(folder, tmp_path):
+    assert "nothing" in fail(*command(folder, "bad", "--do_train", "--task_name=nothing"))
+    assert "Nothing to do" in fail(*command(folder, "bad"))
+    message = fail(*command(folder, "empty", "--do_eval"))
+    assert "no weights to evaluate" in message
+    path = tmp_path / "dev.tsv"
+    path.write_text("sentence\tlabel\ngood film\t1\nbad film\t2\n")
+    message = fail(*command(folder, "bad", "--do_eval", f"--data_dir={tmp_path}"))
+    assert f"{path}:3" in message and "'2'" in message and "0, 1" in message
+
+
+@pytest.mark.slow
+def test_minilm_learns_sst2_and_is_served(shared_data, minilm, tmp_path):
+    """Real weights, real task: 500 steps, then the served model on the dev set's raw text."""
+    command = (
+        "run_classifier.py",
+        "--task_name=sst-2",
+        f"--data_dir={shared_data}/glue/SST-2",
+        f"--vocab_file={minilm}/vocab.txt",
+        f"--bert_config_file={minilm}/config.json",
+        f"--init_checkpoint={minilm}/model.safetensors",
+        f"--output_dir={tmp_path}/out",
+        *("--do_train", "--do_eval", "--do_export", "--num_train_steps=500"),
+        *("--train_batch_size=32", "--learning_rate=5e-5", "--dtype=bfloat16"),
+    )
+    succeed(*command, timeout=1500)
+    accuracy = _results(tmp_path / "out" / "eval_results.txt")["eval_accuracy"]
+    assert accuracy > 0.85
+    lines = (shared_data / "glue/SST-2/dev.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    texts, labels = zip(*(line.split("\t") for line in lines), strict=True)
+    answers = served(tmp_path / "out" / "export" / "1", {"text_a": list(texts)}, tmp_path)
+    right = np.mean([a == b for a, b in zip(answers["label"], labels, strict=True)])
+    assert right == pytest.approx(accuracy, abs=2 / 872)  # bfloat16 there, float32 here
