@@ -110,7 +110,12 @@ def main(_) -> None:
     run_state.prepare_directory(FLAGS.output_dir)
     keras.utils.set_random_seed(FLAGS.random_seed)
     strategy = distribution.get_strategy(
-        FLAGS.use_tpu, FLAGS.tpu_name, FLAGS.tpu_zone, FLAGS.gcp_project, FLAGS.master
+        FLAGS.use_tpu,
+        FLAGS.tpu_name,
+        FLAGS.tpu_zone,
+        FLAGS.gcp_project,
+        FLAGS.master,
+        FLAGS.num_tpu_cores,
     )
     distribution.set_precision(FLAGS.dtype)
 

@@ -219,7 +219,12 @@ def main(_) -> None:
     run_state.prepare_directory(FLAGS.output_dir)
     keras.utils.set_random_seed(FLAGS.random_seed)
     strategy = distribution.get_strategy(
-        FLAGS.use_tpu, FLAGS.tpu_name, FLAGS.tpu_zone, FLAGS.gcp_project, FLAGS.master
+        FLAGS.use_tpu,
+        FLAGS.tpu_name,
+        FLAGS.tpu_zone,
+        FLAGS.gcp_project,
+        FLAGS.master,
+        FLAGS.num_tpu_cores,
     )
     distribution.set_precision(FLAGS.dtype)
 
@@ -244,7 +249,12 @@ def main(_) -> None:
         held_out=records.side(training=False),
     )
     if FLAGS.max_eval_steps:
-        # One number for every evaluation of the run: always the same first batches.
+        logging.info(
+            "Evaluations take the first %d batches of %d held-out records at most; "
+            "--max_eval_steps=0 takes all.",
+            FLAGS.max_eval_steps,
+            FLAGS.eval_batch_size,
+        )
         eval_data = eval_data.take(FLAGS.max_eval_steps)
 
     # ---- Model and training state ----
@@ -266,7 +276,11 @@ def main(_) -> None:
             f"{records.describe()}\nbatch {FLAGS.train_batch_size} seed {FLAGS.random_seed}",
         )
         reporter = Reporter(FLAGS.output_dir, FLAGS.num_train_steps, FLAGS.train_batch_size)
-        run_state.start_or_resume(state, reporter, FLAGS.init_checkpoint)
+        if FLAGS.do_train:
+            run_state.start_or_resume(state, reporter, FLAGS.init_checkpoint)
+            step = FLAGS.num_train_steps
+        else:
+            step = run_state.load_trained(model, FLAGS.output_dir, FLAGS.init_checkpoint)
         logging.info("The model has %s parameters.", f"{model.count_params():,}")
 
         # ---- Train ----
@@ -298,7 +312,6 @@ def main(_) -> None:
 
             # ---- Evaluate ----
             if FLAGS.do_eval:
-                step = int(train_step.global_step.numpy())
                 results = evaluate_now(step)
                 write_results(FLAGS.output_dir, "eval_results.txt", results | {"global_step": step})
         except tf.errors.OpError:

@@ -9,6 +9,8 @@ Input: one sentence per line and a blank line between documents, or WikiExtracto
 either may be gzip-compressed.
 """
 
+from modeling import quiet  # noqa: F401  isort: skip
+
 from absl import flags, logging
 
 from data.errors import DataError

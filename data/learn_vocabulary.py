@@ -3,6 +3,8 @@
 python -m data.learn_vocabulary --input_file='corpus/*.txt' --output_file=vocab.txt
 """
 
+from modeling import quiet  # noqa: F401  isort: skip
+
 from absl import flags, logging
 
 from data.errors import DataError

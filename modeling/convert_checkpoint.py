@@ -10,6 +10,8 @@ without the `bert.` prefix, in float32, float16 or bfloat16. Writes bert_model.c
 bert_config.json, or model.safetensors with config.json; and vocab.txt.
 """
 
+from modeling import quiet  # noqa: F401  isort: skip
+
 from absl import flags, logging
 
 from modeling import checkpoints

