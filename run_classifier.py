@@ -29,7 +29,7 @@ from modeling.losses import classifier_losses
 from modeling.models import BertClassifier
 from modeling.serving import export
 from modeling.training import common_flags, distribution, run_state
-from modeling.training.evaluation import evaluate, predict
+from modeling.training.evaluation import Evaluator, predict
 from modeling.training.loop import make_iterator, train
 from modeling.training.optimizers import BertAdam
 from modeling.training.reporting import Reporter, write_results
@@ -59,9 +59,14 @@ flags.DEFINE_float(
 flags.DEFINE_bool("do_export", False, "Write a SavedModel that takes raw text.")
 flags.DEFINE_string("export_dir", None, "Where to; default: export/ in the output folder.")
 flags.DEFINE_integer(
-    "num_train_steps", 0, "Train so many steps instead of num_train_epochs; 0: as the epochs say."
+    "num_train_steps",
+    0,
+    "Train so many steps instead of num_train_epochs; 0: as the epochs say.",
+    lower_bound=0,
 )
-flags.DEFINE_integer("eval_steps", 0, "Also evaluate every so many steps of training; 0: never.")
+flags.DEFINE_integer(
+    "eval_steps", 0, "Also evaluate every so many steps of training; 0: never.", lower_bound=0
+)
 
 # The original's command line requires these.
 REQUIRED = ("data_dir", "bert_config_file", "task_name", "vocab_file", "output_dir")
@@ -117,6 +122,13 @@ def main(_) -> None:
         FLAGS.master,
         FLAGS.num_tpu_cores,
     )
+    distribution.check_batch_sizes(
+        strategy,
+        FLAGS.use_tpu,
+        train_batch_size=FLAGS.train_batch_size,
+        eval_batch_size=FLAGS.eval_batch_size,
+        predict_batch_size=FLAGS.predict_batch_size,
+    )
     distribution.set_precision(FLAGS.dtype)
 
     # ---- Data ----
@@ -125,7 +137,7 @@ def main(_) -> None:
     tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)
     check_flags(config, tokenizer)
     task = glue.get_task(FLAGS.task_name)
-    num_train_steps, train_data, eval_data = 1, None, None
+    num_train_steps, train_data, eval_data, test_data = 1, None, None, None
     if FLAGS.do_train:
         examples, train_data = make_dataset(
             tokenizer, task, "train", FLAGS.train_batch_size, training=True
@@ -135,6 +147,8 @@ def main(_) -> None:
         )
     if FLAGS.do_eval or FLAGS.eval_steps:
         _, eval_data = make_dataset(tokenizer, task, "dev", FLAGS.eval_batch_size)
+    if FLAGS.do_predict:
+        test_examples, test_data = make_dataset(tokenizer, task, "test", FLAGS.predict_batch_size)
 
     # ---- Model and training state ----
     with strategy.scope():
@@ -151,7 +165,9 @@ def main(_) -> None:
             train_step = TrainStep(
                 model, classifier_losses, BertAdam(weights, schedule), FLAGS.random_seed
             )
-            iterator, can_be_saved = make_iterator(train_data)
+            iterator, can_be_saved = make_iterator(
+                train_data, run_state.latest_step(FLAGS.output_dir)
+            )
             state = run_state.RunState(
                 FLAGS.output_dir,
                 train_step,
@@ -160,13 +176,14 @@ def main(_) -> None:
                 f"batch {FLAGS.train_batch_size}, seed {FLAGS.random_seed}",
             )
             run_state.start_or_resume(state, reporter, FLAGS.init_checkpoint)
-            step = num_train_steps
         else:
             step = run_state.load_trained(model, FLAGS.output_dir, FLAGS.init_checkpoint)
 
         # ---- Train ----
+        evaluate = Evaluator(model, classifier_losses)
+
         def evaluate_now(step: int) -> dict[str, float]:
-            results = evaluate(model, classifier_losses, eval_data)
+            results = evaluate(eval_data)
             results = {"eval_accuracy": results["accuracy"], "eval_loss": results["loss"]}
             reporter.write("eval", step, results)
             logging.info("dev set at step %d: %s", step, results)
@@ -185,6 +202,7 @@ def main(_) -> None:
                 eval_steps=FLAGS.eval_steps,
                 evaluate=evaluate_now,
             )
+            step = int(train_step.global_step.numpy())
 
         # ---- Evaluate ----
         if FLAGS.do_eval:
@@ -194,12 +212,11 @@ def main(_) -> None:
 
         # ---- Predict ----
         if FLAGS.do_predict:
-            examples, test_data = make_dataset(tokenizer, task, "test", FLAGS.predict_batch_size)
             logits = predict(model, test_data, "logits")
             probabilities = tf.nn.softmax(logits).numpy()
             path = os.path.join(FLAGS.output_dir, "test_results.tsv")
             predictions.write_test_results(path, probabilities)
-            logging.info("Wrote the probabilities of %d examples to %s", len(examples), path)
+            logging.info("Wrote the probabilities of %d examples to %s", len(test_examples), path)
 
     # ---- Export ----
     if FLAGS.do_export:

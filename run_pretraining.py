@@ -31,7 +31,7 @@ from modeling.losses import pretraining_losses
 from modeling.models import BertPretrainer
 from modeling.serving.fill_mask import fill_masks
 from modeling.training import common_flags, distribution, run_state
-from modeling.training.evaluation import evaluate
+from modeling.training.evaluation import Evaluator
 from modeling.training.loop import make_iterator, train
 from modeling.training.optimizers import BertAdam
 from modeling.training.reporting import Reporter, write_results
@@ -47,16 +47,21 @@ flags.DEFINE_integer("max_seq_length", 128, "Tokens per record, as the records w
 flags.DEFINE_integer("max_predictions_per_seq", 20, "Masked tokens per record at most, as made.")
 flags.DEFINE_bool("do_train", False, "Train.")
 flags.DEFINE_bool("do_eval", False, "Evaluate on the held-out records.")
-flags.DEFINE_integer("num_train_steps", 100000, "Updates in all.")
-flags.DEFINE_integer("num_warmup_steps", 10000, "Updates of linear warm-up.")
+flags.DEFINE_integer("num_train_steps", 100000, "Updates in all.", lower_bound=1)
+flags.DEFINE_integer("num_warmup_steps", 10000, "Updates of linear warm-up.", lower_bound=0)
 flags.DEFINE_integer(
-    "max_eval_steps", 100, "Most batches of an evaluation; 0 evaluates all held-out records."
+    "max_eval_steps",
+    100,
+    "Most batches of an evaluation; 0 evaluates all held-out records.",
+    lower_bound=0,
 )
 # Beyond the original's flags.
 flags.DEFINE_string(
     "eval_file", None, "Held-out TFRecords; default: a share of the input kept from training."
 )
-flags.DEFINE_integer("eval_steps", 0, "Also evaluate every so many steps of training; 0: never.")
+flags.DEFINE_integer(
+    "eval_steps", 0, "Also evaluate every so many steps of training; 0: never.", lower_bound=0
+)
 flags.DEFINE_string(
     "vocab_file", None, "Vocabulary; needed for raw text unless one is to be learned from it."
 )
@@ -121,15 +126,26 @@ def check_flags() -> None:
         )
     if not FLAGS.output_dir:
         raise errors.ModelingError("--output_dir is missing: the folder for checkpoints.")
-    if not FLAGS.demo:
-        if bool(FLAGS.input_file) == bool(FLAGS.corpus_file):
+    sources = [n for n in ("demo", "input_file", "corpus_file") if FLAGS[n].value]
+    if len(sources) != 1:
+        raise errors.ModelingError(
+            f"Give exactly one of --input_file (TFRecords), --corpus_file (raw text) and --demo; "
+            f"got {', '.join('--' + name for name in sources) or 'none'}."
+        )
+    for name, needed in (("eval_file", "input_file"), ("eval_corpus_file", "corpus_file")):
+        if FLAGS[name].value and not FLAGS[needed].value:
             raise errors.ModelingError(
-                "Give either --input_file (TFRecords) or --corpus_file (raw text), or --demo."
+                f"--{name} goes with --{needed}, but --{sources[0]} is given."
             )
-        if not FLAGS.bert_config_file:
-            raise errors.ModelingError(
-                "--bert_config_file is missing: the JSON file with the model's sizes."
-            )
+    if not FLAGS.demo and not FLAGS.bert_config_file:
+        raise errors.ModelingError(
+            "--bert_config_file is missing: the JSON file with the model's sizes."
+        )
+    if FLAGS.init_checkpoint and not FLAGS.input_file and not FLAGS.vocab_file:
+        raise errors.ModelingError(
+            f"--init_checkpoint={FLAGS.init_checkpoint} needs the --vocab_file that it was trained "
+            f"with. A vocabulary learned from the text would give its words other ids."
+        )
 
 
 def read_config() -> BertConfig:
@@ -169,6 +185,8 @@ def find_records(config: BertConfig) -> from_text.Records:
         do_lower_case=FLAGS.do_lower_case,
         random_seed=FLAGS.random_seed,
     )
+    # Weights that were trained with a vocabulary keep it, even if the text has changed since.
+    keep_vocabulary = run_state.latest_step(FLAGS.output_dir) > 0
     if FLAGS.demo:
         return from_text.make_records(
             demo_documents,
@@ -177,6 +195,7 @@ def find_records(config: BertConfig) -> from_text.Records:
             config.vocab_size,
             settings,
             FLAGS.vocab_file,
+            keep_vocabulary=keep_vocabulary,
         )
     files = corpus.expand(FLAGS.corpus_file)
     eval_files = corpus.expand(FLAGS.eval_corpus_file) if FLAGS.eval_corpus_file else []
@@ -188,6 +207,7 @@ def find_records(config: BertConfig) -> from_text.Records:
         settings,
         FLAGS.vocab_file,
         (lambda: corpus.read_documents(eval_files)) if eval_files else None,
+        keep_vocabulary,
     )
 
 
@@ -212,6 +232,46 @@ def show_demo(model, records: from_text.Records, eval_data, accuracy: float) -> 
         print(f"\n  {sentence.text}\n    masked: {sentence.word}    guessed: {guesses}")
 
 
+def train_model(model, records: from_text.Records, shape, reporter: Reporter, evaluate) -> int:
+    """Trains from where --output_dir or --init_checkpoint stands; returns the step reached."""
+    dataset = pipeline.pretraining_dataset(
+        records.train_files,
+        *shape,
+        batch_size=FLAGS.train_batch_size,
+        training=True,
+        seed=FLAGS.random_seed,
+        held_out=records.side(training=True),
+    )
+    weights = {n: w.value for n, w in checkpoints.weights_by_name(model).items()}
+    schedule = warmup_linear_decay(
+        FLAGS.learning_rate, FLAGS.num_train_steps, FLAGS.num_warmup_steps
+    )
+    train_step = TrainStep(
+        model, pretraining_losses, BertAdam(weights, schedule), FLAGS.random_seed
+    )
+    iterator, can_be_saved = make_iterator(dataset, run_state.latest_step(FLAGS.output_dir))
+    state = run_state.RunState(
+        FLAGS.output_dir,
+        train_step,
+        iterator if can_be_saved else None,
+        f"{records.describe()}\nbatch {FLAGS.train_batch_size} seed {FLAGS.random_seed}",
+    )
+    run_state.start_or_resume(state, reporter, FLAGS.init_checkpoint)
+    train(
+        train_step,
+        iterator,
+        state,
+        reporter,
+        num_train_steps=FLAGS.num_train_steps,
+        save_checkpoints_steps=FLAGS.save_checkpoints_steps,
+        steps_per_call=FLAGS.iterations_per_loop,
+        log_steps=FLAGS.log_steps,
+        eval_steps=FLAGS.eval_steps,
+        evaluate=evaluate,
+    )
+    return int(train_step.global_step.numpy())
+
+
 def main(_) -> None:
     if FLAGS.demo:
         set_demo_flags()
@@ -226,26 +286,23 @@ def main(_) -> None:
         FLAGS.master,
         FLAGS.num_tpu_cores,
     )
+    distribution.check_batch_sizes(
+        strategy,
+        FLAGS.use_tpu,
+        train_batch_size=FLAGS.train_batch_size,
+        eval_batch_size=FLAGS.eval_batch_size,
+    )
     distribution.set_precision(FLAGS.dtype)
 
     # ---- Data ----
     config = read_config()
     records = find_records(config)
     shape = (FLAGS.max_seq_length, FLAGS.max_predictions_per_seq, config.vocab_size)
-    train_data = pipeline.pretraining_dataset(
-        records.train_files,
-        *shape,
-        batch_size=FLAGS.train_batch_size,
-        training=True,
-        seed=FLAGS.random_seed,
-        held_out=records.side(training=True),
-    )
     eval_data = pipeline.pretraining_dataset(
         records.eval_files,
         *shape,
         batch_size=FLAGS.eval_batch_size,
         training=False,
-        seed=FLAGS.random_seed,
         held_out=records.side(training=False),
     )
     if FLAGS.max_eval_steps:
@@ -257,36 +314,16 @@ def main(_) -> None:
         )
         eval_data = eval_data.take(FLAGS.max_eval_steps)
 
-    # ---- Model and training state ----
     with strategy.scope():
         model = BertPretrainer(config)
         model.build()
-        weights = {n: w.value for n, w in checkpoints.weights_by_name(model).items()}
-        schedule = warmup_linear_decay(
-            FLAGS.learning_rate, FLAGS.num_train_steps, FLAGS.num_warmup_steps
-        )
-        train_step = TrainStep(
-            model, pretraining_losses, BertAdam(weights, schedule), FLAGS.random_seed
-        )
-        iterator, can_be_saved = make_iterator(train_data)
-        state = run_state.RunState(
-            FLAGS.output_dir,
-            train_step,
-            iterator if can_be_saved else None,
-            f"{records.describe()}\nbatch {FLAGS.train_batch_size} seed {FLAGS.random_seed}",
-        )
-        reporter = Reporter(FLAGS.output_dir, FLAGS.num_train_steps, FLAGS.train_batch_size)
-        if FLAGS.do_train:
-            run_state.start_or_resume(state, reporter, FLAGS.init_checkpoint)
-            step = FLAGS.num_train_steps
-        else:
-            step = run_state.load_trained(model, FLAGS.output_dir, FLAGS.init_checkpoint)
         logging.info("The model has %s parameters.", f"{model.count_params():,}")
+        reporter = Reporter(FLAGS.output_dir, FLAGS.num_train_steps, FLAGS.train_batch_size)
+        evaluate = Evaluator(model, pretraining_losses)
 
-        # ---- Train ----
         def evaluate_now(step: int) -> dict[str, float]:
-            results = evaluate(model, pretraining_losses, eval_data)
-            perplexity = math.exp(results["masked_lm_loss"])
+            results = evaluate(eval_data)
+            perplexity = math.exp(min(results["masked_lm_loss"], 700.0))
             shown = results | {"masked_lm_perplexity": perplexity}
             reporter.write("eval", step, shown)
             values = "  ".join(f"{name} {value:.4f}" for name, value in shown.items())
@@ -294,27 +331,21 @@ def main(_) -> None:
             return results
 
         try:
+            # ---- Train ----
             if FLAGS.do_train:
-                train(
-                    train_step,
-                    iterator,
-                    state,
-                    reporter,
-                    num_train_steps=FLAGS.num_train_steps,
-                    save_checkpoints_steps=FLAGS.save_checkpoints_steps,
-                    steps_per_call=FLAGS.iterations_per_loop,
-                    log_steps=FLAGS.log_steps,
-                    eval_steps=FLAGS.eval_steps,
-                    evaluate=evaluate_now,
-                )
+                step = train_model(model, records, shape, reporter, evaluate_now)
                 checkpoints.save(model, FLAGS.output_dir, records.vocab_file)
                 logging.info("Wrote bert_model.ckpt and bert_config.json to %s", FLAGS.output_dir)
+            else:
+                step = run_state.load_trained(
+                    model, FLAGS.output_dir, FLAGS.init_checkpoint, prefer_directory=True
+                )
 
             # ---- Evaluate ----
             if FLAGS.do_eval:
                 results = evaluate_now(step)
                 write_results(FLAGS.output_dir, "eval_results.txt", results | {"global_step": step})
-        except tf.errors.OpError:
+        except (tf.errors.InvalidArgumentError, tf.errors.DataLossError):
             # If a record is to blame, this raises the error that names its file and number.
             records.diagnose(*shape)
             raise
@@ -327,7 +358,7 @@ def main(_) -> None:
         },
     )
     logging.info("Curves: %s", plot)
-    if FLAGS.demo:
+    if FLAGS.demo and FLAGS.do_eval:
         show_demo(model, records, eval_data, results["masked_lm_accuracy"])
 
 

@@ -5,7 +5,8 @@ import textwrap
 from collections.abc import Callable
 from logging import Formatter
 
-from absl import app, logging
+import tensorflow as tf
+from absl import app, flags, logging
 
 
 class ModelingError(ValueError):
@@ -13,6 +14,14 @@ class ModelingError(ValueError):
 
     The message is one paragraph: what was received, where, what was expected, what to do.
     """
+
+
+# How tf.io.gfile reports a missing file, a forbidden one and a full disk.
+_FILE_ERRORS = (
+    tf.errors.NotFoundError,
+    tf.errors.PermissionDeniedError,
+    tf.errors.FailedPreconditionError,
+)
 
 
 def run(main: Callable[[list[str]], None], *user_errors: type[Exception]) -> None:
@@ -23,10 +32,11 @@ def run(main: Callable[[list[str]], None], *user_errors: type[Exception]) -> Non
         *user_errors: Further exception classes that stand for the user's mistake, such as
             `data.errors.DataError`. `ModelingError` and `OSError` always count.
     """
-    quiet = (ModelingError, OSError, *user_errors)
+    quiet = (ModelingError, OSError, *_FILE_ERRORS, *user_errors)
 
     def wrapped(argv: list[str]) -> None:
-        logging.set_verbosity(logging.INFO)
+        if not flags.FLAGS["verbosity"].present:
+            logging.set_verbosity(logging.INFO)
         logging.use_absl_handler()
         logging.get_absl_handler().setFormatter(Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
         if len(argv) > 1:

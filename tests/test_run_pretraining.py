@@ -163,7 +163,7 @@ def test_truncated_file_is_found(folder, record_file):
     assert records.count_records(str(record_file)) > 3
     record_file.write_bytes(record_file.read_bytes()[:-7])
     message = fail(*from_records(folder, f"--input_file={record_file}"))
-    assert "copy.tfrecord" in message and "record" in message
+    assert "copy.tfrecord" in message and "truncated" in message
 
 
 def test_heads_that_do_not_divide_the_width_are_refused(folder):
@@ -190,7 +190,10 @@ def test_random_weights_are_not_evaluated(folder):
 
 def test_flags_without_work_are_refused(folder):
     assert "Nothing to do" in fail("run_pretraining.py", "--output_dir=/tmp/x")
-    assert "--input_file" in fail("run_pretraining.py", "--do_train", f"--output_dir={folder}/bad")
+    nothing = fail("run_pretraining.py", "--do_train", f"--output_dir={folder}/bad")
+    assert "--input_file" in nothing and "got none" in nothing
+    start = f"--init_checkpoint={folder}/out/bert_model.ckpt"
+    assert "needs the --vocab_file" in fail(*command(folder, "bad", start))
 
 
 @pytest.mark.slow

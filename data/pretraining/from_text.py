@@ -116,6 +116,7 @@ def make_records(
     settings: Settings,
     vocab_file: str | None = None,
     held_out_documents: Documents | None = None,
+    keep_vocabulary: bool = False,
 ) -> Records:
     """Makes the vocabulary (unless given) and the records in `directory/records`.
 
@@ -129,6 +130,7 @@ def make_records(
         vocab_file: Vocabulary to use instead of learning one.
         held_out_documents: Documents to evaluate on. Without them a share of `documents` is
             held out.
+        keep_vocabulary: A vocabulary learned earlier stays when the records are made anew.
 
     Raises:
         DataError: Empty corpus, a corpus of one document, a vocabulary of another size.
@@ -162,7 +164,10 @@ def make_records(
         training, held_out = documents, held_out_documents
     else:
         training, held_out = split(documents)
-    if not vocab_file:
+    if not vocab_file and keep_vocabulary and tf.io.gfile.exists(used_vocab):
+        check_vocab_size(used_vocab, vocab_size)
+        logging.info("The text or its settings have changed; the vocabulary %s stays", used_vocab)
+    elif not vocab_file:
         logging.info("Learning a vocabulary of %d tokens from the corpus", vocab_size)
         words = learner.count_words(
             (s for document in training() for s in document.sentences), settings.do_lower_case

@@ -63,7 +63,7 @@ def split_held_out(files: Sequence[str], share: float = HELD_OUT_SHARE) -> HeldO
     if len(files) >= WHOLE_FILES_FROM:
         held_out = files[::every]
         return HeldOutSplit(tuple(f for f in files if f not in set(held_out)), held_out, None)
-    if all(count_records(path) < 2 for path in files):
+    if all(count_records(path, limit=2) < 2 for path in files):
         raise DataError(
             f"{', '.join(files)}: with fewer than two records per file, none can be held out for"
             " evaluation. Give evaluation files of their own, or more data."

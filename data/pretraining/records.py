@@ -204,8 +204,8 @@ def _unwritable(path: str, error: tf.errors.OpError) -> DataError:
     )
 
 
-def count_records(path: str) -> int:
-    """Number of records in a TFRecord file, by the length headers alone.
+def count_records(path: str, limit: int | None = None) -> int:
+    """Number of records in a TFRecord file, by the length headers alone; at most `limit`.
 
     Raises:
         DataError: If the file is missing or truncated (naming the record), or no TFRecord file.
@@ -213,7 +213,7 @@ def count_records(path: str) -> int:
     count = 0
     with _open(path) as file:
         size, position = file.size(), 0
-        while position < size:
+        while position < size and count != limit:
             file.seek(position)
             position += _HEADER.size + _length(file, path, count, size - position) + _FOOTER_BYTES
             count += 1

@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from modeling.checkpoints.files import join
 from modeling.errors import ModelingError
+from modeling.logs import only_warnings
 from modeling.models import BertClassifier
-from modeling.quiet import only_warnings
 
 Preprocess = Callable[..., Mapping[str, tf.Tensor]]
 

@@ -40,5 +40,9 @@ def define_run_flags(learning_rate: float, train_batch_size: int, save_steps: in
     )
     flags.DEFINE_integer("log_steps", 100, "Steps between status lines.", lower_bound=1)
     flags.DEFINE_integer(
-        "random_seed", 12345, "Of weights, dropout, data order and masks.", lower_bound=0
+        "random_seed",
+        12345,
+        "Of weights, dropout, data order and masks.",
+        lower_bound=0,
+        upper_bound=2**31 - 1,
     )

@@ -60,6 +60,23 @@ def get_strategy(
     return strategy
 
 
+def check_batch_sizes(strategy: tf.distribute.Strategy, use_tpu: bool, **sizes: int) -> None:
+    """Refuses batches that a TPU's cores can't share evenly; raises ModelingError.
+
+    Args:
+        strategy: Of the run.
+        use_tpu: Elsewhere any size works.
+        **sizes: Flag name → batch size.
+    """
+    replicas = strategy.num_replicas_in_sync
+    for name, size in sizes.items():
+        if use_tpu and size % replicas:
+            raise ModelingError(
+                f"--{name} is {size}, but the TPU has {replicas} cores and every core takes the "
+                f"same share. Make it a multiple of {replicas}."
+            )
+
+
 def set_precision(dtype: str) -> None:
     """Sets the precision of the matrix products; weights and optimizer stay in float32.
 

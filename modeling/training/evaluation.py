@@ -3,46 +3,65 @@
 import numpy as np
 import tensorflow as tf
 
+from modeling.errors import ModelingError
 from modeling.training.step import Losses
 
 
-def evaluate(model, losses: Losses, dataset) -> dict[str, float]:
-    """Exact means over a whole data set, each example counted once.
+class Evaluator:
+    """Exact means over a data set, each example counted once, on all replicas.
+
+    Made once and called as often as wanted: the model is compiled at the first call.
 
     Args:
         model, losses: As for `TrainStep`.
-        dataset: Finite; rows that only fill up a batch have `is_real_example` 0.
-
-    Returns:
-        Name → mean of every loss and metric; `loss` is the sum of the losses.
     """
-    strategy = tf.distribute.get_strategy()
-    names: list[str] = []
-    loss_names: list[str] = []
 
-    def replica_eval(batch):
-        found, metrics = losses(model(batch), batch)
-        loss_names[:] = list(found)
-        names[:] = list(found | metrics)
-        sums = tf.stack([tf.stack([m.total, m.weight]) for m in (found | metrics).values()])
-        context = tf.distribute.get_replica_context()
-        return context.all_reduce(tf.distribute.ReduceOp.SUM, sums)
+    def __init__(self, model, losses: Losses):
+        self.model = model
+        self.losses = losses
+        self.strategy = tf.distribute.get_strategy()
+        self._names: list[str] = []
+        self._loss_names: list[str] = []
+        self._step = tf.function(self._batch, reduce_retracing=True)
 
-    @tf.function(reduce_retracing=True)
-    def step(batch):
-        return strategy.experimental_local_results(strategy.run(replica_eval, args=(batch,)))[0]
+    def __call__(self, dataset) -> dict[str, float]:
+        """Evaluates a finite data set.
 
-    if strategy.num_replicas_in_sync > 1:
-        dataset = strategy.experimental_distribute_dataset(dataset)
-    sums = 0.0
-    for batch in dataset:
-        sums = sums + step(batch).numpy().astype("float64")
-    results = {
-        name: float(total / weight) if weight else 0.0
-        for name, (total, weight) in zip(names, sums, strict=True)
-    }
-    results["loss"] = sum(results[name] for name in loss_names)
-    return results
+        Args:
+            dataset: Batches; rows that only fill one up have `is_real_example` 0.
+
+        Returns:
+            Name → mean of every loss and metric; `loss` is the sum of the losses.
+
+        Raises:
+            ModelingError: The data set is empty.
+        """
+        if self.strategy.num_replicas_in_sync > 1:
+            dataset = self.strategy.experimental_distribute_dataset(dataset)
+        sums = None
+        for batch in dataset:
+            values = self._step(batch).numpy().astype("float64")
+            sums = values if sums is None else sums + values
+        if sums is None:
+            raise ModelingError("There is nothing to evaluate on: the data set has no examples.")
+        results = {
+            name: float(total / weight) if weight else 0.0
+            for name, (total, weight) in zip(self._names, sums, strict=True)
+        }
+        results["loss"] = sum(results[name] for name in self._loss_names)
+        return results
+
+    def _batch(self, batch):
+        values = self.strategy.run(self._replica_batch, args=(batch,))
+        return self.strategy.experimental_local_results(values)[0]
+
+    def _replica_batch(self, batch):
+        losses, metrics = self.losses(self.model(batch), batch)
+        self._loss_names = list(losses)
+        self._names = list(losses | metrics)
+        sums = tf.stack([tf.stack([m.total, m.weight]) for m in (losses | metrics).values()])
+        replica = tf.distribute.get_replica_context()
+        return replica.all_reduce(tf.distribute.ReduceOp.SUM, sums)
 
 
 def predict(model, dataset, output: str) -> np.ndarray:
@@ -56,15 +75,24 @@ def predict(model, dataset, output: str) -> np.ndarray:
     Returns:
         [examples, ...].
     """
+    strategy = tf.distribute.get_strategy()
+    if strategy.num_replicas_in_sync > 1:
+        dataset = strategy.experimental_distribute_dataset(dataset)
 
     @tf.function(reduce_retracing=True)
     def step(batch):
-        return model(batch)[output]
+        def replica_step(batch):
+            return batch["index"], batch["is_real_example"], model(batch)[output]
+
+        return [
+            tf.concat(strategy.experimental_local_results(value), 0)
+            for value in strategy.run(replica_step, args=(batch,))
+        ]
 
     indices, rows = [], []
     for batch in dataset:
-        real = batch["is_real_example"].numpy() > 0
-        indices.append(batch["index"].numpy()[real])
-        rows.append(step(batch).numpy()[real])
+        index, real, values = (tensor.numpy() for tensor in step(batch))
+        indices.append(index[real > 0])
+        rows.append(values[real > 0])
     order = np.argsort(np.concatenate(indices), kind="stable")
     return np.concatenate(rows)[order]

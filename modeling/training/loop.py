@@ -96,15 +96,20 @@ def train(
             step += chunk
             reporter.add(history)
             done = step == num_train_steps
-            if step % log_steps == 0 or done or reporter.seconds > REPORT_SECONDS:
+            saving = step % save_checkpoints_steps == 0 or done or interruption.wanted
+            evaluating = bool(evaluate and eval_steps and step % eval_steps == 0 and not done)
+            # Also before what takes time of its own, so that speeds are those of the steps.
+            late = reporter.seconds > REPORT_SECONDS
+            if step % log_steps == 0 or saving or evaluating or late:
                 reporter.report(step)
-            if step % save_checkpoints_steps == 0 or done or interruption.wanted:
+            if saving:
                 logging.info("Saved %s", run_state.save())
-                reporter.start_clock()
-            if evaluate and eval_steps and step % eval_steps == 0 and not done:
+            if evaluating:
                 evaluate(step)
+            if saving or evaluating:
                 reporter.start_clock()
     if step < num_train_steps:
+        run_state.save()  # the wish to stop may have come during an evaluation
         logging.info(
             "Stopped at step %d of %d. To go on: %s", step, num_train_steps, " ".join(sys.argv)
         )
@@ -113,9 +118,10 @@ def train(
 
 def _check_finite(history, first_step: int, run_state: RunState) -> None:
     for offset, (loss, _) in enumerate(history["loss"]):
-        if not math.isfinite(loss):
-            rate = history["learning_rate"][offset][0]
-            norm = history["gradient_norm"][offset][0]
+        rate = history["learning_rate"][offset][0]
+        norm = history["gradient_norm"][offset][0]
+        # A gradient that isn't finite spoils the weights although the loss was still fine.
+        if not (math.isfinite(loss) and math.isfinite(norm)):
             raise ModelingError(
                 f"The loss is {loss} at step {first_step + offset} (learning rate {rate:.3g}, "
                 f"gradient norm {norm:.3g}). The last good checkpoint, "
@@ -124,9 +130,15 @@ def _check_finite(history, first_step: int, run_state: RunState) -> None:
             )
 
 
-def make_iterator(dataset: tf.data.Dataset):
-    """Distributes a data set of global batches; the iterator, and whether it can be saved."""
+def make_iterator(dataset: tf.data.Dataset, steps_done: int = 0):
+    """Distributes a data set of global batches; the iterator, and whether it can be saved.
+
+    A distributed iterator can't be saved. As the order of the data is a function of the seed,
+    it is brought to its place by going past the batches of the `steps_done` steps instead.
+    """
     strategy = tf.distribute.get_strategy()
     if strategy.num_replicas_in_sync == 1:
         return iter(dataset), True
-    return iter(strategy.experimental_distribute_dataset(dataset)), False
+    if steps_done:
+        logging.info("Going past the %d batches that this run has seen.", steps_done)
+    return iter(strategy.experimental_distribute_dataset(dataset.skip(steps_done))), False

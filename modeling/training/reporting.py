@@ -1,5 +1,6 @@
 """What a training run shows and leaves behind: status lines, TensorBoard, metrics file, plot."""
 
+import io
 import json
 import math
 import time
@@ -15,6 +16,14 @@ from absl import logging
 from modeling.checkpoints.files import join, staged, write_text
 
 METRICS_FILE = "metrics.jsonl"
+
+
+def _parsed(line: str) -> dict | None:
+    """A line of the metrics file; None for what a process killed while writing left of one."""
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None
 
 
 def mean(pairs: Sequence[tuple[float, float]]) -> float:
@@ -54,8 +63,7 @@ class Reporter:
         if not tf.io.gfile.exists(self._path):
             return []
         with tf.io.gfile.GFile(self._path, "r") as file:
-            # A process killed while writing leaves a last line without its end.
-            return [json.loads(line) for line in file if line.endswith("}\n")]
+            return [line for line in map(_parsed, file) if line]
 
     def resume(self, step: int) -> None:
         """Forgets what an interrupted run reported after `step`; step 0 forgets everything."""
@@ -120,18 +128,12 @@ class Reporter:
         """(step, value) pairs of one quantity."""
         return [(r["step"], r[name]) for r in self._lines if r["kind"] == kind and name in r]
 
-    def plot(
-        self,
-        file_name: str,
-        panels: Mapping[str, Sequence[str]],
-        baselines: Mapping[str, tuple[str, float]] | None = None,
-    ) -> str:
+    def plot(self, file_name: str, panels: Mapping[str, Sequence[str]]) -> str:
         """Draws curves against the step, one panel per title; returns the PNG's path.
 
         Args:
             file_name: In the run's folder.
             panels: Title → names of quantities, drawn as lines (training) and dots (held out).
-            baselines: Title → (label, value) of a horizontal line.
         """
         figure, axes = plt.subplots(
             1, len(panels), figsize=(5.2 * len(panels), 3.8), squeeze=False, layout="constrained"
@@ -149,15 +151,18 @@ class Reporter:
                         color=color,
                         label=f"{label}, held out",
                     )
-            if baselines and title in baselines:
-                label, value = baselines[title]
-                axis.axhline(value, color="gray", linestyle=":", label=label)
             axis.set(title=title, xlabel="step")
             axis.grid(alpha=0.3)
-            axis.legend(fontsize=8)
-        with staged(self.directory) as temporary:
-            figure.savefig(join(temporary, file_name), dpi=130)
+            if axis.lines:
+                axis.legend(fontsize=8)
+        image = io.BytesIO()
+        figure.savefig(image, format="png", dpi=130)
         plt.close(figure)
+        with (
+            staged(self.directory) as temporary,
+            tf.io.gfile.GFile(join(temporary, file_name), "wb") as file,
+        ):
+            file.write(image.getvalue())
         return join(self.directory, file_name)
 
 

@@ -16,12 +16,13 @@ from modeling import checkpoints
 from modeling.checkpoints import tf1, weights_by_name
 from modeling.checkpoints.files import join, staged, write_text
 from modeling.errors import ModelingError
-from modeling.quiet import only_warnings
+from modeling.logs import only_warnings
 from modeling.training.reporting import Reporter
 from modeling.training.step import TrainStep
 
 KEEP = 5  # the original's number of checkpoints kept
 # What init_checkpoint must hold at least. Some models are published without their pooler.
+HEAD = ("output_weights", "output_bias")
 ENCODER = ("bert/embeddings/", "bert/encoder/")
 
 
@@ -30,6 +31,9 @@ def prepare_directory(directory: str) -> None:
     probe = join(directory, ".write-test")
     try:
         tf.io.gfile.makedirs(directory)
+        for name in tf.io.gfile.listdir(directory):
+            if name.startswith(".saving-"):  # of a process that was killed while saving
+                tf.io.gfile.rmtree(join(directory, name))
         with tf.io.gfile.GFile(probe, "w") as file:
             file.write("")
         tf.io.gfile.remove(probe)
@@ -44,6 +48,11 @@ def latest(directory: str) -> str | None:
     """Prefix of the newest complete training checkpoint in the folder, or None."""
     steps = _steps(directory)
     return join(directory, f"model.ckpt-{steps[-1]}") if steps else None
+
+
+def latest_step(directory: str) -> int:
+    """Step of the newest complete training checkpoint in the folder, 0 if there is none."""
+    return max(_steps(directory), default=0)
 
 
 def _steps(directory: str) -> list[int]:
@@ -110,9 +119,11 @@ class RunState:
             write_text(join(temporary, "checkpoint"), "\n".join(lines) + "\n")
         for old in steps[: -self.keep]:
             # The index goes first: without it the rest no longer counts as a checkpoint.
-            for name in (f"model.ckpt-{old}.index", f"model.ckpt-{old}.data*", f"data-{old}.*"):
-                for path in tf.io.gfile.glob(join(self.directory, name)):
-                    tf.io.gfile.remove(path)
+            index = f"model.ckpt-{old}.index"
+            tf.io.gfile.remove(join(self.directory, index))
+            for name in tf.io.gfile.listdir(self.directory):
+                if name.startswith((f"model.ckpt-{old}.", f"data-{old}.")):
+                    tf.io.gfile.remove(join(self.directory, name))
         self.saved_step = step
         return prefix
 
@@ -167,7 +178,8 @@ def start_or_resume(state: RunState, reporter: Reporter, init_checkpoint: str | 
     """Goes on from the output folder if it holds a checkpoint, else loads `init_checkpoint`.
 
     The first line it logs says which of the two it was and why: the original's users kept being
-    surprised by the output folder winning.
+    surprised by the output folder winning. A classification head in `init_checkpoint` for another
+    number of classes is left out.
     """
     newest = latest(state.directory)
     if newest:
@@ -186,20 +198,40 @@ def start_or_resume(state: RunState, reporter: Reporter, init_checkpoint: str | 
         logging.info("Start: random weights; no checkpoint in --output_dir, no --init_checkpoint.")
         return
     logging.info("Start: weights of %s; --output_dir holds no checkpoint yet.", init_checkpoint)
-    checkpoints.load(state.train_step.model, init_checkpoint, required=ENCODER)
+    model = state.train_step.model
+    stored = checkpoints.open_contents(init_checkpoint).shapes
+    other_head = [
+        name
+        for name, weight in checkpoints.weights_by_name(model).items()
+        if name in HEAD and stored.get(name, weight.shape) != tuple(weight.shape)
+    ]
+    if other_head:
+        logging.info("Its classification head is for other classes: a new one is trained.")
+    checkpoints.load(model, init_checkpoint, required=ENCODER, skip=HEAD if other_head else ())
 
 
-def load_trained(model, directory: str, init_checkpoint: str | None) -> int:
-    """Loads a fine-tuned model to evaluate, predict or export; returns its step.
+def load_trained(
+    model, directory: str, init_checkpoint: str | None, prefer_directory: bool = False
+) -> int:
+    """Loads a trained model to evaluate, predict or export; returns its step.
 
-    `init_checkpoint` wins if it is given and holds every weight of the model; otherwise the
-    newest checkpoint of the output folder is taken. (The original always took the latter, and
-    evaluated random weights where there was none.)
+    `init_checkpoint` wins if it is given and holds every weight of the model, its task's head
+    too; otherwise the newest checkpoint of the output folder is taken. (The original always took
+    the latter, and evaluated random weights where there was none.)
+
+    Args:
+        model, directory, init_checkpoint: As in training.
+        prefer_directory: The newest checkpoint of the folder wins in any case. For pre-training,
+            where a released checkpoint has every weight although it isn't what was trained.
     """
     newest = latest(directory)
     wanted = checkpoints.weights_by_name(model).keys()
     if init_checkpoint and (
-        not newest or wanted <= checkpoints.open_contents(init_checkpoint).shapes.keys()
+        not newest
+        or (
+            not prefer_directory
+            and wanted <= checkpoints.open_contents(init_checkpoint).shapes.keys()
+        )
     ):
         logging.info("Weights: %s, because --init_checkpoint is given.", init_checkpoint)
         checkpoints.load(model, init_checkpoint, required=("",))
@@ -212,7 +244,7 @@ def load_trained(model, directory: str, init_checkpoint: str | None) -> int:
     logging.info(
         "Weights: %s, the newest checkpoint in --output_dir%s.",
         newest,
-        "; --init_checkpoint has no fine-tuned head" if init_checkpoint else "",
+        "; --init_checkpoint is not read" if init_checkpoint else "",
     )
     checkpoints.load(model, newest, required=("",))
     return int(newest.rpartition("-")[2])

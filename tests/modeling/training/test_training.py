@@ -15,20 +15,26 @@ import tensorflow as tf
 from modeling import checkpoints
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
-from modeling.losses import Mean, pretraining_losses
-from modeling.models import BertPretrainer
+from modeling.losses import Mean, classifier_losses, pretraining_losses
+from modeling.models import BertClassifier, BertPretrainer
 from modeling.training import loop
-from modeling.training.evaluation import evaluate
+from modeling.training.evaluation import Evaluator
 from modeling.training.optimizers import BertAdam
 from modeling.training.reporting import Reporter, duration
-from modeling.training.run_state import RunState, latest, prepare_directory, start_or_resume
+from modeling.training.run_state import (
+    RunState,
+    latest,
+    load_trained,
+    prepare_directory,
+    start_or_resume,
+)
 from modeling.training.schedules import warmup_linear_decay
 from modeling.training.step import TrainStep
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 
-def tiny_model(seed=0):
+def tiny_model(seed=0, dropout_prob=0.1):
     tf.keras.utils.set_random_seed(seed)
     model = BertPretrainer(
         BertConfig(
@@ -39,6 +45,8 @@ def tiny_model(seed=0):
             intermediate_size=16,
             max_position_embeddings=12,
             type_vocab_size=2,
+            hidden_dropout_prob=dropout_prob,
+            attention_probs_dropout_prob=dropout_prob,
         )
     )
     model.build()
@@ -184,6 +192,60 @@ def test_signal_saves_and_ends_with_code_0(tmp_path, caplog):
     assert "To go on:" in caplog.text
 
 
+def test_signal_during_an_evaluation_loses_nothing(tmp_path):
+    run = Run(tmp_path, steps=100)
+
+    def evaluate(step):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(SystemExit):
+        run.go(save_checkpoints_steps=50, eval_steps=7, evaluate=evaluate)
+    assert latest(str(tmp_path)).endswith("model.ckpt-7")
+
+
+def test_what_a_killed_process_left_is_cleared(tmp_path):
+    run = Run(tmp_path)
+    run.go(steps=4)
+    (tmp_path / ".saving-123").mkdir()
+    with open(tmp_path / "metrics.jsonl", "a") as file:
+        file.write('{"kind": "train", "st')
+    again = Run(tmp_path)
+    assert not (tmp_path / ".saving-123").exists()
+    start_or_resume(again.state, again.reporter, None)
+    assert [step for step, _ in again.reporter.curve("train", "loss")] == [2, 4]
+
+
+def test_folder_wins_where_a_release_would_hide_the_run(tmp_path):
+    run = Run(tmp_path / "run")
+    run.go(steps=4)
+    checkpoints.save(tiny_model(seed=3), str(tmp_path / "release"))
+    release = str(tmp_path / "release" / "bert_model.ckpt")
+    model = tiny_model(seed=5)
+    assert load_trained(model, str(tmp_path / "run"), release) == 0
+    assert load_trained(model, str(tmp_path / "run"), release, prefer_directory=True) == 4
+    trained = checkpoints.weights_by_name(model)
+    assert all((trained[name].numpy() == value).all() for name, value in run.values().items())
+
+
+def test_head_for_other_classes_is_left_out(tmp_path):
+    config = tiny_model().config
+    pairs = [BertClassifier(config, labels) for labels in (3, 2)]
+    for model in pairs:
+        model.build()
+    checkpoints.save(pairs[0], str(tmp_path / "tuned"))
+    weights = {n: w.value for n, w in checkpoints.weights_by_name(pairs[1]).items()}
+    optimizer = BertAdam(weights, warmup_linear_decay(1e-3, 5, 0))
+    step = TrainStep(pairs[1], classifier_losses, optimizer, seed=0)
+    state = RunState(str(tmp_path), step)
+    head = weights["output_weights"].numpy()
+    release = str(tmp_path / "tuned" / "bert_model.ckpt")
+    start_or_resume(state, Reporter(str(tmp_path), 5, 8), release)
+    np.testing.assert_array_equal(weights["output_weights"], head)
+    np.testing.assert_array_equal(
+        weights["bert/pooler/dense/kernel"], pairs[0].encoder.pooler.kernel
+    )
+
+
 def test_loss_that_is_not_finite_stops_the_run(tmp_path):
     poisoned = records(64)
     poisoned["masked_lm_weights"][40:48] = np.inf
@@ -205,13 +267,12 @@ def test_checkpoint_of_another_model_is_refused(tmp_path):
 def test_evaluation_is_exact_whatever_the_batch_size():
     model = tiny_model()
     data = records(30)
-    expected = evaluate(
-        model, pretraining_losses, tf.data.Dataset.from_tensor_slices(data).batch(30)
-    )
+    evaluate = Evaluator(model, pretraining_losses)
+    expected = evaluate(tf.data.Dataset.from_tensor_slices(data).batch(30))
     padded = {k: np.concatenate([v, np.zeros_like(v[:2])]) for k, v in data.items()}
-    results = evaluate(
-        model, pretraining_losses, tf.data.Dataset.from_tensor_slices(padded).batch(8)
-    )
+    results = evaluate(tf.data.Dataset.from_tensor_slices(padded).batch(8))
+    with pytest.raises(ModelingError, match="nothing to evaluate"):
+        evaluate(tf.data.Dataset.from_tensor_slices(data).batch(8).take(0))
     assert set(results) == {
         "loss",
         "masked_lm_loss",
@@ -259,47 +320,10 @@ def test_step_compiles_with_xla_and_static_shapes():
     assert (weights["bert/pooler/dense/kernel"].numpy() != before).any()
 
 
-TWO_REPLICAS = """
-import sys
-import numpy as np, tensorflow as tf
-cpus = tf.config.list_physical_devices("CPU")
-tf.config.set_logical_device_configuration(cpus[0], [tf.config.LogicalDeviceConfiguration()] * 2)
-sys.path.insert(0, "tests/modeling/training")
-from test_training import *
-import test_training
-
-def run(strategy):
-    with strategy.scope():
-        model = tiny_model()
-        model.config.hidden_dropout_prob = model.config.attention_probs_dropout_prob = 0.0
-        weights = {n: w.value for n, w in checkpoints.weights_by_name(model).items()}
-        for v in [l.projection for l in model.encoder.layers] + [
-            l.attention.projection for l in model.encoder.layers]:
-            v.rate = 0.0
-        optimizer = BertAdam(weights, warmup_linear_decay(1e-2, 20, 3))
-        step = TrainStep(model, pretraining_losses, optimizer, seed=7)
-        iterator, _ = loop.make_iterator(batches())
-        losses = [t for t, _ in step.run(iterator, 10)["loss"]]
-        evaluation = evaluate(model, pretraining_losses,
-                              tf.data.Dataset.from_tensor_slices(records(30)).batch(8))
-    return losses, {n: v.numpy() for n, v in weights.items()}, evaluation
-
-one = run(tf.distribute.get_strategy())
-two = run(tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]))
-np.testing.assert_allclose(one[0], two[0], rtol=1e-6)
-for name in one[1]:
-    if "key/bias" not in name:  # its true gradient is zero; Adam amplifies the rounding
-        np.testing.assert_allclose(one[1][name], two[1][name], atol=2e-5, err_msg=name)
-for name in one[2]:
-    np.testing.assert_allclose(one[2][name], two[2][name], rtol=1e-5, err_msg=name)
-print("equal")
-"""
-
-
-def test_two_replicas_equal_one():
+def test_two_replicas_equal_one(tmp_path):
     # In a process of its own: logical devices have to be made before TensorFlow starts.
     result = subprocess.run(
-        [sys.executable, "-c", TWO_REPLICAS],
+        [sys.executable, "-m", "tests.modeling.training.two_replicas", str(tmp_path)],
         cwd=ROOT,
         env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT)},
         capture_output=True,

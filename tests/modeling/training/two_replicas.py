@@ -1,0 +1,80 @@
+"""Training on two replicas against one device; prints "equal" when all comparisons hold.
+
+    python -m tests.modeling.training.two_replicas FOLDER
+
+A program of its own because logical devices have to be made before TensorFlow starts.
+"""
+
+import sys
+
+import numpy as np
+import tensorflow as tf
+
+from modeling import checkpoints
+from modeling.losses import pretraining_losses
+from modeling.tensors import dropout
+from modeling.training import loop
+from modeling.training.evaluation import Evaluator, predict
+from modeling.training.optimizers import BertAdam
+from modeling.training.reporting import Reporter
+from modeling.training.run_state import RunState, prepare_directory, start_or_resume
+from modeling.training.schedules import warmup_linear_decay
+from modeling.training.step import TrainStep
+from tests.modeling.training.test_training import batches, records, tiny_model
+
+
+def train(strategy, folder):
+    """(losses, weights, evaluation and predictions) of ten steps without dropout."""
+    prepare_directory(folder)
+    with strategy.scope():
+        model = tiny_model(dropout_prob=0.0)
+        weights = {n: w.value for n, w in checkpoints.weights_by_name(model).items()}
+        optimizer = BertAdam(weights, warmup_linear_decay(1e-2, 20, 3))
+        step = TrainStep(model, pretraining_losses, optimizer, seed=7)
+        iterator, _ = loop.make_iterator(batches())
+        losses = [total for total, _ in step.run(iterator, 10)["loss"]]
+        data = tf.data.Dataset.from_tensor_slices(records(30) | {"index": np.arange(30)})
+        results = Evaluator(model, pretraining_losses)(data.batch(8))
+        results["rows"] = predict(model, data.shuffle(30, seed=1).batch(8), "next_sentence_logits")
+        # What was saved comes back, on every replica.
+        state = RunState(folder, step)
+        state.save()
+        saved = {name: variable.numpy() for name, variable in weights.items()}
+        for variable in weights.values():
+            variable.assign(variable * 0)
+        start_or_resume(state, Reporter(folder, 20, 8), None)
+        for name, variable in weights.items():
+            for local in strategy.experimental_local_results(variable):
+                np.testing.assert_array_equal(local.numpy(), saved[name])
+        assert int(step.global_step.numpy()) == 10
+    return losses, saved, results
+
+
+def main(folder):
+    cpus = tf.config.list_physical_devices("CPU")
+    tf.config.set_logical_device_configuration(
+        cpus[0], [tf.config.LogicalDeviceConfiguration()] * 2
+    )
+    one = train(tf.distribute.get_strategy(), f"{folder}/one")
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    two = train(strategy, f"{folder}/two")
+    np.testing.assert_allclose(one[0], two[0], rtol=1e-6)
+    for name, value in one[1].items():
+        if "key/bias" not in name:  # its true gradient is zero; Adam amplifies the rounding
+            np.testing.assert_allclose(value, two[1][name], atol=2e-5, err_msg=name)
+    for name, value in one[2].items():
+        np.testing.assert_allclose(value, two[2][name], rtol=1e-5, atol=1e-5, err_msg=name)
+
+    # With dropout, the replicas draw different masks.
+    @tf.function
+    def draw():
+        replica = tf.cast(tf.distribute.get_replica_context().replica_id_in_sync_group, tf.int32)
+        return dropout(tf.ones([1000]), 0.5, tf.stack([1, 2, replica]), site=0)
+
+    first, second = strategy.experimental_local_results(strategy.run(draw))
+    assert 0.4 < np.mean(first.numpy() == second.numpy()) < 0.6
+    print("equal")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
