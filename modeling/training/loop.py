@@ -15,7 +15,7 @@ from modeling.training.step import TrainStep
 
 # No more than about this long between looking up from the steps: to print, or to stop when told.
 CHUNK_SECONDS = 5.0
-REPORT_SECONDS = 15.0
+REPORT_SECONDS = 60.0
 
 
 class Interruption:
@@ -62,7 +62,7 @@ def train(
         train_step: The compiled step.
         iterator: Endless training batches.
         run_state: Saves every `save_checkpoints_steps`, at the end, and when told to stop.
-        reporter: Gets every step; reports every `log_steps`, or after 15 seconds.
+        reporter: Gets every step; reports every `log_steps`, or after a minute.
         num_train_steps: Total number of updates.
         save_checkpoints_steps: Steps between checkpoints.
         steps_per_call: Most steps in one call to TensorFlow.
