@@ -6,7 +6,7 @@ from collections.abc import Callable
 from logging import Formatter
 
 import tensorflow as tf
-from absl import app, flags, logging
+from absl import app, logging
 
 
 class ModelingError(ValueError):
@@ -35,8 +35,6 @@ def run(main: Callable[[list[str]], None], *user_errors: type[Exception]) -> Non
     quiet = (ModelingError, OSError, *_FILE_ERRORS, *user_errors)
 
     def wrapped(argv: list[str]) -> None:
-        if not flags.FLAGS["verbosity"].present:
-            logging.set_verbosity(logging.INFO)
         logging.use_absl_handler()
         logging.get_absl_handler().setFormatter(Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
         if len(argv) > 1:
@@ -50,4 +48,5 @@ def run(main: Callable[[list[str]], None], *user_errors: type[Exception]) -> Non
             print(f"\nError: {paragraph}", file=sys.stderr, flush=True)
             sys.exit(1)
 
+    logging.set_verbosity(logging.INFO)  # before the flags are read, so that --verbosity counts
     app.run(wrapped)
