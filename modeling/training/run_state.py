@@ -21,8 +21,9 @@ from modeling.training.reporting import Reporter
 from modeling.training.step import TrainStep
 
 KEEP = 5  # the original's number of checkpoints kept
-# What init_checkpoint must hold at least. Some models are published without their pooler.
+# A classifier's own weights; of another shape where it was tuned on another task.
 HEAD = ("output_weights", "output_bias")
+# What init_checkpoint must hold at least. Some models are published without their pooler.
 ENCODER = ("bert/embeddings/", "bert/encoder/")
 
 
