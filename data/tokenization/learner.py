@@ -18,7 +18,8 @@ from data.pretraining import corpus
 from data.tokenization import vocabulary
 from data.tokenization.normalizer import Normalizer
 from data.tokenization.substring_trie import SubstringTrie
-from data.tokenization.tokenizer import MAX_CHARS_PER_WORD, Tokenizer
+from data.tokenization.tokenizer import Tokenizer
+from data.tokenization.wordpiece import MAX_CHARS_PER_WORD
 
 # From this size on the special tokens stand where the released vocabularies have them.
 ORIGINAL_LAYOUT_SIZE = 20000

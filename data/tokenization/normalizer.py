@@ -23,13 +23,23 @@ class Normalizer:
     """Normalises batches of UTF-8 strings as the original does.
 
     Broken UTF-8 is dropped, as the original drops it from byte strings.
+
+    Args:
+        do_lower_case: Whether case is folded and nonspacing marks are dropped.
+        kept: Characters that are not deleted though they are control characters.
+
+    Attributes:
+        dropped_marks: Characters that belong to the one before them and are dropped, as the
+            inside of a regular expression's class; None when accents stay.
     """
 
-    def __init__(self, do_lower_case: bool):
+    def __init__(self, do_lower_case: bool, kept: str = ""):
         self.do_lower_case = do_lower_case
+        marks = unicode_tables.load_tables().marks
+        self.dropped_marks = unicode_tables.regex_class(marks) if do_lower_case else None
         # An eager constant even when the tokenizer is made while a graph is being traced.
         with tf.init_scope():
-            model = tf.constant(_mapping_model(do_lower_case))
+            model = tf.constant(_mapping_model(do_lower_case, kept))
         self._mapping = tf_text.FastBertNormalizer(model_buffer=model)
 
     def normalize(self, texts: tf.Tensor) -> tf.Tensor:
@@ -42,6 +52,20 @@ class Normalizer:
             string [N]; white space of every kind has become blanks, one for each character.
         """
         return self._mapping.normalize(self._finish_words(texts))
+
+    def normalize_with_places(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.RaggedTensor]:
+        """As `normalize`, with the source byte of every byte.
+
+        Args:
+            texts: string [N], UTF-8.
+
+        Returns:
+            string [N], and int64 [N, (bytes + 1)]: where in the text each byte of the result came
+            from, the first byte of a replaced character for all bytes of its replacement; at last
+            the text's length.
+        """
+        # A final sigma takes the place of a capital one, both two bytes long.
+        return self._mapping.normalize_with_offsets(self._finish_words(texts))
 
     def split_words(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Normalises and splits into words: string [N] to string [N, (words)].
@@ -83,8 +107,8 @@ def _isolated_regex() -> str:
     return f"([{unicode_tables.regex_class(tables.punctuation + unicode_tables.CJK_RANGES)}])"
 
 
-@functools.lru_cache(maxsize=2)
-def _mapping_model(do_lower_case: bool) -> np.ndarray:
+@functools.lru_cache(maxsize=4)
+def _mapping_model(do_lower_case: bool, kept: str) -> np.ndarray:
     """The character mapping as the op takes it: uint8 [bytes]."""
     tables = unicode_tables.load_tables()
     mapping: dict[bytes, bytes] = {}
@@ -103,7 +127,8 @@ def _mapping_model(do_lower_case: bool) -> np.ndarray:
         if code != ord(" "):
             put(code, " ")
     for code in unicode_tables.code_points(tables.removed):
-        put(code, "")
+        if chr(code) not in kept:
+            put(code, "")
     mapping.update(dict.fromkeys(_broken_utf8(), b""))
     return np.frombuffer(build_normalizer_model(mapping), np.uint8)
 

@@ -1,22 +1,49 @@
 """The one tokenizer of the project: the original's tokens, computed in the TensorFlow graph."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_text as tf_text
-from tensorflow_text.core.pybinds import pywrap_fast_wordpiece_tokenizer_model_builder
 
-from data.tokenization import vocabulary
+from data.tokenization import offsets, vocabulary
+from data.tokenization.never_split import NeverSplit
 from data.tokenization.normalizer import Normalizer
+from data.tokenization.wordpiece import WordPiece
 
-MAX_CHARS_PER_WORD = 200
-# In UTF-8 no allowed word is longer, so a word that this limit turns into [UNK] always has to be.
-MAX_BYTES_PER_WORD = 4 * MAX_CHARS_PER_WORD
+Texts = tf.Tensor | tf.RaggedTensor | Sequence[str] | str
+
+
+class Pieces(NamedTuple):
+    """Pieces and where they stand in their text, all of one shape.
+
+    Attributes:
+        ids: int32.
+        starts: int32, the first byte of each piece in the text as given.
+        ends: int32, one past its last byte.
+    """
+
+    ids: tf.RaggedTensor | tf.Tensor
+    starts: tf.RaggedTensor | tf.Tensor
+    ends: tf.RaggedTensor | tf.Tensor
+
+
+class WordPieces(NamedTuple):
+    """Pieces of texts that came as words, both of one shape.
+
+    Attributes:
+        ids: int32.
+        words: int32, the index in its text of the word that a piece belongs to.
+    """
+
+    ids: tf.RaggedTensor | tf.Tensor
+    words: tf.RaggedTensor | tf.Tensor
 
 
 class Tokenizer:
     """WordPiece tokenization equal to the original release's (under Python 3.11).
+
+    Broken UTF-8 is dropped, as the original drops it from byte strings.
 
     Works eagerly, in `tf.data` maps, and in SavedModels: keep the tokenizer as an attribute of a
     `tf.Module` and call it in the exported function. The graph uses core TensorFlow ops and
@@ -31,19 +58,40 @@ class Tokenizer:
         is_continuation: bool [vocab_size]: the piece continues a word ("##…").
     """
 
-    def __init__(self, vocab_file: str, do_lower_case: bool = True):
-        """Raises DataError if the file is missing or lacks a special token."""
-        self._set_up(vocabulary.load_vocab(vocab_file), do_lower_case, vocab_file)
+    def __init__(
+        self, vocab_file: str, do_lower_case: bool = True, never_split: Sequence[str] = ()
+    ):
+        """Reads the vocabulary.
+
+        Args:
+            vocab_file: One token per line.
+            do_lower_case: As the vocabulary was made: False for the cased models.
+            never_split: Tokens in brackets, such as "[MASK]", that are kept whole where a text
+                holds them. The original keeps none.
+
+        Raises:
+            DataError: The file is missing or lacks a special token, or `never_split` names a
+                token that isn't in the vocabulary or not in brackets.
+        """
+        self._set_up(vocabulary.load_vocab(vocab_file), do_lower_case, vocab_file, never_split)
 
     @classmethod
-    def from_vocab(cls, tokens: Sequence[str], do_lower_case: bool = True) -> "Tokenizer":
+    def from_vocab(
+        cls, tokens: Sequence[str], do_lower_case: bool = True, never_split: Sequence[str] = ()
+    ) -> "Tokenizer":
         """A tokenizer of a vocabulary in memory (index = id)."""
         vocabulary.check_special_tokens(tokens, "given as a list")
         tokenizer = cls.__new__(cls)
-        tokenizer._set_up(list(tokens), do_lower_case, None)
+        tokenizer._set_up(list(tokens), do_lower_case, None, never_split)
         return tokenizer
 
-    def _set_up(self, tokens: list[str], do_lower_case: bool, vocab_file: str | None) -> None:
+    def _set_up(
+        self,
+        tokens: list[str],
+        do_lower_case: bool,
+        vocab_file: str | None,
+        never_split: Sequence[str],
+    ) -> None:
         self.vocab = tokens
         self.vocab_size = len(tokens)
         self.vocab_file = vocab_file
@@ -57,15 +105,14 @@ class Tokenizer:
         self.is_continuation = np.array(
             [token.startswith(vocabulary.CONTINUATION) for token in tokens], bool
         )
-        self._normalizer = Normalizer(do_lower_case)
+        self._kept = NeverSplit(never_split, self._ids) if never_split else None
+        codes = self._kept.codes if self._kept else []
+        self._normalizer = Normalizer(do_lower_case, kept="".join(sorted({*"".join(codes)})))
+        self._wordpiece = WordPiece(tokens, codes)
         with tf.init_scope():
-            model = tf.constant(_wordpiece_model(tokens))
-            self._continues = tf.constant(self.is_continuation)
-        self._wordpiece = tf_text.FastWordpieceTokenizer(
-            model_buffer=model, token_out_type=tf.int32
-        )
+            self._tokens = tf.constant(tokens, tf.string)
 
-    def tokenize(self, texts: tf.Tensor | tf.RaggedTensor | Sequence[str] | str):
+    def tokenize(self, texts: Texts) -> tf.RaggedTensor | tf.Tensor:
         """Ids of the texts, without [CLS] and [SEP].
 
         Args:
@@ -74,13 +121,88 @@ class Tokenizer:
         Returns:
             int32 with one more, ragged dimension: string [N] gives a RaggedTensor [N, (pieces)],
             a single string a Tensor [pieces]. Special tokens written in a text are split like
-            any other text, as the original does.
+            any other text, as the original does, except those in `never_split`.
         """
         return self._map_flat(texts, self._tokenize_flat)
 
-    def split_words(self, texts: tf.Tensor | tf.RaggedTensor | Sequence[str] | str):
+    def tokenize_with_offsets(self, texts: Texts) -> Pieces:
+        """Pieces with their places in the texts as given.
+
+        The slice of the text from `starts` to `ends` holds the characters that the piece was made
+        of, before lower-casing and stripping of accents. Combining marks behind a piece that
+        lower-casing drops belong to it; control characters are part of it only inside. Of a
+        character that becomes several pieces (a Hangul syllable) each has the whole, and [UNK]
+        has the whole word. `bytes_to_characters` in `data.tokenization.offsets` turns bytes into
+        characters.
+
+        Args:
+            texts: As for `tokenize`.
+
+        Returns:
+            ids, starts and ends, each of the shape that `tokenize` returns.
+        """
+        return Pieces(*self._map_flat(texts, self._tokenize_flat_with_offsets))
+
+    def tokenize_words(self, words: Texts) -> WordPieces:
+        """Pieces of texts that are split into words already, as for tagging.
+
+        Every word is tokenized on its own, so no piece belongs to two. A word that normalisation
+        deletes has no piece.
+
+        Args:
+            words: string [N, (words)], ragged or a list of lists of str; or the words of one
+                text, string [words]. A dense [N, words] may be padded with "".
+
+        Returns:
+            ids and words, each [N, (pieces)]; [pieces] for a single text.
+        """
+        if not isinstance(words, (tf.Tensor, tf.RaggedTensor)):
+            words = tf.ragged.constant(words, tf.string)
+        if words.shape.rank == 1:
+            ids, index = self.tokenize_words(tf.RaggedTensor.from_tensor(words[tf.newaxis]))
+            return WordPieces(ids.values, index.values)
+        if words.shape.rank != 2:
+            raise ValueError(f"words has shape {words.shape}; it has to be [N, words] or [words].")
+        if isinstance(words, tf.Tensor):
+            words = tf.RaggedTensor.from_tensor(words)
+        pieces = self.tokenize(words.values)
+        number = pieces.value_rowids()
+        first = tf.gather(words.row_starts(), tf.gather(words.value_rowids(), number))
+        splits = tf.gather(pieces.row_splits, words.row_splits)
+        ids = tf.RaggedTensor.from_row_splits(pieces.values, splits, validate=False)
+        return WordPieces(ids, ids.with_values(tf.cast(number - first, tf.int32)))
+
+    def split_words(self, texts: Texts) -> tf.RaggedTensor | tf.Tensor:
         """The normalised words before WordPiece: as `tokenize`, but strings."""
         return self._map_flat(texts, self._normalizer.split_words)
+
+    def detokenize(
+        self, ids: tf.Tensor | tf.RaggedTensor | Sequence, skip_special_tokens: bool = False
+    ) -> tf.Tensor:
+        """Tokens joined to text: pieces to words, words by blanks. In the graph.
+
+        What normalisation changed stays changed: case, accents and the blanks around punctuation.
+
+        Args:
+            ids: int [N, (pieces)], ragged or not, or nested lists; or [pieces].
+            skip_special_tokens: Leaves out [PAD], [CLS] and [SEP].
+
+        Returns:
+            string [N]; a scalar for [pieces].
+        """
+        if not isinstance(ids, (tf.Tensor, tf.RaggedTensor, np.ndarray)):
+            ids = tf.ragged.constant(ids, tf.int32)
+        if not isinstance(ids, tf.RaggedTensor):
+            ids = tf.convert_to_tensor(ids)
+            if ids.shape.rank == 1:
+                return self.detokenize(ids[tf.newaxis], skip_special_tokens)[0]
+            ids = tf.RaggedTensor.from_tensor(ids)
+        if skip_special_tokens:
+            special = tf.constant([self.pad_id, self.cls_id, self.sep_id], ids.dtype)
+            is_special = tf.reduce_any(ids.values[:, tf.newaxis] == special, 1)
+            ids = tf.ragged.boolean_mask(ids, ids.with_values(~is_special))
+        joined = tf.strings.reduce_join(tf.gather(self._tokens, ids), axis=-1, separator=" ")
+        return tf.strings.regex_replace(joined, f"(^| ){vocabulary.CONTINUATION}", "")
 
     def ids_to_tokens(self, ids) -> list:
         """Tokens of ids given as a (nested) list, array, Tensor or RaggedTensor, same nesting."""
@@ -96,94 +218,49 @@ class Tokenizer:
         """Ids of tokens; KeyError for one that the vocabulary lacks."""
         return [self._ids[token] for token in tokens]
 
+    def _tokenize_flat(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        if self._kept:
+            return self._tokenize_flat_with_offsets(texts)[0]
+        ids, _, _ = self._wordpiece.tokenize(self._normalizer.normalize(texts))
+        return ids
+
+    def _tokenize_flat_with_offsets(self, texts: tf.Tensor) -> list[tf.RaggedTensor]:
+        if self._kept:
+            texts = self._kept.mark(texts)
+        normalized, places = self._normalizer.normalize_with_places(texts)
+        ids, starts, ends = self._wordpiece.tokenize(normalized)
+        marks = self._normalizer.dropped_marks
+        starts, ends = offsets.source_spans(texts, places, starts, ends, marks)
+        values = ids.values, starts.values, ends.values
+        if self._kept:
+            values = self._kept.resolve(*values, self.vocab_size)
+        return [ids.with_values(tf.cast(value, tf.int32)) for value in values]
+
     @staticmethod
     def _map_flat(texts, function):
-        if not isinstance(texts, tf.RaggedTensor):
+        """Applies a function of string [N] to texts of any shape."""
+        if not isinstance(texts, (tf.Tensor, tf.RaggedTensor)):
             texts = tf.convert_to_tensor(texts, tf.string)
         if isinstance(texts, tf.RaggedTensor):
-            return texts.with_flat_values(function(texts.flat_values))
-        rank = texts.shape.rank
-        if rank is None:
-            raise ValueError("The rank of texts has to be known; set it with tf.ensure_shape.")
-        if rank == 0:
-            return function(texts[tf.newaxis]).values
-        if rank == 1:
-            return function(texts)
-        ragged = tf.RaggedTensor.from_tensor(texts, ragged_rank=rank - 1)
-        return ragged.with_flat_values(function(ragged.flat_values))
-
-    def _tokenize_flat(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        normalized = self._normalizer.normalize(texts)
-        pieces, starts, ends = self._wordpiece.tokenize_with_offsets(normalized)
-        return self._refuse_long_words(normalized, pieces, starts, ends)
-
-    def _refuse_long_words(
-        self,
-        normalized: tf.Tensor,
-        pieces: tf.RaggedTensor,
-        starts: tf.RaggedTensor,
-        ends: tf.RaggedTensor,
-    ) -> tf.RaggedTensor:
-        """Turns words of more than 200 characters into one [UNK].
-
-        The op's own limit counts bytes. Which words are too long shows from the pieces: a word is
-        a piece that continues nothing, and those behind it that do.
-        """
-        ids, splits = pieces.values, pieces.row_splits
-        continues = tf.gather(self._continues, ids)
-        first = tf.where(~continues)[:, 0]
-        last = tf.concat([first, tf.size(ids, tf.int64)[tf.newaxis]], 0)[1:] - 1
-        # Only between the first and last piece of the same word is this a length in bytes.
-        begin = tf.gather(starts.values, first)
-        size = tf.gather(ends.values, last) - begin
-        suspect = size > MAX_CHARS_PER_WORD
-
-        def shorten():
-            at = tf.where(suspect)[:, 0]
-            row = tf.searchsorted(splits, tf.gather(first, at), side="right", out_type=tf.int64) - 1
-            words = tf.strings.substr(
-                tf.gather(normalized, row),
-                tf.cast(tf.gather(begin, at), tf.int32),
-                tf.cast(tf.gather(size, at), tf.int32),
-            )
-            too_long = tf.strings.length(words, unit="UTF8_CHAR") > MAX_CHARS_PER_WORD
-            at = tf.boolean_mask(at, too_long)
-            refused = tf.scatter_nd(
-                at[:, tf.newaxis], tf.ones_like(at, tf.bool), tf.shape(first, tf.int64)
-            )
-            word_of_piece = tf.cumsum(tf.cast(~continues, tf.int64)) - 1
-            in_refused = tf.gather(refused, word_of_piece)
-            new_ids = tf.where(in_refused, self.unk_id, ids)
-            keep = ~(in_refused & continues)
-            kept = tf.concat([[0], tf.cumsum(tf.cast(keep, tf.int64))], 0)
-            return tf.boolean_mask(new_ids, keep), tf.gather(kept, splits)
-
-        ids, splits = tf.cond(
-            tf.reduce_any(suspect), shorten, lambda: (tf.identity(ids), tf.identity(splits))
-        )
-        return tf.RaggedTensor.from_row_splits(ids, splits, validate=False)
+            wrap, flat = texts.with_flat_values, texts.flat_values
+        else:
+            rank = texts.shape.rank
+            if rank is None:
+                raise ValueError("The rank of texts has to be known; set it with tf.ensure_shape.")
+            if rank == 0:
+                wrap, flat = _only_row, texts[tf.newaxis]
+            elif rank == 1:
+                wrap, flat = _as_it_is, texts
+            else:
+                ragged = tf.RaggedTensor.from_tensor(texts, ragged_rank=rank - 1)
+                wrap, flat = ragged.with_flat_values, ragged.flat_values
+        result = function(flat)
+        return [wrap(part) for part in result] if isinstance(result, list) else wrap(result)
 
 
-def _wordpiece_model(tokens: Sequence[str]) -> np.ndarray:
-    """The vocabulary as `FastWordpieceTokenizeWithOffsets` takes it: uint8 [bytes]."""
-    # Tokens that no text yields are renamed to what none contains: the builder refuses
-    # duplicates, and one token with a blank in it makes the op return wrong ids for all texts.
-    named = [
-        token if can_occur or token == vocabulary.UNK else f"\x01{index}"
-        for index, (token, can_occur) in enumerate(
-            zip(tokens, vocabulary.reachable(tokens), strict=True)
-        )
-    ]
-    unk_id = vocabulary.token_ids(tokens)[vocabulary.UNK]
-    for index, token in enumerate(named):
-        if token == vocabulary.UNK and index != unk_id:
-            named[index] = f"\x01{index}"
-    model = pywrap_fast_wordpiece_tokenizer_model_builder.build_fast_wordpiece_model(
-        named,
-        MAX_BYTES_PER_WORD,
-        vocabulary.CONTINUATION,
-        vocabulary.UNK,
-        False,  # no_pretokenization
-        False,  # support_detokenization
-    )
-    return np.frombuffer(model, np.uint8)
+def _only_row(ragged: tf.RaggedTensor) -> tf.Tensor:
+    return ragged.values
+
+
+def _as_it_is(ragged: tf.RaggedTensor) -> tf.RaggedTensor:
+    return ragged

@@ -1,0 +1,162 @@
+"""Where pieces stand in their source: bytes, characters, words; tokens kept whole."""
+
+import pytest
+import tensorflow as tf
+
+from data.errors import DataError
+from data.tokenization import Tokenizer
+from data.tokenization.offsets import bytes_to_characters
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+WORDS = ["cafe", "bar", "ab", "##b", "a", "漢", ".", "ᄀ", "##ᅡ", "ος", "##ος", "ο", "i", "##x", "x"]
+VOCAB = [*SPECIAL, *WORDS, "[", "]", "mask", "é", "caf", "##é", "[unused1]"]
+
+
+def slices(tokenizer: Tokenizer, text: str | bytes) -> list[tuple[str, str]]:
+    """(piece, slice of the source); checks that every form of the call gives the same."""
+    source = text.encode() if isinstance(text, str) else text
+    ids, starts, ends = tokenizer.tokenize_with_offsets(source)
+    assert ids.dtype == starts.dtype == ends.dtype == tf.int32
+    assert ids.numpy().tolist() == tokenizer.tokenize(source).numpy().tolist()
+    batch = tokenizer.tokenize_with_offsets(tf.constant([b"x \xcc\x81", source, b""]))
+    for of_batch, alone in zip(batch, (ids, starts, ends), strict=True):
+        assert of_batch.to_list()[1] == alone.numpy().tolist()
+        assert of_batch.to_list()[2] == []
+    spans = zip(starts.numpy(), ends.numpy(), strict=True)
+    pieces = tokenizer.ids_to_tokens(ids)
+    return [
+        (piece, source[a:b].decode("utf-8", "ignore"))
+        for piece, (a, b) in zip(pieces, spans, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("", []),
+        (" \u200b ", []),
+        ("Café bar", [("cafe", "Café"), ("bar", "bar")]),
+        ("cafe\u0301\u0301 bar", [("cafe", "cafe\u0301\u0301"), ("bar", "bar")]),
+        ("cafe\u200b bar\u0301\u200b\u0301", [("cafe", "cafe"), ("bar", "bar\u0301")]),
+        ("\u0301a\u200bb\x01", [("ab", "a\u200bb")]),
+        ("ab\u00adb.", [("ab", "ab"), ("##b", "b"), (".", ".")]),
+        ("a漢a", [("a", "a"), ("漢", "漢"), ("a", "a")]),
+        ("가", [("ᄀ", "가"), ("##ᅡ", "가")]),
+        ("ΟΣ ΟΟΣ", [("ος", "ΟΣ"), ("ο", "Ο"), ("##ος", "ΟΣ")]),
+        ("İx\u2028İ", [("i", "İ"), ("##x", "x"), ("i", "İ")]),
+        ("qq a", [("[UNK]", "qq"), ("a", "a")]),
+        ("q\u0301" * 201 + " a", [("[UNK]", "q\u0301" * 201), ("a", "a")]),
+        ("ab" * 101 + "\u0301.", [("[UNK]", "ab" * 101 + "\u0301"), (".", ".")]),
+        (b"\xffa\xffb\xe4\xbd bar\xff", [("ab", "ab"), ("bar", "bar")]),
+        (b"a\xcc\x81\xff\xcc\x81 bar", [("a", "a\u0301"), ("bar", "bar")]),
+    ],
+)
+def test_slices_of_lower_cased_text(text, wanted):
+    assert slices(Tokenizer.from_vocab(VOCAB), text) == wanted
+
+
+def test_slices_of_cased_text():
+    tokenizer = Tokenizer.from_vocab(VOCAB, do_lower_case=False)
+    assert slices(tokenizer, "café bar\u0301\x07") == [
+        ("caf", "caf"),
+        ("##é", "é"),
+        ("[UNK]", "bar\u0301"),
+    ]
+
+
+def test_offsets_keep_the_shape():
+    tokenizer = Tokenizer.from_vocab(VOCAB)
+    nested = tokenizer.tokenize_with_offsets(tf.ragged.constant([["a", "bar a"], [], ["é"]]))
+    assert tokenizer.ids_to_tokens(nested.ids) == [[["a"], ["bar", "a"]], [], [["[UNK]"]]]
+    assert nested.starts.to_list() == [[[0], [0, 4]], [], [[0]]]
+    assert nested.ends.to_list() == [[[1], [3, 5]], [], [[2]]]
+    empty = tokenizer.tokenize_with_offsets(tf.constant([], tf.string))
+    assert [part.to_list() for part in empty] == [[], [], []]
+
+
+def test_bytes_to_characters():
+    texts = ["aé漢😀b", "", "ab"]
+    offsets = tf.ragged.constant([[0, 1, 3, 6, 10, 11], [0], [2]])
+    characters = bytes_to_characters(texts, offsets)
+    assert characters.to_list() == [[0, 1, 2, 3, 4, 5], [0], [2]]
+    assert characters.dtype == offsets.dtype
+    assert bytes_to_characters("é!", tf.constant([0, 2, 3])).numpy().tolist() == [0, 1, 2]
+    text = "Ein Café, ΟΔΟΣ"
+    _, starts, ends = Tokenizer.from_vocab(VOCAB).tokenize_with_offsets(text)
+    begin, end = bytes_to_characters(text, starts), bytes_to_characters(text, ends)
+    words = [text[a:b] for a, b in zip(begin.numpy(), end.numpy(), strict=True)]
+    assert words == ["Ein", "Café", ",", "ΟΔΟΣ"]
+
+
+def test_words():
+    tokenizer = Tokenizer.from_vocab(VOCAB)
+    words = [["Café", "\u200b", "abb", "a.b"], [], ["qq"], ["", "x a"]]
+    ids, index = tokenizer.tokenize_words(words)
+    assert tokenizer.ids_to_tokens(ids) == [
+        ["cafe", "ab", "##b", "a", ".", "[UNK]"],
+        [],
+        ["[UNK]"],
+        ["x", "a"],
+    ]
+    assert index.to_list() == [[0, 2, 2, 3, 3, 3], [], [0], [1, 1]]
+    assert ids.dtype == index.dtype == tf.int32
+    ids, index = tokenizer.tokenize_words(words[0])
+    assert index.numpy().tolist() == [0, 2, 2, 3, 3, 3]
+    padded = tf.ragged.constant(words).to_tensor()
+    assert tokenizer.tokenize_words(padded)[1].to_list()[3] == [1, 1]
+    dataset = tf.data.Dataset.from_tensors(tf.ragged.constant(words)).map(tokenizer.tokenize_words)
+    assert next(iter(dataset)).words.to_list() == [[0, 2, 2, 3, 3, 3], [], [0], [1, 1]]
+
+
+def test_detokenize():
+    tokenizer = Tokenizer.from_vocab(VOCAB)
+    texts = ["abb  CAFÉ.", "", "qq"]
+    assert tokenizer.detokenize(tokenizer.tokenize(texts)).numpy().tolist() == [
+        b"abb cafe .",
+        b"",
+        b"[UNK]",
+    ]
+    assert tokenizer.detokenize([2, 7, 8, 3, 0, 0]).numpy() == b"[CLS] abb [SEP] [PAD] [PAD]"
+    assert tokenizer.detokenize([[2, 7, 8, 3], [0]], True).numpy().tolist() == [b"abb", b""]
+    assert tokenizer.detokenize(tf.constant([[2, 7, 8, 3]])).shape == [1]
+
+
+@pytest.mark.parametrize("lower", [True, False])
+def test_never_split(lower):
+    plain = Tokenizer.from_vocab(VOCAB, lower)
+    keeping = Tokenizer.from_vocab(VOCAB, lower, ["[MASK]", "[UNK]", "[unused1]"])
+    text = "a[MASK]\u200bb [mask] x[unused1]\x01\x05. [UNK]"
+    assert slices(keeping, text) == [
+        ("a", "a"),
+        ("[MASK]", "[MASK]"),
+        ("[UNK]", "b"),
+        ("[", "["),
+        ("mask", "mask"),
+        ("]", "]"),
+        ("x", "x"),
+        ("[unused1]", "[unused1]"),
+        (".", "."),
+        ("[UNK]", "[UNK]"),
+    ]
+    assert "[MASK]" not in [piece for piece, _ in slices(plain, text)]
+    for other in ("", "ab\x01\x01b", "Café \x01 \x02", "bar" * 80):
+        assert slices(keeping, other) == slices(plain, other)
+
+
+def test_many_tokens_kept_whole():
+    unused = [f"[unused{index}]" for index in range(400)]
+    tokenizer = Tokenizer.from_vocab([*SPECIAL, "a", *unused], never_split=[*unused, "[MASK]"])
+    text = "a[unused0][unused399] [MASK] a [unused17]"
+    assert [piece for piece, _ in slices(tokenizer, text)] == [
+        "a", "[unused0]", "[unused399]", "[MASK]", "a", "[unused17]",
+    ]  # fmt: skip
+
+
+def test_never_split_refuses():
+    with pytest.raises(DataError, match="brackets"):
+        Tokenizer.from_vocab(VOCAB, never_split=["cafe"])
+    with pytest.raises(DataError, match=r"\[unused7\].*lacks"):
+        Tokenizer.from_vocab(VOCAB, never_split=["[MASK]", "[unused7]"])
+    with pytest.raises(DataError, match="at most"):
+        many = [f"[unused{index}]" for index in range(500)]
+        Tokenizer.from_vocab([*VOCAB, *many], never_split=many)
