@@ -23,22 +23,23 @@ from data.errors import DataError
 from data.tasks import glue, predictions
 from data.tokenization import Tokenizer, casing
 from data.tokenization.inputs import build_inputs
-from modeling import checkpoints, errors
+from modeling import errors
 from modeling.config import BertConfig
 from modeling.losses import classifier_losses
 from modeling.models import BertClassifier
 from modeling.serving import export
-from modeling.training import common_flags, distribution, run_state
+from modeling.training import common_flags, distribution, precision, run_folder, run_state
+from modeling.training.best import load_best
 from modeling.training.evaluation import Evaluator, predict
-from modeling.training.loop import make_iterator, train
-from modeling.training.optimizers import BertAdam
+from modeling.training.fit import Stage, fit
 from modeling.training.reporting import Reporter, write_results
-from modeling.training.schedules import warmup_linear_decay
-from modeling.training.step import TrainStep
+from modeling.training.setup import make_train_step
+from modeling.training.summary import RunSummary, given_flags
 
 FLAGS = flags.FLAGS
 
 common_flags.define_run_flags(learning_rate=5e-5, train_batch_size=32, save_steps=1000)
+common_flags.define_optimizer_flags()
 common_flags.define_hardware_flags()
 flags.DEFINE_string("data_dir", None, "Folder with the task's .tsv files, named as published.")
 flags.DEFINE_string("task_name", None, f"One of {', '.join(glue.task_names())}.")
@@ -64,8 +65,8 @@ flags.DEFINE_integer(
     "Train so many steps instead of num_train_epochs; 0: as the epochs say.",
     lower_bound=0,
 )
-flags.DEFINE_integer(
-    "eval_steps", 0, "Also evaluate every so many steps of training; 0: never.", lower_bound=0
+flags.DEFINE_bool(
+    "bilstm", False, "Classify by a new BiLSTM over the encoder's outputs (paper, section 5.1)."
 )
 
 # The original's command line requires these.
@@ -96,8 +97,10 @@ def make_dataset(tokenizer, task, split, batch_size, training=False):
     """(examples, data set) of one split."""
     examples = task.read(FLAGS.data_dir, split)
     logging.info("%s: %d examples of %s", split, len(examples), task.name)
-    # A TPU compiles a program per shape; elsewhere, batches of like length compute less padding.
-    buckets = None if FLAGS.use_tpu else batching.default_buckets(FLAGS.max_seq_length)
+    # XLA, on a TPU too, compiles a program per shape; elsewhere batches of like length compute
+    # less padding.
+    static = FLAGS.xla or distribution.on_tpu()
+    share = distribution.share(batch_size)
     dataset = batching.examples_dataset(
         tokenizer,
         examples,
@@ -106,120 +109,128 @@ def make_dataset(tokenizer, task, split, batch_size, training=False):
         batch_size,
         training,
         FLAGS.random_seed,
-        buckets,
+        None if static else batching.default_buckets(FLAGS.max_seq_length),
+        num_parts=share.num_parts,
+        parts=share.parts,
     )
     return examples, dataset
 
 
-def main(_) -> None:
-    run_state.prepare_directory(FLAGS.output_dir)
-    keras.utils.set_random_seed(FLAGS.random_seed)
-    strategy = distribution.get_strategy(
-        FLAGS.use_tpu,
-        FLAGS.tpu_name,
-        FLAGS.tpu_zone,
-        FLAGS.gcp_project,
-        FLAGS.master,
-        FLAGS.num_tpu_cores,
+def make_model(config: BertConfig, task) -> BertClassifier:
+    """The encoder with the task's head."""
+    model = BertClassifier(
+        config, num_labels=len(task.labels), bilstm=FLAGS.bilstm, remat=FLAGS.remat
     )
-    distribution.check_batch_sizes(
-        strategy,
-        FLAGS.use_tpu,
-        train_batch_size=FLAGS.train_batch_size,
-        eval_batch_size=FLAGS.eval_batch_size,
-        predict_batch_size=FLAGS.predict_batch_size,
-    )
-    distribution.set_precision(FLAGS.dtype)
+    model.build()
+    return model
 
+
+def train_model(model, tokenizer, task, evaluate, summary) -> int:
+    """Fine-tunes from where --output_dir or --init_checkpoint stands; returns the step."""
+    examples, dataset = make_dataset(
+        tokenizer, task, "train", FLAGS.train_batch_size, training=True
+    )
+    num_train_steps = FLAGS.num_train_steps or int(
+        len(examples) / FLAGS.train_batch_size * FLAGS.num_train_epochs
+    )
+    settings = common_flags.training_settings(
+        FLAGS, num_train_steps, int(num_train_steps * FLAGS.warmup_proportion)
+    )
+    reporter = Reporter(FLAGS.output_dir, num_train_steps, FLAGS.train_batch_size)
+    data_id = (
+        f"{task.name} {len(examples)} examples, length {FLAGS.max_seq_length}, "
+        f"batch {FLAGS.train_batch_size}, seed {FLAGS.random_seed}"
+    )
+    stage = Stage(
+        num_train_steps,
+        lambda: dataset,
+        data_id,
+        FLAGS.train_batch_size,
+        lambda index: batching.sources(examples, index),
+    )
+
+    def evaluate_and_report(step: int) -> dict[str, float]:
+        results = evaluate()
+        reporter.write("eval", step, results)
+        values = "  ".join(f"{name} {value:.4f}" for name, value in results.items())
+        logging.info("dev set at step %d: %s", step, values)
+        return results
+
+    return fit(
+        make_train_step(model, classifier_losses, settings),
+        [stage],
+        FLAGS.output_dir,
+        FLAGS.init_checkpoint,
+        reporter,
+        common_flags.loop_options(FLAGS),
+        evaluate_and_report,
+        summary,
+    )
+
+
+def main(_) -> None:
+    run_folder.prepare_directory(FLAGS.output_dir)
+    keras.utils.set_random_seed(FLAGS.random_seed)
+    strategy = common_flags.make_strategy(FLAGS)
+    precision.set_precision(FLAGS.dtype)
+    summary = RunSummary(FLAGS.output_dir, flags=given_flags(FLAGS))
+    with strategy.scope(), summary:
+        distribution.check_batch_sizes(
+            FLAGS.gradient_accumulation_steps,
+            FLAGS.train_batch_size,
+            eval_batch_size=FLAGS.eval_batch_size,
+            predict_batch_size=FLAGS.predict_batch_size,
+        )
+        run(summary)
+
+
+def run(summary: RunSummary) -> None:
+    """Everything, in the strategy's scope."""
     # ---- Data ----
     config = BertConfig.from_json_file(FLAGS.bert_config_file)
     casing.check(FLAGS.do_lower_case, FLAGS.init_checkpoint)
     tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)
     check_flags(config, tokenizer)
     task = glue.get_task(FLAGS.task_name)
-    num_train_steps, train_data, eval_data, test_data = 1, None, None, None
-    if FLAGS.do_train:
-        examples, train_data = make_dataset(
-            tokenizer, task, "train", FLAGS.train_batch_size, training=True
-        )
-        num_train_steps = FLAGS.num_train_steps or int(
-            len(examples) / FLAGS.train_batch_size * FLAGS.num_train_epochs
-        )
     if FLAGS.do_eval or FLAGS.eval_steps:
         _, eval_data = make_dataset(tokenizer, task, "dev", FLAGS.eval_batch_size)
     if FLAGS.do_predict:
         test_examples, test_data = make_dataset(tokenizer, task, "test", FLAGS.predict_batch_size)
 
-    # ---- Model and training state ----
-    with strategy.scope():
-        model = BertClassifier(config, num_labels=len(task.labels))
-        model.build()
-        reporter = Reporter(FLAGS.output_dir, num_train_steps, FLAGS.train_batch_size)
-        if FLAGS.do_train:
-            weights = {n: w.value for n, w in checkpoints.weights_by_name(model).items()}
-            schedule = warmup_linear_decay(
-                FLAGS.learning_rate,
-                num_train_steps,
-                int(num_train_steps * FLAGS.warmup_proportion),
-            )
-            train_step = TrainStep(
-                model, classifier_losses, BertAdam(weights, schedule), FLAGS.random_seed
-            )
-            iterator, can_be_saved = make_iterator(
-                train_data, run_state.latest_step(FLAGS.output_dir)
-            )
-            state = run_state.RunState(
-                FLAGS.output_dir,
-                train_step,
-                iterator if can_be_saved else None,
-                f"{task.name} {len(examples)} examples, length {FLAGS.max_seq_length}, "
-                f"batch {FLAGS.train_batch_size}, seed {FLAGS.random_seed}",
-            )
-            run_state.start_or_resume(state, reporter, FLAGS.init_checkpoint)
-        else:
-            step = run_state.load_trained(model, FLAGS.output_dir, FLAGS.init_checkpoint)
+    # ---- Model ----
+    model = make_model(config, task)
+    evaluator = Evaluator(model, classifier_losses)
 
-        # ---- Train ----
-        evaluate = Evaluator(model, classifier_losses)
+    def evaluate() -> dict[str, float]:
+        results = evaluator(eval_data)
+        return {"eval_accuracy": results["accuracy"], "eval_loss": results["loss"]}
 
-        def evaluate_now(step: int) -> dict[str, float]:
-            results = evaluate(eval_data)
-            results = {"eval_accuracy": results["accuracy"], "eval_loss": results["loss"]}
-            reporter.write("eval", step, results)
-            logging.info("dev set at step %d: %s", step, results)
-            return results
+    # ---- Train ----
+    if FLAGS.do_train:
+        step = train_model(model, tokenizer, task, evaluate, summary)
+    else:
+        step = run_state.load_trained(model, FLAGS.output_dir, FLAGS.init_checkpoint)
+        if FLAGS.best_metric:
+            step = load_best(model, FLAGS.output_dir)
+        summary.attach(model=model)
 
-        if FLAGS.do_train:
-            train(
-                train_step,
-                iterator,
-                state,
-                reporter,
-                num_train_steps=num_train_steps,
-                save_checkpoints_steps=FLAGS.save_checkpoints_steps,
-                steps_per_call=FLAGS.iterations_per_loop,
-                log_steps=FLAGS.log_steps,
-                eval_steps=FLAGS.eval_steps,
-                evaluate=evaluate_now,
-            )
-            step = int(train_step.global_step.numpy())
+    # ---- Evaluate ----
+    if FLAGS.do_eval:
+        results = evaluate()
+        results |= {"global_step": step, "loss": results["eval_loss"]}
+        write_results(FLAGS.output_dir, "eval_results.txt", results)
 
-        # ---- Evaluate ----
-        if FLAGS.do_eval:
-            results = evaluate_now(step)
-            results |= {"global_step": step, "loss": results["eval_loss"]}
-            write_results(FLAGS.output_dir, "eval_results.txt", results)
-
-        # ---- Predict ----
-        if FLAGS.do_predict:
-            logits = predict(model, test_data, "logits")
-            probabilities = tf.nn.softmax(logits).numpy()
-            path = os.path.join(FLAGS.output_dir, "test_results.tsv")
+    # ---- Predict ----
+    if FLAGS.do_predict:
+        logits = predict(model, test_data, "logits")
+        probabilities = tf.nn.softmax(logits).numpy()
+        path = os.path.join(FLAGS.output_dir, "test_results.tsv")
+        if distribution.is_chief():
             predictions.write_test_results(path, probabilities)
-            logging.info("Wrote the probabilities of %d examples to %s", len(test_examples), path)
+        logging.info("Wrote the probabilities of %d examples to %s", len(test_examples), path)
 
     # ---- Export ----
-    if FLAGS.do_export:
+    if FLAGS.do_export and distribution.is_chief():
         folder = export.export_classifier(
             model,
             FLAGS.export_dir or os.path.join(FLAGS.output_dir, "export"),

@@ -15,34 +15,42 @@ From TFRecords, as the original release:
 
 from modeling import quiet  # noqa: F401  isort: skip
 
+import dataclasses
 import functools
 import math
+import os
 
 import keras
 import tensorflow as tf
 from absl import flags, logging
 
 from data.errors import DataError
-from data.pretraining import corpus, docstrings, from_text, pipeline, probes
+from data.pretraining import corpus, demo, from_text, masking, pipeline
 from data.tokenization import Tokenizer
 from modeling import checkpoints, errors
-from modeling.config import BertConfig
-from modeling.losses import pretraining_losses
+from modeling.config import LEFT_TO_RIGHT, BertConfig
+from modeling.losses import PretrainingLosses
 from modeling.models import BertPretrainer
 from modeling.serving.fill_mask import fill_masks
-from modeling.training import common_flags, distribution, run_state
+from modeling.training import common_flags, distribution, precision, run_folder, run_state
+from modeling.training.best import load_best
 from modeling.training.evaluation import Evaluator
-from modeling.training.loop import make_iterator, train
-from modeling.training.optimizers import BertAdam
+from modeling.training.fit import Stage, fit
+from modeling.training.phases import Phase, parse_phases
 from modeling.training.reporting import Reporter, write_results
-from modeling.training.schedules import warmup_linear_decay
-from modeling.training.step import TrainStep
+from modeling.training.setup import make_train_step
+from modeling.training.summary import RunSummary, given_flags
 
 FLAGS = flags.FLAGS
 
 common_flags.define_run_flags(learning_rate=5e-5, train_batch_size=32, save_steps=1000)
+common_flags.define_optimizer_flags()
 common_flags.define_hardware_flags()
-flags.DEFINE_string("input_file", None, "TFRecords: globs, separated by commas.")
+flags.DEFINE_string(
+    "input_file",
+    None,
+    "TFRecords: globs, separated by commas; {max_seq_length} in it stands for the phase's.",
+)
 flags.DEFINE_integer("max_seq_length", 128, "Tokens per record, as the records were made.")
 flags.DEFINE_integer("max_predictions_per_seq", 20, "Masked tokens per record at most, as made.")
 flags.DEFINE_bool("do_train", False, "Train.")
@@ -59,8 +67,17 @@ flags.DEFINE_integer(
 flags.DEFINE_string(
     "eval_file", None, "Held-out TFRecords; default: a share of the input kept from training."
 )
-flags.DEFINE_integer(
-    "eval_steps", 0, "Also evaluate every so many steps of training; 0: never.", lower_bound=0
+flags.DEFINE_enum(
+    "objective",
+    pipeline.MLM_NSP,
+    pipeline.OBJECTIVES,
+    "mlm_nsp: BERT; mlm: without next sentences; ltr: left to right, every token predicted.",
+)
+flags.DEFINE_string(
+    "phases",
+    None,
+    "LENGTH:STEPS:BATCH[:PREDICTIONS],… in place of --max_seq_length, --num_train_steps, "
+    "--train_batch_size and --max_predictions_per_seq, as in 128:900000:256,512:100000:256.",
 )
 flags.DEFINE_string(
     "vocab_file", None, "Vocabulary; needed for raw text unless one is to be learned from it."
@@ -79,41 +96,14 @@ flags.DEFINE_bool("do_lower_case", True, "Lower-case raw text and strip its acce
 flags.DEFINE_bool("do_whole_word_mask", False, "Mask all pieces of a word together.")
 flags.DEFINE_integer("dupe_factor", 10, "Times that raw text is masked anew.")
 flags.DEFINE_float("masked_lm_prob", 0.15, "Share of tokens to predict.")
+flags.DEFINE_float("mask_share", masking.MASK_SHARE, "Share of these that become [MASK].")
+flags.DEFINE_float("random_share", masking.RANDOM_SHARE, "Share that become a random token.")
 flags.DEFINE_float("short_seq_prob", 0.1, "Share of instances of random shorter length.")
-
-# A corpus, a vocabulary and a model that two cores get through in under four minutes.
-DEMO_CORPUS_BYTES = 5_000_000
-DEMO_VOCAB_SIZE = 6000
-# Two minutes of training are too few for dropout to help, and a model 128 wide learns sooner
-# from larger initial weights than one 768 wide.
-DEMO_CONFIG = {
-    "max_position_embeddings": 128,
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
-    "initializer_range": 0.05,
-}
-DEMO_FLAGS = {
-    "output_dir": "output/demo",
-    "do_train": True,
-    "do_eval": True,
-    "max_seq_length": 64,
-    "max_predictions_per_seq": 10,
-    "dupe_factor": 2,
-    "train_batch_size": 32,
-    "eval_batch_size": 64,
-    "learning_rate": 7e-4,
-    "num_train_steps": 3000,
-    "num_warmup_steps": 300,
-    "max_eval_steps": 0,
-    "eval_steps": 500,
-    "save_checkpoints_steps": 1000,
-    "dtype": "bfloat16",
-}
 
 
 def set_demo_flags() -> None:
     """Gives the demo's values to the flags that the command line leaves alone."""
-    for name, value in DEMO_FLAGS.items():
+    for name, value in demo.SETTINGS.items():
         if not FLAGS[name].present:
             FLAGS[name].value = value
 
@@ -141,6 +131,8 @@ def check_flags() -> None:
         raise errors.ModelingError(
             "--bert_config_file is missing: the JSON file with the model's sizes."
         )
+    if FLAGS.phases and FLAGS.demo:
+        raise errors.ModelingError("--phases and --demo exclude each other.")
     if FLAGS.init_checkpoint and not FLAGS.input_file and not FLAGS.vocab_file:
         raise errors.ModelingError(
             f"--init_checkpoint={FLAGS.init_checkpoint} needs the --vocab_file that it was trained "
@@ -148,163 +140,149 @@ def check_flags() -> None:
         )
 
 
-def read_config() -> BertConfig:
+def read_phases() -> list[Phase]:
+    """The phases of the run: those of --phases, or the one that the other flags describe."""
+    if FLAGS.phases:
+        return parse_phases(FLAGS.phases)
+    return [
+        Phase(
+            FLAGS.max_seq_length,
+            FLAGS.num_train_steps,
+            FLAGS.train_batch_size,
+            FLAGS.max_predictions_per_seq,
+        )
+    ]
+
+
+def read_config(phases: list[Phase]) -> BertConfig:
     """The model's configuration, checked against the length of the records."""
     if FLAGS.bert_config_file:
         config = BertConfig.from_json_file(FLAGS.bert_config_file)
     else:
-        config = BertConfig.named("tiny", DEMO_VOCAB_SIZE, **DEMO_CONFIG)
-    if FLAGS.max_seq_length > config.max_position_embeddings:
+        config = BertConfig.named("tiny", demo.VOCAB_SIZE, **demo.CONFIG)
+    longest = max(phase.max_seq_length for phase in phases)
+    if longest > config.max_position_embeddings:
         raise errors.ModelingError(
-            f"--max_seq_length is {FLAGS.max_seq_length}, but max_position_embeddings in "
-            f"{FLAGS.bert_config_file} is {config.max_position_embeddings}."
+            f"The records are {longest} tokens long (--max_seq_length or --phases), but "
+            f"max_position_embeddings in {FLAGS.bert_config_file} is "
+            f"{config.max_position_embeddings}."
         )
+    if FLAGS.objective == pipeline.LTR:
+        config = dataclasses.replace(config, attention_direction=LEFT_TO_RIGHT)
     return config
 
 
-@functools.cache
-def demo_documents() -> list[corpus.Document]:
-    """The embedded corpus: docstrings of the installed packages."""
-    logging.info("Reading the docstrings of the installed packages")
-    return docstrings.docstring_documents(DEMO_CORPUS_BYTES)
-
-
-def find_records(config: BertConfig) -> from_text.Records:
-    """The training and held-out records, made from raw text where that was given."""
+def find_records(
+    config: BertConfig, phase: Phase, directory: str, vocab_file: str | None
+) -> from_text.Records:
+    """The training and held-out records of a phase, made from raw text where that was given."""
     if FLAGS.input_file and not FLAGS.demo:
+        place = {"max_seq_length": phase.max_seq_length}
         return from_text.existing_records(
-            FLAGS.input_file, FLAGS.eval_file, FLAGS.vocab_file, config.vocab_size
+            fill_in(FLAGS.input_file, place),
+            fill_in(FLAGS.eval_file, place),
+            vocab_file,
+            config.vocab_size,
         )
     settings = from_text.Settings(
-        max_seq_length=FLAGS.max_seq_length,
-        max_predictions_per_seq=FLAGS.max_predictions_per_seq,
+        max_seq_length=phase.max_seq_length,
+        max_predictions_per_seq=phase.max_predictions_per_seq,
         dupe_factor=FLAGS.dupe_factor,
         masked_lm_prob=FLAGS.masked_lm_prob,
         short_seq_prob=FLAGS.short_seq_prob,
         do_whole_word_mask=FLAGS.do_whole_word_mask,
         do_lower_case=FLAGS.do_lower_case,
         random_seed=FLAGS.random_seed,
+        mask_share=FLAGS.mask_share,
+        random_share=FLAGS.random_share,
     )
-    # Weights that were trained with a vocabulary keep it, even if the text has changed since.
-    keep_vocabulary = run_state.latest_step(FLAGS.output_dir) > 0
+    held_out = None
     if FLAGS.demo:
-        return from_text.make_records(
-            demo_documents,
-            f"docstrings around TensorFlow {tf.__version__}, {len(demo_documents())} documents",
-            FLAGS.output_dir,
-            config.vocab_size,
-            settings,
-            FLAGS.vocab_file,
-            keep_vocabulary=keep_vocabulary,
-        )
-    files = corpus.expand(FLAGS.corpus_file)
-    eval_files = corpus.expand(FLAGS.eval_corpus_file) if FLAGS.eval_corpus_file else []
+        documents = demo.documents
+        source = f"docstrings around TensorFlow {tf.__version__}, {len(documents())} documents"
+    else:
+        files = corpus.expand(FLAGS.corpus_file)
+        eval_files = corpus.expand(FLAGS.eval_corpus_file) if FLAGS.eval_corpus_file else []
+        documents = functools.partial(corpus.read_documents, files)
+        source = from_text.describe_files(files + eval_files)
+        if eval_files:
+            held_out = functools.partial(corpus.read_documents, eval_files)
     return from_text.make_records(
-        lambda: corpus.read_documents(files),
-        from_text.describe_files(files + eval_files),
-        FLAGS.output_dir,
+        documents,
+        source,
+        directory,
         config.vocab_size,
         settings,
-        FLAGS.vocab_file,
-        (lambda: corpus.read_documents(eval_files)) if eval_files else None,
-        keep_vocabulary,
+        vocab_file,
+        held_out,
+        # Weights that were trained with a vocabulary keep it, even if the text has changed since.
+        keep_vocabulary=run_folder.latest_step(FLAGS.output_dir) > 0,
     )
 
 
-def show_demo(model, records: from_text.Records, eval_data, accuracy: float) -> None:
-    """Prints the baseline and a few held-out sentences with the model's guesses."""
-    baseline = probes.most_frequent_token(eval_data, model.config.vocab_size)
-    tokenizer = Tokenizer(records.vocab_file, FLAGS.do_lower_case)
-    _, held_out = from_text.split(demo_documents)
-    sentences, inputs = probes.masked_sentences(
-        held_out(), tokenizer, 5, FLAGS.max_seq_length, FLAGS.random_seed
-    )
-    ids, probabilities = fill_masks(model, inputs)
-    print(
-        f"\nMasked words guessed right in held-out text: {accuracy:.1%}; always guessing "
-        f"{tokenizer.vocab[baseline.token_id]!r}, the most frequent, gets {baseline.accuracy:.1%}."
-    )
-    print("Held-out sentences with one word masked, and the three likeliest words:")
-    for sentence, words, shares in zip(sentences, ids[:, 0], probabilities[:, 0], strict=True):
-        guesses = ", ".join(
-            f"{tokenizer.vocab[i]} {p:.0%}" for i, p in zip(words, shares, strict=True)
-        )
-        print(f"\n  {sentence.text}\n    masked: {sentence.word}    guessed: {guesses}")
+def fill_in(pattern: str | None, values: dict[str, int]) -> str | None:
+    """A file pattern with its {max_seq_length} replaced."""
+    for name, value in values.items():
+        pattern = pattern and pattern.replace("{" + name + "}", str(value))
+    return pattern
 
 
-def train_model(model, records: from_text.Records, shape, reporter: Reporter, evaluate) -> int:
-    """Trains from where --output_dir or --init_checkpoint stands; returns the step reached."""
+def make_dataset(phase: Phase, records: from_text.Records, config: BertConfig, training: bool):
+    """Batches of one phase: endless ones for training, or its held-out records once."""
+    share = distribution.share(phase.batch_size if training else FLAGS.eval_batch_size)
     dataset = pipeline.pretraining_dataset(
-        records.train_files,
-        *shape,
-        batch_size=FLAGS.train_batch_size,
-        training=True,
+        records.train_files if training else records.eval_files,
+        phase.max_seq_length,
+        phase.max_predictions_per_seq,
+        config.vocab_size,
+        batch_size=share.batch_size,
+        training=training,
         seed=FLAGS.random_seed,
-        held_out=records.side(training=True),
+        num_shards=share.num_shards,
+        shard_index=share.shard_index,
+        held_out=records.side(training),
+        objective=FLAGS.objective,
     )
-    weights = {n: w.value for n, w in checkpoints.weights_by_name(model).items()}
-    schedule = warmup_linear_decay(
-        FLAGS.learning_rate, FLAGS.num_train_steps, FLAGS.num_warmup_steps
-    )
-    train_step = TrainStep(
-        model, pretraining_losses, BertAdam(weights, schedule), FLAGS.random_seed
-    )
-    iterator, can_be_saved = make_iterator(dataset, run_state.latest_step(FLAGS.output_dir))
-    state = run_state.RunState(
-        FLAGS.output_dir,
-        train_step,
-        iterator if can_be_saved else None,
-        f"{records.describe()}\nbatch {FLAGS.train_batch_size} seed {FLAGS.random_seed}",
-    )
-    run_state.start_or_resume(state, reporter, FLAGS.init_checkpoint)
-    train(
-        train_step,
-        iterator,
-        state,
-        reporter,
-        num_train_steps=FLAGS.num_train_steps,
-        save_checkpoints_steps=FLAGS.save_checkpoints_steps,
-        steps_per_call=FLAGS.iterations_per_loop,
-        log_steps=FLAGS.log_steps,
-        eval_steps=FLAGS.eval_steps,
-        evaluate=evaluate,
-    )
-    return int(train_step.global_step.numpy())
+    if not training and FLAGS.max_eval_steps:
+        dataset = dataset.take(FLAGS.max_eval_steps)
+    return dataset
 
 
 def main(_) -> None:
     if FLAGS.demo:
         set_demo_flags()
     check_flags()
-    run_state.prepare_directory(FLAGS.output_dir)
+    run_folder.prepare_directory(FLAGS.output_dir)
     keras.utils.set_random_seed(FLAGS.random_seed)
-    strategy = distribution.get_strategy(
-        FLAGS.use_tpu,
-        FLAGS.tpu_name,
-        FLAGS.tpu_zone,
-        FLAGS.gcp_project,
-        FLAGS.master,
-        FLAGS.num_tpu_cores,
-    )
-    distribution.check_batch_sizes(
-        strategy,
-        FLAGS.use_tpu,
-        train_batch_size=FLAGS.train_batch_size,
-        eval_batch_size=FLAGS.eval_batch_size,
-    )
-    distribution.set_precision(FLAGS.dtype)
+    strategy = common_flags.make_strategy(FLAGS)
+    precision.set_precision(FLAGS.dtype)
+    summary = RunSummary(FLAGS.output_dir, flags=given_flags(FLAGS))
+    with strategy.scope(), summary:
+        run(summary)
 
+
+def run(summary: RunSummary) -> None:
+    """Everything, in the strategy's scope."""
     # ---- Data ----
-    config = read_config()
-    records = find_records(config)
-    shape = (FLAGS.max_seq_length, FLAGS.max_predictions_per_seq, config.vocab_size)
-    eval_data = pipeline.pretraining_dataset(
-        records.eval_files,
-        *shape,
-        batch_size=FLAGS.eval_batch_size,
-        training=False,
-        held_out=records.side(training=False),
-    )
+    phases = read_phases()
+    config = read_config(phases)
+    for phase in phases:
+        distribution.check_batch_sizes(
+            FLAGS.gradient_accumulation_steps,
+            phase.batch_size,
+            eval_batch_size=FLAGS.eval_batch_size,
+        )
+    records: list[from_text.Records] = []
+    for phase in phases:
+        folder = FLAGS.output_dir
+        if len(phases) > 1:
+            folder = os.path.join(folder, f"length-{phase.max_seq_length}")
+        vocab_file = records[0].vocab_file if records else FLAGS.vocab_file
+        records.append(find_records(config, phase, folder, vocab_file))
+    eval_sets = [
+        make_dataset(phase, found, config, training=False)
+        for phase, found in zip(phases, records, strict=True)
+    ]
     if FLAGS.max_eval_steps:
         logging.info(
             "Evaluations take the first %d batches of %d held-out records at most; "
@@ -312,54 +290,91 @@ def main(_) -> None:
             FLAGS.max_eval_steps,
             FLAGS.eval_batch_size,
         )
-        eval_data = eval_data.take(FLAGS.max_eval_steps)
 
-    with strategy.scope():
-        model = BertPretrainer(config)
-        model.build()
-        logging.info("The model has %s parameters.", f"{model.count_params():,}")
-        reporter = Reporter(FLAGS.output_dir, FLAGS.num_train_steps, FLAGS.train_batch_size)
-        evaluate = Evaluator(model, pretraining_losses)
+    # ---- Model ----
+    next_sentence = FLAGS.objective == pipeline.MLM_NSP
+    model = BertPretrainer(config, next_sentence=next_sentence, remat=FLAGS.remat)
+    model.build()
+    logging.info("The model has %s parameters.", f"{model.count_params():,}")
+    losses = PretrainingLosses(next_sentence)
+    num_train_steps = phases[-1].last_step
+    reporter = Reporter(FLAGS.output_dir, num_train_steps, phases[0].batch_size)
+    evaluator = Evaluator(model, losses)
 
-        def evaluate_now(step: int) -> dict[str, float]:
-            results = evaluate(eval_data)
-            perplexity = math.exp(min(results["masked_lm_loss"], 700.0))
-            shown = results | {"masked_lm_perplexity": perplexity}
-            reporter.write("eval", step, shown)
-            values = "  ".join(f"{name} {value:.4f}" for name, value in shown.items())
-            logging.info("held out at step %d: %s", step, values)
-            return results
+    def evaluate(step: int) -> dict[str, float]:
+        """On the held-out records of the phase that the step belongs to."""
+        number = sum(step > phase.last_step for phase in phases[:-1])
+        results = evaluator(eval_sets[number])
+        perplexity = math.exp(min(results["masked_lm_loss"], 700.0))
+        shown = results | {"masked_lm_perplexity": perplexity}
+        reporter.write("eval", step, shown)
+        values = "  ".join(f"{name} {value:.4f}" for name, value in shown.items())
+        logging.info("held out at step %d: %s", step, values)
+        return results
 
-        try:
-            # ---- Train ----
-            if FLAGS.do_train:
-                step = train_model(model, records, shape, reporter, evaluate_now)
-                checkpoints.save(model, FLAGS.output_dir, records.vocab_file)
-                logging.info("Wrote bert_model.ckpt and bert_config.json to %s", FLAGS.output_dir)
-            else:
-                step = run_state.load_trained(
-                    model, FLAGS.output_dir, FLAGS.init_checkpoint, prefer_directory=True
+    try:
+        # ---- Train ----
+        if FLAGS.do_train:
+            settings = common_flags.training_settings(
+                FLAGS, num_train_steps, FLAGS.num_warmup_steps
+            )
+            stages = [
+                Stage(
+                    phase.last_step,
+                    functools.partial(make_dataset, phase, found, config, training=True),
+                    f"{found.describe()}\nlength {phase.max_seq_length} batch {phase.batch_size} "
+                    f"seed {FLAGS.random_seed}",
+                    phase.batch_size,
+                    found.describe_examples,
                 )
+                for phase, found in zip(phases, records, strict=True)
+            ]
+            step = fit(
+                make_train_step(model, losses, settings),
+                stages,
+                FLAGS.output_dir,
+                FLAGS.init_checkpoint,
+                reporter,
+                common_flags.loop_options(FLAGS),
+                evaluate,
+                summary,
+            )
+            if distribution.is_chief():
+                checkpoints.save(model, FLAGS.output_dir, records[0].vocab_file)
+                logging.info("Wrote bert_model.ckpt and bert_config.json to %s", FLAGS.output_dir)
+        else:
+            step = run_state.load_trained(
+                model, FLAGS.output_dir, FLAGS.init_checkpoint, prefer_directory=True
+            )
+            if FLAGS.best_metric:
+                step = load_best(model, FLAGS.output_dir)
+            summary.attach(model=model, reporter=reporter)
 
-            # ---- Evaluate ----
-            if FLAGS.do_eval:
-                results = evaluate_now(step)
-                write_results(FLAGS.output_dir, "eval_results.txt", results | {"global_step": step})
-        except (tf.errors.InvalidArgumentError, tf.errors.DataLossError):
-            # If a record is to blame, this raises the error that names its file and number.
-            records.diagnose(*shape)
-            raise
-    plot = reporter.plot(
-        "pretraining.png",
-        {
+        # ---- Evaluate ----
+        if FLAGS.do_eval:
+            results = evaluate(step)
+            write_results(FLAGS.output_dir, "eval_results.txt", results | {"global_step": step})
+    except (tf.errors.InvalidArgumentError, tf.errors.DataLossError):
+        # If a record is to blame, this raises the error that names its file and number.
+        for phase, found in zip(phases, records, strict=True):
+            found.diagnose(phase.max_seq_length, phase.max_predictions_per_seq, config.vocab_size)
+        raise
+    if distribution.is_chief():
+        panels = {
             "Loss": ["masked_lm_loss", "next_sentence_loss"],
             "Accuracy": ["masked_lm_accuracy", "next_sentence_accuracy"],
             "Perplexity": ["masked_lm_perplexity"],
-        },
-    )
-    logging.info("Curves: %s", plot)
+        }
+        logging.info("Curves: %s", reporter.plot("pretraining.png", panels))
     if FLAGS.demo and FLAGS.do_eval:
-        show_demo(model, records, eval_data, results["masked_lm_accuracy"])
+        demo.show(
+            functools.partial(fill_masks, model),
+            Tokenizer(records[0].vocab_file, FLAGS.do_lower_case),
+            eval_sets[0],
+            results["masked_lm_accuracy"],
+            phases[0].max_seq_length,
+            FLAGS.random_seed,
+        )
 
 
 if __name__ == "__main__":

@@ -110,10 +110,11 @@ def examples_dataset(
     training: bool,
     seed: int = 0,
     buckets: Sequence[int] | None = None,
+    **parts,
 ) -> tf.data.Dataset:
     """Batches of examples: `tokenize_examples`, then `batches`; see there."""
     tokenized = tokenize_examples(tokenizer, examples, labels, max_seq_length)
-    return batches(tokenized, batch_size, training, seed, buckets)
+    return batches(tokenized, batch_size, training, seed, buckets, **parts)
 
 
 def batches(
@@ -122,6 +123,8 @@ def batches(
     training: bool,
     seed: int = 0,
     buckets: Sequence[int] | None = None,
+    num_parts: int = 1,
+    parts: Sequence[int] = (0,),
 ) -> tf.data.Dataset:
     """Batches of tokenised examples.
 
@@ -139,6 +142,10 @@ def batches(
             lengths makes batches of examples of like length, padded to the next of these lengths;
             then the last one in evaluation may have fewer rows, and examples come from long to
             short: `index` tells which they are.
+        num_parts: Cuts each batch into so many of equal size (which `batch_size` has to allow);
+            all are full then, if need be with empty rows.
+        parts: Which of the parts to return, one after the other: what one of several workers
+            computes. Together the workers have exactly the batches that one alone would have.
 
     Returns:
         Dataset of dicts: input_ids, input_mask, segment_ids int32 [B, T]; label_ids int32 [B];
@@ -156,11 +163,24 @@ def batches(
     if training:
         dataset = _training_order(tokenized, batch_size, seed, bounds)
     else:
-        dataset = _evaluation_order(tokenized, batch_size, bounds)
+        dataset = _evaluation_order(tokenized, batch_size, bounds, full=num_parts > 1)
+    if num_parts > 1:
+        dataset = dataset.flat_map(
+            lambda index: tf.data.Dataset.from_tensor_slices(
+                tf.gather(tf.reshape(index, [num_parts, batch_size // num_parts]), list(parts))
+            )
+        )
     dataset = dataset.map(_gatherer(tokenized, bounds))
     options = tf.data.Options()
     options.deterministic = True
     return dataset.with_options(options).prefetch(1)
+
+
+def sources(examples: Sequence[Example], index: np.ndarray, limit: int = 8) -> str:
+    """Where the examples of a batch come from, for messages: "train.tsv:17, train.tsv:3, …"."""
+    known = [examples[i].source for i in index if i >= 0]
+    more = f" and {len(known) - limit} more" if len(known) > limit else ""
+    return ", ".join(known[:limit]) + more
 
 
 def _training_order(
@@ -199,15 +219,16 @@ def _training_order(
 
 
 def _evaluation_order(
-    tokenized: TokenizedExamples, batch_size: int, bounds: np.ndarray | None
+    tokenized: TokenizedExamples, batch_size: int, bounds: np.ndarray | None, full: bool
 ) -> tf.data.Dataset:
     """Dataset of int64 [B]: every example number once, -1 for filling."""
-    if bounds is None:
-        order = np.arange(len(tokenized), dtype=np.int64)
+    order = np.arange(len(tokenized), dtype=np.int64)
+    if bounds is not None:
+        order = np.argsort(-tokenized.lengths, kind="stable").astype(np.int64)
+    if bounds is None or full:
         filling = np.full(-len(order) % batch_size, -1, np.int64)
         order = np.concatenate([order, filling]).reshape([-1, batch_size])
         return tf.data.Dataset.from_tensor_slices(order)
-    order = np.argsort(-tokenized.lengths, kind="stable").astype(np.int64)
     return tf.data.Dataset.from_tensor_slices(order).batch(batch_size)
 
 

@@ -1,4 +1,4 @@
-r"""Makes pre-training TFRecords from text; the original release's command and flags.
+r"""Makes pre-training TFRecords from text; the original release's command, with its flags.
 
     python -m data.create_pretraining_data \
         --input_file='corpus/*.txt' --output_file=records/train.tfrecord \
@@ -14,7 +14,7 @@ from modeling import quiet  # noqa: F401  isort: skip
 from absl import flags, logging
 
 from data.errors import DataError
-from data.pretraining import corpus, generate
+from data.pretraining import corpus, generate, masking
 from data.tokenization import Tokenizer
 from modeling import errors
 
@@ -34,6 +34,15 @@ flags.DEFINE_integer("max_predictions_per_seq", 20, "Masked-LM predictions per i
 flags.DEFINE_integer("random_seed", 12345, "Seed of all random choices.")
 flags.DEFINE_integer("dupe_factor", 10, "How often the text is gone through, with other masks.")
 flags.DEFINE_float("masked_lm_prob", 0.15, "Share of the pieces to predict.")
+flags.DEFINE_float(
+    "mask_share", masking.MASK_SHARE, "Share of the predicted pieces that become [MASK]."
+)
+flags.DEFINE_float(
+    "random_share",
+    masking.RANDOM_SHARE,
+    "Share of the predicted pieces that become a random piece; those that neither share takes "
+    "stay as they are.",
+)
 flags.DEFINE_float("short_seq_prob", 0.1, "Share of instances shorter than the full length.")
 
 
@@ -44,6 +53,8 @@ def main(_: list[str]) -> None:
         FLAGS.dupe_factor,
         FLAGS.masked_lm_prob,
         FLAGS.short_seq_prob,
+        FLAGS.mask_share,
+        FLAGS.random_share,
     )
     files = corpus.expand(FLAGS.input_file)
     logging.info("Reading %d files: %s%s", len(files), files[0], " …" if files[1:] else "")
@@ -58,6 +69,8 @@ def main(_: list[str]) -> None:
         short_seq_prob=FLAGS.short_seq_prob,
         do_whole_word_mask=FLAGS.do_whole_word_mask,
         random_seed=FLAGS.random_seed,
+        mask_share=FLAGS.mask_share,
+        random_share=FLAGS.random_share,
     )
     logging.info("Done: %s.", summary)
     for path in summary.output_files:

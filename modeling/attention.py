@@ -7,7 +7,9 @@ from keras import ops
 
 from modeling.config import BertConfig
 from modeling.embeddings import initializer
-from modeling.tensors import dense, dropout
+from modeling.tensors import dense, dropout, is_float16
+
+_FLOAT16_MAX = 65504.0
 
 
 class Dense(keras.layers.Layer):
@@ -29,8 +31,8 @@ class Dense(keras.layers.Layer):
         return dense(x, ops.convert_to_tensor(self.kernel), ops.convert_to_tensor(self.bias))
 
 
-def attention_bias(input_mask, dtype):
-    """What is added to the scores: 0 at real tokens, −10000 at padding.
+def attention_bias(input_mask, dtype, left_to_right: bool = False):
+    """What is added to the scores: 0 where a position may look, −10000 where it may not.
 
     The original adds after scaling, and a finite number: a row of nothing but padding attends
     as if unmasked instead of giving NaN.
@@ -38,16 +40,25 @@ def attention_bias(input_mask, dtype):
     Args:
         input_mask: int [B, T], 1 at real tokens.
         dtype: Float dtype of the result.
+        left_to_right: Positions see themselves, padding or not, and the real tokens before them.
 
     Returns:
-        [B, 1, 1, T].
+        [B, 1, 1, T]; left to right [B, 1, T, T], query before key.
     """
     mask = ops.cast(input_mask, dtype)[:, None, None, :]
+    if left_to_right:
+        length = (
+            input_mask.shape[1] if input_mask.shape[1] is not None else ops.shape(input_mask)[1]
+        )
+        places = ops.arange(length)
+        before = ops.cast(places[None, :] < places[:, None], dtype)
+        itself = ops.cast(places[None, :] == places[:, None], dtype)
+        mask = mask * before + itself
     return (1.0 - mask) * -10000.0
 
 
 class SelfAttention(keras.layers.Layer):
-    """Attention of every position over all positions of its sequence."""
+    """Attention of every position over the positions of its sequence that the bias lets it see."""
 
     def __init__(self, config: BertConfig, site: int, name: str = "self", **kwargs):
         super().__init__(name=name, **kwargs)
@@ -79,6 +90,8 @@ class SelfAttention(keras.layers.Layer):
         key = split(self.key(x))
         value = split(self.value(x))
         scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))  # [B, heads, T, T]
+        if is_float16(scores):
+            scores = ops.clip(scores, -_FLOAT16_MAX, _FLOAT16_MAX)  # softmax(∞) is NaN
         scores = ops.cast(scores, "float32") + ops.cast(bias, "float32")
         probabilities = ops.cast(ops.softmax(scores, axis=-1), self.compute_dtype)
         probabilities = dropout(

@@ -27,6 +27,8 @@ NAMED_SIZES = {
     "large": (24, 1024),
 }
 
+BIDIRECTIONAL, LEFT_TO_RIGHT = "bidirectional", "left_to_right"
+ATTENTION_DIRECTIONS = (BIDIRECTIONAL, LEFT_TO_RIGHT)
 ACTIVATIONS = ("gelu", "gelu_erf", "relu", "tanh", "linear")
 
 # Hugging Face's spelling → ours. Their "gelu_new" and "gelu_pytorch_tanh" are the tanh form.
@@ -82,6 +84,9 @@ class BertConfig:
             every released model uses 2.
         initializer_range: Standard deviation of the truncated normal initialiser.
         layer_norm_eps: Not in the original's file format, where it is always 1e-12.
+        attention_direction: One of `ATTENTION_DIRECTIONS`; "left_to_right" lets no position see
+            the ones after it (paper, section 5.1). Not in the original's file format, where it
+            is always "bidirectional".
         extra: Keys of the file that are not known here, kept and written back.
 
     Raises:
@@ -100,6 +105,7 @@ class BertConfig:
     type_vocab_size: int = 16
     initializer_range: float = 0.02
     layer_norm_eps: float = 1e-12
+    attention_direction: str = BIDIRECTIONAL
     extra: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self):
@@ -126,6 +132,11 @@ class BertConfig:
             raise ModelingError(
                 f"BertConfig field 'hidden_act' must be one of {', '.join(ACTIVATIONS)} "
                 f"(or null for linear); got {self.hidden_act!r}."
+            )
+        if self.attention_direction not in ATTENTION_DIRECTIONS:
+            raise ModelingError(
+                f"BertConfig field 'attention_direction' must be one of "
+                f"{', '.join(ATTENTION_DIRECTIONS)}; got {self.attention_direction!r}."
             )
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
             value = getattr(self, name)
@@ -215,6 +226,12 @@ class BertConfig:
                 f"position_embedding_type {values['position_embedding_type']!r} is not supported; "
                 f"BERT has 'absolute' positions."
             )
+        if values.get("is_decoder"):
+            raise ModelingError(
+                "The Hugging Face configuration has is_decoder true, a left-to-right model that "
+                "pools its first token; left-to-right models here pool the last one, so its "
+                "weights would not compute the same. Only encoders (is_decoder false) are read."
+            )
         values = {k: v for k, v in values.items() if k not in _HUGGINGFACE_KEYS}
         values = _HUGGINGFACE_DEFAULTS | values
         activation = str(values["hidden_act"]).lower()
@@ -229,13 +246,16 @@ class BertConfig:
     def to_dict(self) -> dict[str, Any]:
         """All fields by name, with the extra keys beside them.
 
-        `layer_norm_eps` is left out at the original's 1e-12, so that the file of a released
-        model comes back as it was.
+        What the original's format lacks is left out where it has the original's value
+        (`layer_norm_eps` 1e-12, bidirectional attention), so that the file of a released model
+        comes back as it was.
         """
         values = dataclasses.asdict(self)
         extra = values.pop("extra")
         if values["layer_norm_eps"] == 1e-12:
             del values["layer_norm_eps"]
+        if values["attention_direction"] == BIDIRECTIONAL:
+            del values["attention_direction"]
         return extra | values
 
     def to_json_string(self) -> str:
@@ -243,7 +263,18 @@ class BertConfig:
         return json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n"
 
     def to_huggingface_dict(self) -> dict[str, Any]:
-        """The same configuration in Hugging Face's terms (see the note on gelu above)."""
+        """The same configuration in Hugging Face's terms (see the note on gelu above).
+
+        Raises:
+            ModelingError: For a left-to-right model. Hugging Face's nearest, is_decoder, pools
+                the first token, which has seen nothing but itself.
+        """
+        if self.attention_direction != BIDIRECTIONAL:
+            raise ModelingError(
+                f"A model with attention_direction {self.attention_direction!r} can't be written "
+                f"in Hugging Face's format, which has no such model: its is_decoder pools the "
+                f"first token instead of the last one. Save it in the original's format."
+            )
         values = self.to_dict()
         values["hidden_act"] = _TO_HUGGINGFACE_ACTIVATION[self.hidden_act]
         values["layer_norm_eps"] = self.layer_norm_eps

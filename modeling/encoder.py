@@ -9,9 +9,16 @@ import keras
 from keras import ops
 
 from modeling.attention import Dense, SelfAttention, attention_bias
-from modeling.config import BertConfig
+from modeling.config import LEFT_TO_RIGHT, BertConfig
 from modeling.embeddings import BertEmbeddings, LayerNorm
-from modeling.tensors import ACTIVATIONS, dropout
+from modeling.tensors import ACTIVATIONS, dropout, gather_positions, recompute
+
+
+def last_real_position(input_mask):
+    """int [B, T], 1 at real tokens → int32 [B, 1], where the last 1 stands (0 if there is none)."""
+    places = ops.arange(1, ops.shape(input_mask)[1] + 1, dtype="int32")
+    last = ops.max(ops.cast(input_mask, "int32") * places, axis=1, keepdims=True)
+    return ops.maximum(last - 1, 0)
 
 
 class ProjectAddNorm(keras.layers.Layer):
@@ -106,11 +113,14 @@ class BertEncoder(keras.layers.Layer):
     Args:
         config: Sizes, activation and dropout rates.
         name: Must stay "bert" where checkpoints are to keep the original's variable names.
+        remat: Keeps of each layer only its output and computes the rest again for the gradient:
+            about a third more work for a fraction of the memory. The numbers stay the same.
     """
 
-    def __init__(self, config: BertConfig, name: str = "bert", **kwargs):
+    def __init__(self, config: BertConfig, name: str = "bert", remat: bool = False, **kwargs):
         super().__init__(name=name, **kwargs)
         self.config = config
+        self.remat = remat
         self.embeddings = BertEmbeddings(config, dtype=self.dtype_policy)
         self.layers = [
             TransformerLayer(
@@ -148,7 +158,9 @@ class BertEncoder(keras.layers.Layer):
 
         Returns:
             Dict with `embedding_output` [B, T, H], `encoder_outputs` (list of [B, T, H], one per
-            layer), `sequence_output` (the last of them) and `pooled_output` [B, H].
+            layer), `sequence_output` (the last of them) and `pooled_output` [B, H], which is made
+            of the first token's vector, or in a left-to-right model of the last real token's: the
+            only one there that has seen the whole text, while [CLS] has seen itself alone.
         """
         input_ids = inputs["input_ids"]
         input_mask = inputs.get("input_mask")
@@ -162,16 +174,24 @@ class BertEncoder(keras.layers.Layer):
         def restore(rows):
             return ops.reshape(rows, (-1, length, self.config.hidden_size))
 
-        bias = attention_bias(input_mask, self.compute_dtype)
+        left_to_right = self.config.attention_direction == LEFT_TO_RIGHT
+        bias = attention_bias(input_mask, self.compute_dtype, left_to_right)
         x = embedding_output = self.embeddings(input_ids, segment_ids, dropout_key)
         encoder_outputs = []
         for layer in self.layers:
-            x = layer(x, bias, dropout_key)
+            x = (
+                recompute(layer, x, bias, dropout_key)
+                if self.remat
+                else layer(x, bias, dropout_key)
+            )
             encoder_outputs.append(restore(x))
         sequence_output = encoder_outputs[-1]
+        pooled_from = sequence_output[:, 0]
+        if left_to_right:
+            pooled_from = gather_positions(sequence_output, last_real_position(input_mask))
         return {
             "embedding_output": restore(embedding_output),
             "encoder_outputs": encoder_outputs,
             "sequence_output": sequence_output,
-            "pooled_output": ops.tanh(self.pooler(sequence_output[:, 0])),
+            "pooled_output": ops.tanh(self.pooler(pooled_from)),
         }

@@ -6,19 +6,10 @@ from keras import ops
 from modeling.attention import Dense
 from modeling.config import BertConfig
 from modeling.embeddings import LayerNorm, initializer
-from modeling.tensors import ACTIVATIONS
+from modeling.tensors import ACTIVATIONS, gather_positions
 
 # The original release draws its head weights with this, whatever initializer_range says.
 HEAD_STDDEV = 0.02
-
-
-def gather_positions(sequence_output, positions):
-    """Vectors at given positions: [B, T, H] and int32 [B, P] → rows [B·P, H]."""
-    shape = ops.shape(sequence_output)
-    length = shape[1]
-    offsets = ops.arange(shape[0], dtype="int32")[:, None] * length
-    rows = ops.reshape(sequence_output, (-1, sequence_output.shape[-1]))
-    return ops.take(rows, ops.reshape(positions + offsets, (-1,)), axis=0)
 
 
 class MaskedLMHead(keras.layers.Layer):

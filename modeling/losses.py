@@ -5,7 +5,8 @@ micro-batches or replicas is the sum of totals over the sum of weights, which is
 large batch equal to its parts.
 """
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
 
 import tensorflow as tf
 
@@ -45,45 +46,82 @@ def accuracy(logits, labels, weights) -> Mean:
     return Mean(tf.reduce_sum(right * weights), tf.reduce_sum(weights))
 
 
-def pretraining_losses(outputs, batch) -> tuple[dict[str, Mean], dict[str, Mean]]:
+Means = dict[str, Mean]
+
+
+class Losses(Protocol):
+    """What a model is trained with.
+
+    `weights` has to be told apart from the rest because one large batch can only equal its parts
+    if the losses of every part are divided by the weight of the whole.
+    """
+
+    def __call__(self, outputs: Mapping, batch: Mapping) -> tuple[Means, Means]:
+        """(losses, metrics); the training loss is the sum of the losses' results."""
+        ...
+
+    def weights(self, batch: Mapping) -> dict[str, tf.Tensor]:
+        """The weight of each loss, float32 scalars, known before the model has run."""
+        ...
+
+
+class PretrainingLosses:
     """Losses and metrics of masked LM and next sentence prediction.
 
+    Called with what `BertPretrainer` returns and the record's tensors, where `is_real_example`
+    float32 [B] leaves padded rows out. The names are those of the original's eval_results.txt.
+
     Args:
-        outputs: What `BertPretrainer` returns.
-        batch: The record's tensors; `is_real_example` float32 [B] leaves padded rows out.
-
-    Returns:
-        (losses, metrics), named as in the original's eval_results.txt. The training loss is the
-        sum of the losses' results.
+        next_sentence: False for the ablations without next sentence prediction (paper, section
+            5.1), whose models have no `next_sentence_logits`.
     """
-    logits = outputs["masked_lm_logits"]
-    logits = tf.reshape(logits, [-1, logits.shape[-1]])
-    ids = tf.reshape(batch["masked_lm_ids"], [-1])
-    weights = tf.reshape(batch["masked_lm_weights"], [-1])
-    labels = tf.reshape(batch["next_sentence_labels"], [-1])
-    real = batch.get("is_real_example")
-    if real is None:
-        real = tf.ones_like(labels, tf.float32)
-    next_logits = outputs["next_sentence_logits"]
-    losses = {
-        "masked_lm_loss": cross_entropy(logits, ids, weights, MASKED_LM_EPSILON),
-        "next_sentence_loss": cross_entropy(next_logits, labels, real),
-    }
-    metrics = {
-        "masked_lm_accuracy": accuracy(logits, ids, weights),
-        "next_sentence_accuracy": accuracy(next_logits, labels, real),
-    }
-    return losses, metrics
+
+    def __init__(self, next_sentence: bool = True):
+        self.next_sentence = next_sentence
+
+    def __call__(self, outputs: Mapping, batch: Mapping) -> tuple[Means, Means]:
+        logits = outputs["masked_lm_logits"]
+        logits = tf.reshape(logits, [-1, logits.shape[-1]])
+        ids = tf.reshape(batch["masked_lm_ids"], [-1])
+        weights = tf.reshape(batch["masked_lm_weights"], [-1])
+        losses = {"masked_lm_loss": cross_entropy(logits, ids, weights, MASKED_LM_EPSILON)}
+        metrics = {"masked_lm_accuracy": accuracy(logits, ids, weights)}
+        if self.next_sentence:
+            labels = tf.reshape(batch["next_sentence_labels"], [-1])
+            real = _real_examples(batch, labels)
+            logits = outputs["next_sentence_logits"]
+            losses["next_sentence_loss"] = cross_entropy(logits, labels, real)
+            metrics["next_sentence_accuracy"] = accuracy(logits, labels, real)
+        return losses, metrics
+
+    def weights(self, batch: Mapping) -> dict[str, tf.Tensor]:
+        weights = {"masked_lm_loss": tf.reduce_sum(batch["masked_lm_weights"])}
+        if self.next_sentence:
+            labels = tf.reshape(batch["next_sentence_labels"], [-1])
+            weights["next_sentence_loss"] = tf.reduce_sum(_real_examples(batch, labels))
+        return weights
 
 
-def classifier_losses(outputs, batch) -> tuple[dict[str, Mean], dict[str, Mean]]:
+class ClassifierLosses:
     """Cross-entropy and accuracy of `BertClassifier` against `label_ids` int32 [B]."""
-    labels = batch["label_ids"]
+
+    def __call__(self, outputs: Mapping, batch: Mapping) -> tuple[Means, Means]:
+        labels, logits = batch["label_ids"], outputs["logits"]
+        real = _real_examples(batch, labels)
+        return (
+            {"loss": cross_entropy(logits, labels, real)},
+            {"accuracy": accuracy(logits, labels, real)},
+        )
+
+    def weights(self, batch: Mapping) -> dict[str, tf.Tensor]:
+        return {"loss": tf.reduce_sum(_real_examples(batch, batch["label_ids"]))}
+
+
+pretraining_losses = PretrainingLosses()
+classifier_losses = ClassifierLosses()
+
+
+def _real_examples(batch: Mapping, labels: tf.Tensor) -> tf.Tensor:
+    """Float32 [B]: 0 for rows that only fill up a batch."""
     real = batch.get("is_real_example")
-    if real is None:
-        real = tf.ones_like(labels, tf.float32)
-    logits = outputs["logits"]
-    return (
-        {"loss": cross_entropy(logits, labels, real)},
-        {"accuracy": accuracy(logits, labels, real)},
-    )
+    return tf.ones_like(labels, tf.float32) if real is None else real

@@ -22,9 +22,26 @@ def dense(x, kernel, bias):
     return ops.matmul(x, kernel) + bias
 
 
+def gather_positions(sequence_output, positions):
+    """Vectors at given positions: [B, T, H] and int32 [B, P] → rows [B·P, H]."""
+    shape = ops.shape(sequence_output)
+    length = shape[1]
+    offsets = ops.arange(shape[0], dtype="int32")[:, None] * length
+    rows = ops.reshape(sequence_output, (-1, sequence_output.shape[-1]))
+    return ops.take(rows, ops.reshape(positions + offsets, (-1,)), axis=0)
+
+
+def is_float16(x) -> bool:
+    """Whether numbers above 65504 are infinite in `x` (they aren't in bfloat16)."""
+    return keras.backend.standardize_dtype(x.dtype) == "float16"
+
+
 def gelu(x):
     """Gaussian error linear unit, tanh approximation, as in the original release."""
-    inner = math.sqrt(2 / math.pi) * (x + 0.044715 * (x * x * x))
+    # The cube of 41 is infinite in float16, and its gradient then NaN. At 10 the tanh is 1 in
+    # every precision, so what is beyond can be cut off inside of it.
+    z = ops.clip(x, -10.0, 10.0) if is_float16(x) else x
+    inner = math.sqrt(2 / math.pi) * (z + 0.044715 * (z * z * z))
     return 0.5 * x * (1.0 + ops.tanh(inner))
 
 
@@ -85,6 +102,82 @@ def dropout(x, rate, key, site):
         return x * mask, lambda upstream: upstream * mask
 
     return masked(x)
+
+
+def scan(step, state, inputs, reverse: bool = False):
+    """Calls `step` along the first axis, as `jax.lax.scan` does.
+
+    Args:
+        step: (state, slice of the inputs) → (state, output tensor).
+        state: Nested tensors; what `step` returns has the same shapes.
+        inputs: Nested tensors [T, ...].
+        reverse: From the last slice to the first. Outputs stand where their inputs stand.
+
+    Returns:
+        (the last state, outputs [T, ...]).
+    """
+    if not _TENSORFLOW:
+        return ops.scan(step, state, inputs, reverse=reverse)
+    # keras.ops.scan gives the loop no limit, without which XLA can't compile its gradient.
+    flat = tf.nest.flatten(inputs)
+    length = flat[0].shape[0] if flat[0].shape[0] is not None else tf.shape(flat[0])[0]
+    # Read from arrays: the gradient of indexing a tensor is as large as the tensor, each time.
+    arrays = [tf.TensorArray(t.dtype, length, element_shape=t.shape[1:]).unstack(t) for t in flat]
+    outputs = tf.TensorArray(tf.float32, size=length)
+
+    def body(count, state, outputs):
+        place = length - 1 - count if reverse else count
+        now = tf.nest.pack_sequence_as(inputs, [array.read(place) for array in arrays])
+        state, output = step(state, now)
+        return count + 1, state, outputs.write(place, output)
+
+    _, state, outputs = tf.while_loop(
+        lambda count, *_: count < length,
+        body,
+        (tf.constant(0), state, outputs),
+        maximum_iterations=length,
+    )
+    return state, outputs.stack()
+
+
+def recompute(function, x, *constants):
+    """`function(x, *constants)` without keeping what its gradient needs: it runs twice.
+
+    The second run waits for the gradient of the result. It depends on it by data, because XLA
+    doesn't respect control dependencies and would find that both runs are one; the number added
+    is 0 unless the gradient is NaN.
+
+    Args:
+        function: Of tensors alone; may use trainable variables.
+        x: Float tensor; gets a gradient.
+        constants: Tensors or None without a gradient, such as a mask or a dropout key.
+
+    Returns:
+        The tensor that the function returns.
+    """
+    if not _TENSORFLOW:
+        return keras.remat(function)(x, *constants)
+    given = [c for c in constants if c is not None]
+
+    def run(x, given):
+        rest = iter(given)
+        return function(x, *(None if c is None else next(rest) for c in constants))
+
+    @tf.custom_gradient
+    def recomputed(x, *given):
+        def gradient(upstream, variables=()):
+            # One element tells; which one doesn't matter.
+            unordered = tf.math.is_nan(tf.reshape(upstream, [-1])[0])
+            inputs, *again = (t + tf.cast(unordered, t.dtype) for t in (x, *given))
+            with tf.GradientTape() as tape:
+                tape.watch(inputs)
+                y = run(inputs, again)
+            dx, dv = tape.gradient(y, (inputs, list(variables)), output_gradients=upstream)
+            return (dx, *(None for _ in given)), dv
+
+        return run(x, given), gradient
+
+    return recomputed(x, *given)
 
 
 def _tensorflow_bits(shape, key, site):

@@ -17,7 +17,7 @@ import tensorflow as tf
 from absl import logging
 
 from data.errors import DataError
-from data.pretraining import corpus, generate, records
+from data.pretraining import corpus, generate, masking, pipeline, records
 from data.pretraining.corpus import Document
 from data.tokenization import Tokenizer, learner, vocabulary
 
@@ -43,6 +43,8 @@ class Settings:
     do_whole_word_mask: bool = False
     do_lower_case: bool = True
     random_seed: int = 12345
+    mask_share: float = masking.MASK_SHARE
+    random_share: float = masking.RANDOM_SHARE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,6 +71,10 @@ class Records:
     def describe(self) -> str:
         """Which files are trained on: names, sizes and side."""
         return f"{describe_files(self.train_files)}\n{self.side(training=True)}"
+
+    def describe_examples(self, index) -> str:
+        """Files and numbers of training records, see `pipeline.describe_examples`."""
+        return pipeline.describe_examples(self.train_files, index)
 
     def diagnose(self, max_seq_length: int, max_predictions: int, vocab_size: int) -> None:
         """After a failure while reading: raises DataError naming the bad record, if any is bad."""

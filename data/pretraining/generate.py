@@ -82,6 +82,8 @@ def create_pretraining_records(
     random_seed: int = 12345,
     progress: float = 5.0,
     chunk_bytes: int = CHUNK_BYTES,
+    mask_share: float = masking.MASK_SHARE,
+    random_share: float = masking.RANDOM_SHARE,
 ) -> GenerationSummary:
     """Writes pre-training records; defaults are the original release's.
 
@@ -98,6 +100,8 @@ def create_pretraining_records(
         random_seed: Same seed, same bytes.
         progress: Seconds between progress lines in the log; 0 for none.
         chunk_bytes: Text held at once; peak memory is several times this.
+        mask_share, random_share: Shares of the predicted pieces that become [MASK] and a random
+            piece; the rest stay as they are.
 
     Returns:
         A summary of what was made.
@@ -108,7 +112,13 @@ def create_pretraining_records(
     """
     started = time.monotonic()
     check_settings(
-        max_seq_length, max_predictions_per_seq, dupe_factor, masked_lm_prob, short_seq_prob
+        max_seq_length,
+        max_predictions_per_seq,
+        dupe_factor,
+        masked_lm_prob,
+        short_seq_prob,
+        mask_share,
+        random_share,
     )
     vocabulary = masking.MaskingVocabulary.from_tokenizer(tokenizer)
     report = _Progress(progress, started)
@@ -147,6 +157,8 @@ def create_pretraining_records(
                     masked_lm_prob,
                     do_whole_word_mask,
                     rng,
+                    mask_share,
+                    random_share,
                 )
                 batch.update(masked)
                 writers.write(records.encode_records(batch))
@@ -168,6 +180,8 @@ def check_settings(
     dupe_factor: int,
     masked_lm_prob: float,
     short_seq_prob: float,
+    mask_share: float = masking.MASK_SHARE,
+    random_share: float = masking.RANDOM_SHARE,
 ) -> None:
     """Raises DataError, naming the setting, for values out of range."""
     for name, value, low, why in (
@@ -183,6 +197,7 @@ def check_settings(
     for name, share in (("masked_lm_prob", masked_lm_prob), ("short_seq_prob", short_seq_prob)):
         if not 0 <= share <= 1:
             raise DataError(f"{name} is {share}, but a share from 0 to 1 was expected.")
+    masking.check_shares(mask_share, random_share)
 
 
 def _too_few(origin: str, documents: int, summary: GenerationSummary) -> str:

@@ -1,10 +1,11 @@
 """Masked-LM targets: which pieces are masked, and what stands in their place.
 
 The paper, section 3.1 and A.1: 15 % of the pieces are predicted; of these 80 % become [MASK],
-10 % a random piece, 10 % stay. As in the original release, an instance of `len` pieces (counting
-[CLS] and [SEP]) gets n = min(max_predictions, max(1, round(probability · len))) of them, never
-[CLS] or [SEP]; `round` goes to the nearest even number on a tie, as Python 3's does (so 1.5 → 2,
-4.5 → 4, 7.5 → 8). Unlike the original, a random piece is never a special or unused one.
+10 % a random piece, 10 % stay; its appendix C.2 compares other shares. As in the original
+release, an instance of `len` pieces (counting [CLS] and [SEP]) gets
+n = min(max_predictions, max(1, round(probability · len))) of them, never [CLS] or [SEP]; `round`
+goes to the nearest even number on a tie, as Python 3's does (so 1.5 → 2, 4.5 → 4, 7.5 → 8).
+Unlike the original, a random piece is never a special or unused one.
 
 Vectorised over batches of instances with NumPy.
 """
@@ -17,6 +18,8 @@ import numpy as np
 
 from data.errors import DataError
 
+MASK_SHARE = 0.8
+RANDOM_SHARE = 0.1
 _RESERVED = re.compile(r"^\[(?:PAD|UNK|CLS|SEP|MASK|unused\d+)\]$|^<[A-Za-z]{1,4}>$|^\s*$")
 
 
@@ -75,6 +78,19 @@ def number_to_predict(lengths: np.ndarray, probability: float, max_predictions: 
     return np.minimum(max_predictions, np.maximum(1, wanted))
 
 
+def check_shares(mask_share: float, random_share: float) -> None:
+    """Raises DataError unless both are from 0 to 1 and leave a rest from 0 to 1."""
+    for name, share in (("mask_share", mask_share), ("random_share", random_share)):
+        if not 0 <= share <= 1:
+            raise DataError(f"{name} is {share}, but a share from 0 to 1 was expected.")
+    if mask_share + random_share > 1 + 1e-9:
+        raise DataError(
+            f"mask_share {mask_share} and random_share {random_share} make"
+            f" {mask_share + random_share:g}, but they are shares of the predicted pieces, of which"
+            f" the rest stay as they are: their sum must not be above 1. Lower one of them."
+        )
+
+
 def mask_instances(
     input_ids: np.ndarray,
     input_mask: np.ndarray,
@@ -83,6 +99,8 @@ def mask_instances(
     probability: float,
     whole_words: bool,
     rng: np.random.Generator,
+    mask_share: float = MASK_SHARE,
+    random_share: float = RANDOM_SHARE,
 ) -> dict[str, np.ndarray]:
     """Masks a batch.
 
@@ -96,6 +114,8 @@ def mask_instances(
             words in random order, those that no longer fit are skipped. An instance that has
             only words longer than its n masks n single pieces (the original: none).
         rng: Source of all randomness.
+        mask_share, random_share: Shares of the predicted pieces that become [MASK] and a random
+            piece; the rest stay as they are (paper, appendix C.2). See `check_shares`.
 
     Returns:
         input_ids int32 [n, S] with the masks; masked_lm_positions (ascending), masked_lm_ids
@@ -114,7 +134,8 @@ def mask_instances(
     labels = np.where(weights, input_ids[rows, positions], 0).astype(np.int32)
     u = rng.random(positions.shape, np.float32)
     drawn = vocabulary.replacements[_below(len(vocabulary.replacements), positions.shape, rng)]
-    inserted = np.where(u < 0.8, np.int32(vocabulary.mask_id), np.where(u < 0.9, drawn, labels))
+    kept_or_random = np.where(u < mask_share + random_share, drawn, labels)
+    inserted = np.where(u < mask_share, np.int32(vocabulary.mask_id), kept_or_random)
     masked = input_ids.copy()
     row, slot = np.nonzero(weights)
     masked[row, positions[row, slot]] = inserted[row, slot]

@@ -14,15 +14,19 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import tensorflow as tf
 
 from data.errors import DataError
 from data.pretraining.records import check_file, count_records, feature_description
 
+MLM_NSP, MLM, LTR = "mlm_nsp", "mlm", "ltr"
+OBJECTIVES = (MLM_NSP, MLM, LTR)
 HELD_OUT_SHARE = 0.05
 WHOLE_FILES_FROM = 20
 _CYCLE_LENGTH = 16
 _FILES_CHECKED = 32
+_RECORD_BITS = 40  # of an index; the file's number stands above them
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,7 @@ def pretraining_dataset(
     shard_index: int = 0,
     held_out: str | None = None,
     held_out_share: float = HELD_OUT_SHARE,
+    objective: str = MLM_NSP,
 ) -> tf.data.Dataset:
     """Batches of pre-training instances.
 
@@ -103,40 +108,56 @@ def pretraining_dataset(
         held_out: None for all records, "train" for those that `split_held_out` leaves for
             training, "eval" for those that it holds out.
         held_out_share: Share for `split_held_out`.
+        objective: One of `OBJECTIVES` (paper, section 5.1). For "mlm" the batches are those of
+            "mlm_nsp"; the model leaves next_sentence_labels alone. For "ltr" the words that the
+            records mask are put back, and P is S − 1: position i predicts token i + 1, with
+            weight 1 where that is a real one. For a model that attends left to right.
 
     Returns:
         A dataset of dicts: input_ids, input_mask, segment_ids int32 [B, S];
         masked_lm_positions, masked_lm_ids int32 [B, P]; masked_lm_weights float32 [B, P];
         next_sentence_labels int32 [B, 1]; is_real_example float32 [B], 0 for the padding of the
-        last evaluation batch, whose masked_lm_weights are 0 too.
+        last evaluation batch, whose masked_lm_weights are 0 too; in training index int64 [B], see
+        `describe_examples`.
 
         Iterating raises `tf.errors.InvalidArgumentError` for a record of another length or a
         value out of range, `tf.errors.DataLossError` for a damaged file; then
         `records.diagnose(files, …)` finds and names the record.
 
     Raises:
-        DataError: For no files, missing ones, files whose first record doesn't fit, no records.
+        DataError: For no files, missing ones, files whose first record doesn't fit, no records,
+            an unknown objective.
     """
+    if objective not in OBJECTIVES:
+        raise DataError(
+            f"The objective is {objective!r}, but one of {', '.join(OBJECTIVES)} was expected."
+        )
     files = list(files)
     _check(files, max_seq_length, max_predictions_per_seq, vocab_size)
     every = None
+    numbers = {path: number for number, path in enumerate(files)}
     if held_out is not None:
         split = split_held_out(files, held_out_share)
         files = list({"train": split.train_files, "eval": split.eval_files}[held_out])
         every = split.every
 
-    def read(path: tf.Tensor) -> tf.data.Dataset:
+    def read(path: tf.Tensor, number: tf.Tensor) -> tf.data.Dataset:
         records = tf.data.TFRecordDataset(path)
+        records = records.enumerate(start=tf.bitwise.left_shift(number, _RECORD_BITS))
         if every is None:
             return records
         if held_out == "eval":
             return records.shard(every, 0)
         # A filter by number would call a function for each record; this calls one per group.
         groups = records.batch(every)
-        return groups.flat_map(lambda group: tf.data.Dataset.from_tensor_slices(group[1:]))
+        return groups.flat_map(
+            lambda index, group: tf.data.Dataset.from_tensor_slices((index[1:], group[1:]))
+        )
 
     by_file = training and len(files) % num_shards == 0
-    paths = tf.data.Dataset.from_tensor_slices(files)
+    paths = tf.data.Dataset.from_tensor_slices(
+        (files, np.array([numbers[path] for path in files], np.int64))
+    )
     if by_file and num_shards > 1:
         paths = paths.shard(num_shards, shard_index)
     if training:
@@ -151,10 +172,14 @@ def pretraining_dataset(
 
     description = feature_description(max_seq_length, max_predictions_per_seq)
 
-    def parse(records: tf.Tensor) -> dict[str, tf.Tensor]:
+    def parse(index: tf.Tensor, records: tf.Tensor) -> dict[str, tf.Tensor]:
         batch = tf.io.parse_example(records, description)
         batch = _checked(batch, vocab_size, max_seq_length)
+        if objective == LTR:
+            batch = predict_every_next(unmask(batch))
         batch["is_real_example"] = tf.ones(tf.shape(records), tf.float32)
+        if training:
+            batch["index"] = index
         return batch
 
     if training:
@@ -174,6 +199,62 @@ def pretraining_dataset(
     # Workers take their part through num_shards; tf.distribute must not divide the files again.
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     return dataset.prefetch(tf.data.AUTOTUNE).with_options(options)
+
+
+def describe_examples(files: Sequence[str], index: np.ndarray, limit: int = 8) -> str:
+    """Files and numbers of records, for messages: "record 5 of a.tfrecord, record 2 of …".
+
+    Args:
+        files: As given to `pretraining_dataset`.
+        index: int64 [B], of one of its training batches.
+        limit: So many are named. Numbers count from 0.
+    """
+    named = [
+        f"record {number & (2**_RECORD_BITS - 1)} of {files[number >> _RECORD_BITS]}"
+        for number in map(int, index[:limit])
+    ]
+    more = f" and {len(index) - limit} more" if len(index) > limit else ""
+    return ", ".join(named) + more
+
+
+def unmask(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """Puts the masked words back: masked_lm_ids at masked_lm_positions where the weight isn't 0.
+
+    Args:
+        batch: input_ids int32 [B, S] and the masked_lm_* [B, P] of the same records.
+
+    Returns:
+        The batch with other input_ids.
+    """
+    ids, positions = batch["input_ids"], batch["masked_lm_positions"]
+    size, length = tf.unstack(tf.shape(ids))
+    # Unused slots all write to a column of their own, which is cut off again.
+    positions = tf.where(batch["masked_lm_weights"] > 0, positions, length)
+    rows = tf.broadcast_to(tf.range(size)[:, tf.newaxis], tf.shape(positions))
+    wider = tf.pad(ids, [[0, 0], [0, 1]])
+    places = tf.stack([rows, positions], axis=-1)
+    wider = tf.tensor_scatter_nd_update(wider, places, batch["masked_lm_ids"])
+    return batch | {"input_ids": tf.ensure_shape(wider[:, :-1], ids.shape)}
+
+
+def predict_every_next(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """Makes every token the prediction of the one before it (paper, section 5.1).
+
+    Args:
+        batch: input_ids without masks and input_mask, both int32 [B, S].
+
+    Returns:
+        The batch with masked_lm_positions, masked_lm_ids int32 and masked_lm_weights float32,
+        all [B, S − 1].
+    """
+    following = batch["input_ids"][:, 1:]
+    positions = tf.range(tf.shape(following)[1])[tf.newaxis]
+    positions = tf.broadcast_to(positions, tf.shape(following))
+    return batch | {
+        "masked_lm_positions": tf.ensure_shape(positions, following.shape),
+        "masked_lm_ids": following,
+        "masked_lm_weights": tf.cast(batch["input_mask"][:, 1:], tf.float32),
+    }
 
 
 def evaluation_batches(

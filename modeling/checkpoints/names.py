@@ -123,12 +123,14 @@ def from_huggingface(name: str) -> Translated | None:
 
 
 def is_bookkeeping(name: str) -> bool:
-    """Whether a file's tensor is no weight: optimizer slots, step counters, position buffers."""
+    """Whether a file's tensor is no weight: optimizer slots, counters, loss scale, buffers."""
     last = re.split(r"[/.]", name)[-1]
     return last in {
         "adam_m",
         "adam_v",
         "global_step",
+        "loss_scale",
+        "loss_scale_good_steps",
         "position_ids",
         "token_type_ids",
     }

@@ -1,12 +1,24 @@
 """Flags that all scripts define alike; the scripts read them."""
 
+import tensorflow as tf
 from absl import flags
 
-from modeling.training.distribution import DTYPES
+from modeling.training.distribution import STRATEGIES, get_strategy
+from modeling.training.fit import Options
+from modeling.training.optimizers import OPTIMIZERS
+from modeling.training.precision import DTYPES
+from modeling.training.schedules import SCHEDULES
+from modeling.training.setup import Settings
 
 
 def define_hardware_flags() -> None:
-    """The original's TPU flags, and precision."""
+    """The original's TPU flags; which devices, in which number format, how compiled."""
+    flags.DEFINE_enum(
+        "distribution_strategy",
+        "auto",
+        STRATEGIES,
+        "auto: a TPU if asked for, the workers of TF_CONFIG, all GPUs, or one device.",
+    )
     flags.DEFINE_bool("use_tpu", False, "Train on a TPU; otherwise on all GPUs, or on the CPU.")
     flags.DEFINE_string("tpu_name", None, "Name or grpc:// address of the TPU.")
     flags.DEFINE_string("tpu_zone", None, "Zone of the TPU; found out if not given.")
@@ -15,7 +27,30 @@ def define_hardware_flags() -> None:
     flags.DEFINE_integer(
         "num_tpu_cores", 8, "Cores of the TPU. All of them are used; a difference is reported."
     )
-    flags.DEFINE_enum("dtype", "float32", DTYPES, "Precision of the matrix products.")
+    flags.DEFINE_enum("dtype", "float32", DTYPES, "Number format of activations and products.")
+    flags.DEFINE_bool("xla", False, "Compile the training step with XLA; for GPUs.")
+    flags.DEFINE_bool(
+        "remat", False, "Compute activations again in the backward pass: less memory, more time."
+    )
+    flags.DEFINE_integer(
+        "gradient_accumulation_steps",
+        1,
+        "Parts that each batch is computed in, one after the other: less memory.",
+        lower_bound=1,
+    )
+
+
+def make_strategy(values) -> tf.distribute.Strategy:
+    """The strategy that the hardware flags ask for; before anything else of TensorFlow."""
+    return get_strategy(
+        values.distribution_strategy,
+        values.use_tpu,
+        values.tpu_name,
+        values.tpu_zone,
+        values.gcp_project,
+        values.master,
+        values.num_tpu_cores,
+    )
 
 
 def define_run_flags(learning_rate: float, train_batch_size: int, save_steps: int) -> None:
@@ -45,4 +80,86 @@ def define_run_flags(learning_rate: float, train_batch_size: int, save_steps: in
         "Of weights, dropout, data order and masks.",
         lower_bound=0,
         upper_bound=2**31 - 1,
+    )
+    flags.DEFINE_float(
+        "save_checkpoints_minutes",
+        0,
+        "Most minutes between checkpoints; 0: only steps count.",
+        lower_bound=0,
+    )
+    flags.DEFINE_integer(
+        "keep_checkpoint_max", 5, "Checkpoints that stay; 0 for all.", lower_bound=0
+    )
+    flags.DEFINE_integer(
+        "eval_steps", 0, "Also evaluate every so many steps of training; 0: never.", lower_bound=0
+    )
+    flags.DEFINE_string(
+        "best_metric",
+        None,
+        "Keep the weights that are best by this result of the evaluations (--eval_steps), and "
+        "use them in the end.",
+    )
+    flags.DEFINE_integer(
+        "early_stopping_patience",
+        0,
+        "Stop after so many evaluations without a better --best_metric; 0: never.",
+        lower_bound=0,
+    )
+
+
+def define_optimizer_flags() -> None:
+    """What changes the weights, and how fast; the defaults are the original's."""
+    flags.DEFINE_enum(
+        "optimizer",
+        "adam",
+        OPTIMIZERS,
+        "adam: the original's, without bias correction; adamw: with it; lamb: for large batches.",
+    )
+    flags.DEFINE_enum("lr_schedule", "linear", SCHEDULES, "Learning rate after the warm-up.")
+    flags.DEFINE_float("lr_decay_power", 0.5, "Power of --lr_schedule=polynomial.", lower_bound=0)
+    flags.DEFINE_float("weight_decay_rate", 0.01, "Decoupled weight decay.", lower_bound=0)
+    flags.DEFINE_float(
+        "layerwise_lr_decay",
+        1.0,
+        "Factor of the learning rate from each layer to the one below; 0.8 to 0.95 is usual.",
+        lower_bound=0,
+        upper_bound=1,
+    )
+    flags.DEFINE_integer(
+        "freeze_layers",
+        0,
+        "First layers (and the embeddings) that are not trained; 0 trains all.",
+        lower_bound=0,
+    )
+
+
+def training_settings(values, num_train_steps: int, num_warmup_steps: int) -> Settings:
+    """The settings that the flags above give, read from the script's flag values."""
+    return Settings(
+        learning_rate=values.learning_rate,
+        num_train_steps=num_train_steps,
+        num_warmup_steps=num_warmup_steps,
+        seed=values.random_seed,
+        optimizer=values.optimizer,
+        lr_schedule=values.lr_schedule,
+        lr_decay_power=values.lr_decay_power,
+        weight_decay_rate=values.weight_decay_rate,
+        layerwise_lr_decay=values.layerwise_lr_decay,
+        freeze_layers=values.freeze_layers,
+        accumulation_steps=values.gradient_accumulation_steps,
+        jit_compile=values.xla,
+    )
+
+
+def loop_options(values) -> Options:
+    """When to save, report and evaluate, read from the script's flag values."""
+    return Options(
+        save_checkpoints_steps=values.save_checkpoints_steps,
+        save_checkpoints_minutes=values.save_checkpoints_minutes,
+        keep_checkpoint_max=values.keep_checkpoint_max,
+        steps_per_call=values.iterations_per_loop,
+        log_steps=values.log_steps,
+        eval_steps=values.eval_steps,
+        best_metric=values.best_metric,
+        early_stopping_patience=values.early_stopping_patience,
     )

@@ -1,15 +1,19 @@
-"""Where a run computes: TPU, several GPUs, one device; and in which precision."""
+"""Where a run computes: TPU, several machines, several GPUs, one device; and how it shares data."""
 
-import keras
+import json
+import os
+from typing import NamedTuple
+
 import tensorflow as tf
 from absl import logging
 
 from modeling.errors import ModelingError
 
-DTYPES = ("float32", "bfloat16")
+STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker_mirrored", "tpu")
 
 
 def get_strategy(
+    name: str = "auto",
     use_tpu: bool = False,
     tpu_name: str | None = None,
     tpu_zone: str | None = None,
@@ -17,9 +21,12 @@ def get_strategy(
     master: str | None = None,
     num_tpu_cores: int | None = None,
 ) -> tf.distribute.Strategy:
-    """TPU if asked for, MirroredStrategy if there are several GPUs, else one device.
+    """The strategy to train with. Call it before anything else of TensorFlow.
 
     Args:
+        name: "auto" takes a TPU if one is asked for or named, several machines if TF_CONFIG
+            names them, all GPUs if there are several, else one device. "mirrored" takes all GPUs,
+            or all logical CPUs; "multi_worker_mirrored" the machines that TF_CONFIG names.
         use_tpu: Connects to a TPU and uses all its cores.
         tpu_name: Name or grpc:// address; None on a TPU VM means the local one.
         tpu_zone, gcp_project: Found out when None.
@@ -27,68 +34,196 @@ def get_strategy(
         num_tpu_cores: Cores that the caller expects; all are used, and a difference is reported.
 
     Raises:
-        ModelingError: The TPU can't be reached.
+        ModelingError: The TPU can't be reached, TF_CONFIG is missing or broken, or two of the
+            arguments contradict each other.
     """
-    if use_tpu:
-        try:
-            resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
-                tpu=tpu_name or master or "local", zone=tpu_zone, project=gcp_project
-            )
-            tf.config.experimental_connect_to_cluster(resolver)
-            tf.tpu.experimental.initialize_tpu_system(resolver)
-            strategy = tf.distribute.TPUStrategy(resolver)
-        except (ValueError, RuntimeError, tf.errors.OpError) as error:
-            raise ModelingError(
-                f"--use_tpu is set but no TPU was found (tpu_name {tpu_name!r}): {error} Check "
-                f"--tpu_name, --tpu_zone and --gcp_project, and that tensorflow-tpu is installed."
-            ) from error
+    if name not in STRATEGIES:
+        raise ModelingError(
+            f"--distribution_strategy must be one of {', '.join(STRATEGIES)}; got {name!r}."
+        )
+    if use_tpu and name not in ("auto", "tpu"):
+        raise ModelingError(
+            f"--use_tpu is set, but --distribution_strategy is {name}; leave out one of the two."
+        )
+    if name == "auto":
+        machines = len(_cluster()) > 1
+        wants_tpu = use_tpu or tpu_name or master
+        name = "tpu" if wants_tpu else "multi_worker_mirrored" if machines else name
+    if name == "tpu":
+        strategy = _tpu(tpu_name or master or "local", tpu_zone, gcp_project, num_tpu_cores)
+        device = "TPU"
     else:
         gpus = tf.config.list_physical_devices("GPU")
         for gpu in gpus:
             tf.config.experimental.set_memory_growth(gpu, True)
-        strategy = (
-            tf.distribute.MirroredStrategy() if len(gpus) > 1 else tf.distribute.get_strategy()
-        )
-    if use_tpu and num_tpu_cores not in (None, strategy.num_replicas_in_sync):
-        logging.warning(
-            "--num_tpu_cores is %d, but the TPU has %d; all of them are used.",
-            num_tpu_cores,
-            strategy.num_replicas_in_sync,
-        )
-    device = "TPU" if use_tpu else "GPU" if gpus else "CPU"
+        device = "GPU" if gpus else "CPU"
+        if name == "multi_worker_mirrored":
+            strategy = _multi_worker()
+        elif name == "mirrored" or (name == "auto" and len(gpus) > 1):
+            devices = tf.config.list_logical_devices(device)
+            strategy = tf.distribute.MirroredStrategy([device.name for device in devices])
+        else:
+            strategy = tf.distribute.get_strategy()
     logging.info("Running on %d %s replica(s).", strategy.num_replicas_in_sync, device)
     return strategy
 
 
-def check_batch_sizes(strategy: tf.distribute.Strategy, use_tpu: bool, **sizes: int) -> None:
-    """Refuses batches that a TPU's cores can't share evenly; raises ModelingError.
+def _tpu(address: str, zone: str | None, project: str | None, cores: int | None):
+    try:
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
+            tpu=address, zone=zone, project=project
+        )
+        tf.config.experimental_connect_to_cluster(resolver)
+        tf.tpu.experimental.initialize_tpu_system(resolver)
+        strategy = tf.distribute.TPUStrategy(resolver)
+    except (ValueError, RuntimeError, tf.errors.OpError) as error:
+        raise ModelingError(
+            f"A TPU is asked for, but none was found (tpu_name {address!r}): {error} Check "
+            f"--tpu_name, --tpu_zone and --gcp_project, and that tensorflow-tpu is installed."
+        ) from error
+    if cores not in (None, strategy.num_replicas_in_sync):
+        logging.warning(
+            "--num_tpu_cores is %d, but the TPU has %d; all of them are used.",
+            cores,
+            strategy.num_replicas_in_sync,
+        )
+    return strategy
+
+
+def _multi_worker():
+    workers = _cluster()
+    if len(workers) < 2:
+        raise ModelingError(
+            "--distribution_strategy is multi_worker_mirrored, but the environment variable "
+            "TF_CONFIG doesn't name several workers. Set it on each machine, for example "
+            """TF_CONFIG='{"cluster": {"worker": ["host1:12345", "host2:12345"]}, """
+            """"task": {"type": "worker", "index": 0}}', with the machine's own index."""
+        )
+    try:
+        return tf.distribute.MultiWorkerMirroredStrategy()
+    except (ValueError, RuntimeError, tf.errors.OpError) as error:
+        raise ModelingError(
+            f"The workers of TF_CONFIG ({', '.join(workers)}) can't be joined: {error} Check that "
+            f"each machine has its own task index and that the ports are open between them."
+        ) from error
+
+
+def _tf_config() -> dict:
+    text = os.environ.get("TF_CONFIG", "")
+    try:
+        config = json.loads(text or "{}")
+        config.get("cluster", {}).get("worker"), config.get("task", {}).get("index")
+        return config
+    except (ValueError, AttributeError) as error:
+        raise ModelingError(
+            f"The environment variable TF_CONFIG isn't the JSON object it has to be ({error}): "
+            f"{text[:200]!r}."
+        ) from error
+
+
+def _cluster() -> list[str]:
+    """Addresses of the workers that TF_CONFIG names, the chief before the others."""
+    cluster = _tf_config().get("cluster", {})
+    return [*cluster.get("chief", []), *cluster.get("worker", [])]
+
+
+def _is_multi_worker() -> bool:
+    return isinstance(tf.distribute.get_strategy(), tf.distribute.MultiWorkerMirroredStrategy)
+
+
+def on_tpu() -> bool:
+    """Whether the present strategy computes on a TPU."""
+    return isinstance(tf.distribute.get_strategy(), tf.distribute.TPUStrategy)
+
+
+def worker_index() -> int:
+    """Which of several workers this process is; 0 if it is the only one."""
+    if not _is_multi_worker():
+        return 0
+    config = _tf_config()
+    task, chiefs = config.get("task", {}), config["cluster"].get("chief", [])
+    return int(task.get("index", 0)) + (len(chiefs) if task.get("type") == "worker" else 0)
+
+
+def num_workers() -> int:
+    """Processes that train together."""
+    return len(_cluster()) if _is_multi_worker() else 1
+
+
+def is_chief() -> bool:
+    """Whether this process writes checkpoints and results: one of several workers does."""
+    return worker_index() == 0
+
+
+class Share(NamedTuple):
+    """What one process has to read of a data set.
+
+    Attributes:
+        num_shards: Processes that share the data set.
+        shard_index: Which of them this is.
+        batch_size: Of the batches that it has to make; see `distribute`.
+        num_parts: So many of these make up the batch of one step.
+        parts: Which of them are this process's.
+    """
+
+    num_shards: int
+    shard_index: int
+    batch_size: int
+    num_parts: int
+    parts: range
+
+
+def share(batch_size: int) -> Share:
+    """This process's part of batches of `batch_size` examples over all replicas."""
+    if not _is_multi_worker():
+        return Share(1, 0, batch_size, 1, range(1))
+    replicas = tf.distribute.get_strategy().num_replicas_in_sync
+    own, index = replicas // num_workers(), worker_index()
+    parts = range(index * own, (index + 1) * own)
+    return Share(num_workers(), index, batch_size // replicas, replicas, parts)
+
+
+def distribute(dataset: tf.data.Dataset):
+    """A data set made by the rule of `share` as one that deals batches to the replicas.
+
+    One process makes batches for all its replicas, which are cut here; of several workers each
+    makes those of single replicas.
+    """
+    strategy = tf.distribute.get_strategy()
+    if _is_multi_worker():
+        return strategy.distribute_datasets_from_function(lambda _: dataset)
+    if strategy.num_replicas_in_sync == 1:
+        return dataset
+    return strategy.experimental_distribute_dataset(dataset)
+
+
+def check_batch_sizes(accumulation_steps: int, train_batch_size: int, **sizes: int) -> None:
+    """Refuses batches that can't be divided as they have to be; raises ModelingError.
+
+    On a TPU and with several workers all replicas take the same share; elsewhere they only have
+    to when their share is cut further, into micro-batches.
 
     Args:
-        strategy: Of the run.
-        use_tpu: Elsewhere any size works.
-        **sizes: Flag name → batch size.
+        accumulation_steps: Micro-batches of a replica's part of a training batch.
+        train_batch_size: Over all replicas.
+        **sizes: Flag name → batch size of an evaluation.
     """
-    replicas = strategy.num_replicas_in_sync
+    replicas = tf.distribute.get_strategy().num_replicas_in_sync
+    even = on_tpu() or _is_multi_worker()
+    if even or accumulation_steps > 1:
+        _check_multiple(
+            "train_batch_size",
+            train_batch_size,
+            replicas * accumulation_steps,
+            f"{replicas} replica(s) times --gradient_accumulation_steps={accumulation_steps}",
+        )
     for name, size in sizes.items():
-        if use_tpu and size % replicas:
-            raise ModelingError(
-                f"--{name} is {size}, but the TPU has {replicas} cores and every core takes the "
-                f"same share. Make it a multiple of {replicas}."
-            )
+        if even:
+            _check_multiple(name, size, replicas, f"{replicas} replicas that share it evenly")
 
 
-def set_precision(dtype: str) -> None:
-    """Sets the precision of the matrix products; weights and optimizer stay in float32.
-
-    On CPU, bfloat16 is left to TensorFlow's graph optimizer (oneDNN), which measures faster than
-    casting in the layers; elsewhere it is Keras's mixed_bfloat16 policy. Call it before the
-    model is made.
-    """
-    if dtype not in DTYPES:
-        raise ModelingError(f"--dtype must be one of {', '.join(DTYPES)}; got {dtype!r}.")
-    accelerated = tf.config.list_physical_devices("GPU") or tf.config.list_logical_devices("TPU")
-    half = dtype == "bfloat16"
-    tf.config.optimizer.set_experimental_options(
-        {"auto_mixed_precision_onednn_bfloat16": half and not accelerated}
-    )
-    keras.config.set_dtype_policy("mixed_bfloat16" if half and accelerated else "float32")
+def _check_multiple(name: str, size: int, factor: int, reason: str) -> None:
+    if size % factor:
+        raise ModelingError(
+            f"--{name} is {size}, but there are {reason}. Make it a multiple of {factor}."
+        )

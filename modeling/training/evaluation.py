@@ -4,7 +4,8 @@ import numpy as np
 import tensorflow as tf
 
 from modeling.errors import ModelingError
-from modeling.training.step import Losses
+from modeling.losses import Losses
+from modeling.training.distribution import distribute
 
 
 class Evaluator:
@@ -36,8 +37,7 @@ class Evaluator:
         Raises:
             ModelingError: The data set is empty.
         """
-        if self.strategy.num_replicas_in_sync > 1:
-            dataset = self.strategy.experimental_distribute_dataset(dataset)
+        dataset = distribute(dataset)
         sums = None
         for batch in dataset:
             values = self._step(batch).numpy().astype("float64")
@@ -76,18 +76,17 @@ def predict(model, dataset, output: str) -> np.ndarray:
         [examples, ...].
     """
     strategy = tf.distribute.get_strategy()
-    if strategy.num_replicas_in_sync > 1:
-        dataset = strategy.experimental_distribute_dataset(dataset)
+    alone = strategy.num_replicas_in_sync == 1
+    dataset = distribute(dataset)
 
     @tf.function(reduce_retracing=True)
     def step(batch):
         def replica_step(batch):
             return batch["index"], batch["is_real_example"], model(batch)[output]
 
-        return [
-            tf.concat(strategy.experimental_local_results(value), 0)
-            for value in strategy.run(replica_step, args=(batch,))
-        ]
+        values = strategy.run(replica_step, args=(batch,))
+        # From all replicas of all workers.
+        return values if alone else [strategy.gather(value, axis=0) for value in values]
 
     indices, rows = [], []
     for batch in dataset:

@@ -1,14 +1,20 @@
 """The training loop that all scripts share."""
 
+import contextlib
 import math
+import shlex
 import signal
 import sys
+import time
 from collections.abc import Callable
+from typing import NoReturn
 
+import numpy as np
 import tensorflow as tf
 from absl import logging
 
 from modeling.errors import ModelingError
+from modeling.training import distribution
 from modeling.training.reporting import Reporter
 from modeling.training.run_state import RunState
 from modeling.training.step import TrainStep
@@ -52,10 +58,13 @@ def train(
     num_train_steps: int,
     save_checkpoints_steps: int,
     steps_per_call: int,
+    save_checkpoints_minutes: float = 0.0,
     log_steps: int = 100,
     eval_steps: int = 0,
-    evaluate: Callable[[int], None] | None = None,
-) -> None:
+    evaluate: Callable[[int], bool | None] | None = None,
+    describe_examples: Callable[[np.ndarray], str] | None = None,
+    interruption: "Interruption | None" = None,
+) -> bool:
     """Trains until `num_train_steps` updates are done, counting those of a resumed run.
 
     Args:
@@ -66,8 +75,15 @@ def train(
         num_train_steps: Total number of updates.
         save_checkpoints_steps: Steps between checkpoints.
         steps_per_call: Most steps in one call to TensorFlow.
+        save_checkpoints_minutes: Most minutes between checkpoints; 0 for no limit.
         log_steps: Steps between status lines.
         eval_steps: Steps between calls of `evaluate(step)`; 0 for none.
+        evaluate: Returns whether to stop training here.
+        describe_examples: Says in words which examples the `example_ids` of a batch are.
+        interruption: Of the caller, if that heeds signals already.
+
+    Returns:
+        Whether `evaluate` stopped it early.
 
     Raises:
         ModelingError: The loss is not finite.
@@ -80,65 +96,122 @@ def train(
             step,
             num_train_steps,
         )
-        return
+        return False
     every = [n for n in (save_checkpoints_steps, log_steps, eval_steps if evaluate else 0) if n]
+    agreement = Agreement()
     pace = 1.0  # steps in a call, grown until a call takes CHUNK_SECONDS
-    reporter.start_clock()
-    with Interruption() as interruption:
-        while step < num_train_steps and not interruption.wanted:
+    stop_early = interrupted = False
+    saved_at = time.monotonic()
+    heeding = contextlib.nullcontext(interruption) if interruption else Interruption()
+    with heeding as interruption:
+        if evaluate and eval_steps and step and step % eval_steps == 0:
+            # A run may have been stopped between saving and evaluating.
+            stop_early = step not in reporter.steps("eval") and bool(evaluate(step))
+        reporter.start_clock()
+        while step < num_train_steps and not stop_early and not interrupted:
             to_event = min(n - step % n for n in every)
             chunk = min(to_event, num_train_steps - step, steps_per_call, max(1, int(pace)))
             before = reporter.seconds
             history = train_step.run(iterator, chunk)
             taken = max(reporter.seconds - before, 1e-6)
             pace = min(2 * pace, CHUNK_SECONDS * chunk / taken) if chunk >= int(pace) else pace
-            _check_finite(history, step, run_state)
+            _check_finite(history, step, train_step, run_state, describe_examples)
             step += chunk
             reporter.add(history)
+            minutes = (time.monotonic() - saved_at) / 60
+            late = 0 < save_checkpoints_minutes <= minutes
+            interrupted, late, pace = agreement.reach(interruption.wanted, late, pace)
             done = step == num_train_steps
-            saving = step % save_checkpoints_steps == 0 or done or interruption.wanted
+            saving = step % save_checkpoints_steps == 0 or done or interrupted or late
             evaluating = bool(evaluate and eval_steps and step % eval_steps == 0 and not done)
             # Also before what takes time of its own, so that speeds are those of the steps.
-            late = reporter.seconds > REPORT_SECONDS
-            if step % log_steps == 0 or saving or evaluating or late:
+            unheard = reporter.seconds > REPORT_SECONDS
+            if step % log_steps == 0 or saving or evaluating or unheard:
                 reporter.report(step)
             if saving:
                 logging.info("Saved %s", run_state.save())
-            if evaluating:
-                evaluate(step)
+                saved_at = time.monotonic()
+            if evaluating and not interrupted:
+                stop_early = bool(evaluate(step))
+                # The wish to stop may have come during the evaluation.
+                interrupted, _, _ = agreement.reach(interruption.wanted, False, pace)
+            if stop_early or interrupted:
+                run_state.save()
             if saving or evaluating:
                 reporter.start_clock()
-    if step < num_train_steps:
-        run_state.save()  # the wish to stop may have come during an evaluation
-        logging.info(
-            "Stopped at step %d of %d. To go on: %s", step, num_train_steps, " ".join(sys.argv)
-        )
-        sys.exit(0)
+    if interrupted:
+        reporter.close()
+        leave(step)
+    return stop_early
 
 
-def _check_finite(history, first_step: int, run_state: RunState) -> None:
+def leave(step: int) -> NoReturn:
+    """Ends the process, saying how the run can go on."""
+    command = shlex.join([sys.executable, *sys.argv])
+    logging.info("Stopped at step %d. To go on: %s", step, command)
+    sys.exit(0)
+
+
+class Agreement:
+    """Several workers have to stop, save and count alike, though only one may get a signal."""
+
+    def __init__(self):
+        strategy = tf.distribute.get_strategy()
+        self._strategy = strategy if distribution.num_workers() > 1 else None
+        self._sum = tf.function(self._sum_over_replicas)
+
+    def reach(self, stop: bool, save: bool, pace: float) -> tuple[bool, bool, float]:
+        """Whether any worker wants to stop, to save; and the mean pace of all."""
+        if self._strategy is None:
+            return stop, save, pace
+        sums = self._sum(tf.constant([float(stop), float(save), pace])).numpy()
+        return sums[0] > 0, sums[1] > 0, float(sums[2]) / self._strategy.num_replicas_in_sync
+
+    def _sum_over_replicas(self, values):
+        def replica_sum(values):
+            replica = tf.distribute.get_replica_context()
+            # The argument is on no device yet; only here it gets the replica's.
+            return replica.all_reduce(tf.distribute.ReduceOp.SUM, tf.identity(values))
+
+        sums = self._strategy.run(replica_sum, args=(values,))
+        return self._strategy.experimental_local_results(sums)[0]
+
+
+def _check_finite(history, first_step, train_step, run_state, describe_examples) -> None:
     for offset, (loss, _) in enumerate(history["loss"]):
         rate = history["learning_rate"][offset][0]
         norm = history["gradient_norm"][offset][0]
+        if "skipped_updates" in history and history["skipped_updates"][offset][0]:
+            # No weight has changed, and the scale is halved: usual with float16. At a scale of 1
+            # there is nothing left to lower.
+            if history["loss_scale"][offset][0] > 1:
+                continue
+            norm = math.nan
         # A gradient that isn't finite spoils the weights although the loss was still fine.
         if not (math.isfinite(loss) and math.isfinite(norm)):
+            examples = ""
+            if describe_examples and train_step.example_ids is not None:
+                described = describe_examples(train_step.example_ids[offset])
+                examples = f" The batch held {described}."
             raise ModelingError(
                 f"The loss is {loss} at step {first_step + offset} (learning rate {rate:.3g}, "
-                f"gradient norm {norm:.3g}). The last good checkpoint, "
+                f"gradient norm {norm:.3g}).{examples} The last good checkpoint, "
                 f"step {max(run_state.saved_step, 0)}, is kept in {run_state.directory}. Lower "
                 f"the learning rate or lengthen the warm-up, and look at the input records."
             )
 
 
 def make_iterator(dataset: tf.data.Dataset, steps_done: int = 0):
-    """Distributes a data set of global batches; the iterator, and whether it can be saved.
+    """Distributes a data set of batches (see `distribution.share`).
+
+    Returns:
+        The iterator, and whether it can be saved.
 
     A distributed iterator can't be saved. As the order of the data is a function of the seed,
     it is brought to its place by going past the batches of the `steps_done` steps instead.
     """
-    strategy = tf.distribute.get_strategy()
-    if strategy.num_replicas_in_sync == 1:
+    if tf.distribute.get_strategy().num_replicas_in_sync == 1:
         return iter(dataset), True
     if steps_done:
         logging.info("Going past the %d batches that this run has seen.", steps_done)
-    return iter(strategy.experimental_distribute_dataset(dataset.skip(steps_done))), False
+    return iter(distribution.distribute(dataset.skip(steps_done))), False

@@ -6,8 +6,6 @@ that names the newest. Every tool that reads the original's checkpoints reads th
 in the training data lies beside it, in `data-STEP`.
 """
 
-import re
-
 import numpy as np
 import tensorflow as tf
 from absl import logging
@@ -17,6 +15,8 @@ from modeling.checkpoints import tf1, weights_by_name
 from modeling.checkpoints.files import join, staged, write_text
 from modeling.errors import ModelingError
 from modeling.logs import only_warnings
+from modeling.training import run_folder
+from modeling.training.distribution import is_chief
 from modeling.training.reporting import Reporter
 from modeling.training.step import TrainStep
 
@@ -25,43 +25,6 @@ KEEP = 5  # the original's number of checkpoints kept
 HEAD = ("output_weights", "output_bias")
 # What init_checkpoint must hold at least. Some models are published without their pooler.
 ENCODER = ("bert/embeddings/", "bert/encoder/")
-
-
-def prepare_directory(directory: str) -> None:
-    """Makes the output folder; raises ModelingError if it can't be written."""
-    probe = join(directory, ".write-test")
-    try:
-        tf.io.gfile.makedirs(directory)
-        for name in tf.io.gfile.listdir(directory):
-            if name.startswith(".saving-"):  # of a process that was killed while saving
-                tf.io.gfile.rmtree(join(directory, name))
-        with tf.io.gfile.GFile(probe, "w") as file:
-            file.write("")
-        tf.io.gfile.remove(probe)
-    except (tf.errors.OpError, OSError) as error:
-        raise ModelingError(
-            f"The output folder {directory} can't be written: {error}. Choose another "
-            f"--output_dir or change the permissions of this one."
-        ) from error
-
-
-def latest(directory: str) -> str | None:
-    """Prefix of the newest complete training checkpoint in the folder, or None."""
-    steps = _steps(directory)
-    return join(directory, f"model.ckpt-{steps[-1]}") if steps else None
-
-
-def latest_step(directory: str) -> int:
-    """Step of the newest complete training checkpoint in the folder, 0 if there is none."""
-    return max(_steps(directory), default=0)
-
-
-def _steps(directory: str) -> list[int]:
-    if not tf.io.gfile.isdir(directory):
-        return []
-    # The index arrives last, so where it is the checkpoint is complete.
-    matches = (re.fullmatch(r"model\.ckpt-(\d+)\.index", n) for n in tf.io.gfile.listdir(directory))
-    return sorted(int(match[1]) for match in matches if match)
 
 
 class RunState:
@@ -73,7 +36,8 @@ class RunState:
         iterator: The training data's iterator; None where it can't be saved (several replicas).
         data_id: Says which data and order the iterator goes through. A position in other data is
             not restored: it would point into the middle of records.
-        keep: How many checkpoints stay.
+        keep: How many checkpoints stay; 0 for all.
+        first_step: Where the run comes to this data; before that it had other data.
     """
 
     def __init__(
@@ -83,13 +47,19 @@ class RunState:
         iterator=None,
         data_id: str = "",
         keep: int = KEEP,
+        first_step: int = 0,
     ):
         self.directory = directory
         self.train_step = train_step
         self.iterator = iterator
         self.data_id = data_id
         self.keep = keep
+        self.first_step = first_step
         self.saved_step = -1
+
+    def change_data(self, iterator, data_id: str, first_step: int) -> None:
+        """From `first_step` on, the run takes its examples from another iterator."""
+        self.iterator, self.data_id, self.first_step = iterator, data_id, first_step
 
     def _variables(self) -> dict[str, tf.Variable]:
         weights = {
@@ -98,11 +68,20 @@ class RunState:
         slots = self.train_step.optimizer.slots()
         return weights | slots | {"global_step": self.train_step.global_step}
 
+    def _optional_variables(self) -> dict[str, tf.Variable]:
+        """Those that keep their start where a checkpoint lacks them."""
+        loss_scale = self.train_step.loss_scale
+        return loss_scale.state() if loss_scale else {}
+
     def save(self) -> str:
-        """Writes a checkpoint of the present step, drops the oldest, returns the new prefix."""
+        """Writes a checkpoint of the present step, drops the oldest, returns its prefix.
+
+        Of several workers only the chief writes; all hold the same variables.
+        """
         step = int(self.train_step.global_step.numpy())
         prefix = join(self.directory, f"model.ckpt-{step}")
-        if step == self.saved_step:
+        if step == self.saved_step or not is_chief():
+            self.saved_step = step
             return prefix
         with staged(self.directory) as temporary:
             if self.iterator is not None:
@@ -110,15 +89,16 @@ class RunState:
                 with only_warnings():
                     position.write(join(temporary, f"data-{step}"))
                 write_text(join(temporary, f"data-{step}.id"), self.data_id)
-            tensors = {name: variable.numpy() for name, variable in self._variables().items()}
+            variables = self._variables() | self._optional_variables()
+            tensors = {name: variable.numpy() for name, variable in variables.items()}
             tf1.write_unstaged(join(temporary, f"model.ckpt-{step}"), tensors)
-        steps = _steps(self.directory)
+        steps = run_folder.steps(self.directory)
         kept = [f"model.ckpt-{s}" for s in steps[-self.keep :]]
         lines = [f'model_checkpoint_path: "{kept[-1]}"']
         lines += [f'all_model_checkpoint_paths: "{name}"' for name in kept]
         with staged(self.directory) as temporary:
             write_text(join(temporary, "checkpoint"), "\n".join(lines) + "\n")
-        for old in steps[: -self.keep]:
+        for old in steps[: -self.keep] if self.keep else []:
             # The index goes first: without it the rest no longer counts as a checkpoint.
             index = f"model.ckpt-{old}.index"
             tf.io.gfile.remove(join(self.directory, index))
@@ -145,6 +125,7 @@ class RunState:
                     f"Choose an empty --output_dir, or the configuration that it was made with; "
                     f"to start from its weights only, pass it as --init_checkpoint."
                 )
+        variables |= {n: v for n, v in self._optional_variables().items() if n in stored}
         for name, variable in variables.items():
             variable.assign(np.asarray(stored[name]))
         step = int(stored["global_step"])
@@ -153,7 +134,7 @@ class RunState:
         return step
 
     def _restore_position(self, step: int) -> None:
-        if self.iterator is None:
+        if self.iterator is None or step == self.first_step:
             return
         prefix = join(self.directory, f"data-{step}")
         problem = ""
@@ -182,9 +163,11 @@ def start_or_resume(state: RunState, reporter: Reporter, init_checkpoint: str | 
     surprised by the output folder winning. A classification head in `init_checkpoint` for another
     number of classes is left out.
     """
-    newest = latest(state.directory)
+    newest = run_folder.latest(state.directory)
     if newest:
         step = state.restore(newest)
+        if is_chief():
+            run_folder.set_damaged_aside(state.directory, step)
         reporter.resume(step)
         ignored = f"; --init_checkpoint={init_checkpoint} is not read" if init_checkpoint else ""
         logging.info(
@@ -225,7 +208,7 @@ def load_trained(
         prefer_directory: The newest checkpoint of the folder wins in any case. For pre-training,
             where a released checkpoint has every weight although it isn't what was trained.
     """
-    newest = latest(directory)
+    newest = run_folder.latest(directory)
     wanted = checkpoints.weights_by_name(model).keys()
     if init_checkpoint and (
         not newest

@@ -1,20 +1,20 @@
 """One training step, compiled, on any number of replicas.
 
-forward → losses as global means → backward → dense gradients → all-reduce → clip by global norm
-→ update. Clipping comes after the all-reduce, so that N replicas take the step that one device
-would take with the whole batch (the original clipped each replica on its own).
+weights of the losses over all replicas → forward and backward, one micro-batch after the other →
+dense gradients → all-reduce → clip by global norm → update. Clipping comes after the all-reduce,
+so that N replicas take the step that one device would take with the whole batch (the original
+clipped each replica on its own).
 """
-
-from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 
-from modeling.losses import Mean
-from modeling.training.optimizers import BertAdam
-
-Losses = Callable[[Mapping, Mapping], tuple[dict[str, Mean], dict[str, Mean]]]
+from modeling.losses import Losses
+from modeling.training.loss_scale import LossScale
+from modeling.training.optimizers import Optimizer
 
 CLIP_NORM = 1.0
+# An int64 [B] in a training batch that says which examples it holds. The model never sees it.
+EXAMPLE_IDS = "index"
 
 
 class TrainStep:
@@ -22,40 +22,64 @@ class TrainStep:
 
     Args:
         model: A `keras.Model`, called as model(batch, training=True, dropout_key=key).
-        losses: (outputs, batch) → (losses, metrics); see `modeling.losses`.
-        optimizer: Updates the model's variables.
-        seed: Of the dropout masks, together with step and replica.
+        losses: See `modeling.losses`.
+        optimizer: Updates its variables, which may be a part of the model's.
+        seed: Of the dropout masks, together with step, replica and micro-batch.
         original_sparse_norm: Takes the norm for clipping as the original did in fine-tuning: over
             the rows of the word embedding's sparse gradient without first adding up rows of
             equal ids. Only for comparison with its numbers, on one replica.
+        accumulation_steps: Micro-batches that a replica's batch is cut into, which has to be
+            possible. The update is that of the whole batch; only the dropout masks are others.
+        loss_scale: For float16; None for other types.
+        jit_compile: Compiles the forward and backward pass with XLA, on each replica for itself.
+            On a TPU that happens anyway, and this must be False.
     """
 
     def __init__(
         self,
         model,
         losses: Losses,
-        optimizer: BertAdam,
+        optimizer: Optimizer,
         seed: int,
         original_sparse_norm: bool = False,
+        *,
+        accumulation_steps: int = 1,
+        loss_scale: LossScale | None = None,
+        jit_compile: bool = False,
     ):
         self.model = model
         self.losses = losses
         self.optimizer = optimizer
         self.seed = seed
         self.original_sparse_norm = original_sparse_norm
+        self.accumulation_steps = accumulation_steps
+        self.loss_scale = loss_scale
         self.strategy = tf.distribute.get_strategy()
         self.global_step = tf.Variable(0, dtype=tf.int64, trainable=False, name="global_step")
         self.metric_names: list[str] = []
+        self.example_ids = None
+        self._sum_names: list[str] = []
+        self._gradients = self._batch_gradients
+        if jit_compile:
+            self._gradients = tf.function(self._batch_gradients, jit_compile=True)
         self._run = tf.function(self._run_steps)
 
     def run(self, iterator, steps: int) -> dict[str, list[tuple[float, float]]]:
         """Does `steps` updates with batches from `iterator`.
 
+        `example_ids` then holds int64 [steps, B], which examples each step saw, if the batches
+        say so (and None otherwise).
+
         Returns:
             Name → one (total, weight) per step; `loss`, the sum of the losses' means, the
-            `learning_rate` used and the `gradient_norm` before clipping have weight 1.
+            `learning_rate` used and the `gradient_norm` before clipping have weight 1. `tokens`
+            is the number of real tokens with that of places in the batch. With a loss scale
+            also `loss_scale`, and `skipped_updates`, 1 where the gradient was not finite; the
+            norm there has weight 0.
         """
-        values = self._run(iterator, tf.constant(steps, tf.int32)).numpy()  # [steps, names, 2]
+        values, ids = self._run(iterator, tf.constant(steps, tf.int32))
+        values = values.numpy()  # [steps, names, 2]
+        self.example_ids = ids.numpy() if ids.shape[1] else None
         return {
             name: [(float(total), float(weight)) for total, weight in values[:, index]]
             for index, name in enumerate(self.metric_names)
@@ -63,12 +87,17 @@ class TrainStep:
 
     def _run_steps(self, iterator, steps):
         history = tf.TensorArray(tf.float32, size=steps)
+        ids = tf.TensorArray(tf.int64, size=steps)
         for index in tf.range(steps):
             step = tf.identity(self.global_step)
-            values = self.strategy.run(self._replica_step, args=(next(iterator), step))
+            batch = dict(next(iterator))
+            examples = batch.pop(EXAMPLE_IDS, tf.zeros([0], tf.int64))
+            examples = tf.concat(self.strategy.experimental_local_results(examples), 0)
+            ids = ids.write(index, examples)
+            values = self.strategy.run(self._replica_step, args=(batch, step))
             history = history.write(index, self.strategy.experimental_local_results(values)[0])
             self.global_step.assign_add(1)
-        return history.stack()
+        return history.stack(), ids.stack()
 
     def _replica_step(self, batch, step):
         replica = tf.distribute.get_replica_context()
@@ -76,35 +105,109 @@ class TrainStep:
         def total(tensors):
             return replica.all_reduce(tf.distribute.ReduceOp.SUM, tensors)
 
-        stream = tf.cast(replica.replica_id_in_sync_group, tf.int32)
+        # ---- Gradients of this replica's share ----
+        weights = total(list(self.losses.weights(batch).values()))
+        stream = tf.cast(replica.replica_id_in_sync_group, tf.int32) * self.accumulation_steps
         key = tf.stack([tf.constant(self.seed, tf.int32), tf.cast(step, tf.int32), stream])
+        scale = tf.ones([]) if self.loss_scale is None else tf.identity(self.loss_scale.scale)
+        gradients, sums, sparse_norm = self._gradients(batch, key, weights, scale)
+
+        # ---- Of all replicas ----
+        reduced = iter(total([g for g in gradients if g is not None]))
+        gradients = [g if g is None else next(reduced) for g in gradients]
+        norm = tf.linalg.global_norm(gradients) / scale
+        if self.original_sparse_norm:
+            norm = sparse_norm
+
+        # ---- Update ----
+        learning_rate = self.optimizer.schedule(step)
+        factor = CLIP_NORM / tf.maximum(norm, CLIP_NORM) / scale
+        finite = None if self.loss_scale is None else tf.math.is_finite(norm)
+        self.optimizer.apply(gradients, learning_rate, factor, step=step, finite=finite)
+        if self.loss_scale is not None:
+            self.loss_scale.update(finite)
+
+        # ---- What the step has to tell ----
+        one = tf.ones([])
+        rows = dict(zip(self._sum_names, tf.unstack(total(sums)), strict=True))
+        rows["loss"] = tf.stack([rows["loss"][0], one])
+        mask = batch.get("input_mask")
+        if mask is not None:
+            places = tf.stack([tf.reduce_sum(mask), tf.size(mask)])
+            rows["tokens"] = total(tf.cast(places, tf.float32))
+        rows["learning_rate"] = tf.stack([learning_rate, one])
+        rows["gradient_norm"] = tf.stack([norm, one])
+        if finite is not None:
+            good = tf.cast(finite, tf.float32)
+            rows["gradient_norm"] = tf.where(finite, rows["gradient_norm"], 0.0)
+            rows["loss_scale"] = tf.stack([scale, one])
+            rows["skipped_updates"] = tf.stack([1.0 - good, one])
+        self.metric_names = list(rows)
+        return tf.stack(list(rows.values()))
+
+    def _batch_gradients(self, batch, key, weights, scale):
+        """Sums over the micro-batches: (gradients, [names, 2], norm or None)."""
+        number = self.accumulation_steps
+        if number == 1:
+            return self._micro_batch_gradients(batch, key, weights, scale)
+        parts = {name: _divided(tensor, number) for name, tensor in batch.items()}
+
+        def micro_batch(index):
+            part = {name: tensor[index] for name, tensor in parts.items()}
+            stream = tf.stack([0, 0, index])
+            gradients, sums, _ = self._micro_batch_gradients(part, key + stream, weights, scale)
+            return gradients, sums
+
+        # The first one outside of the loop shows which variables have a gradient.
+        gradients, sums = micro_batch(tf.constant(0))
+        connected = [g is not None for g in gradients]
+
+        def add(index, sums, *accumulated):
+            more, more_sums = micro_batch(index)
+            more = [g for g in more if g is not None]
+            added = [a + g for a, g in zip(accumulated, more, strict=True)]
+            return index + 1, sums + more_sums, *added
+
+        dense = [g for g in gradients if g is not None]
+        # One at a time, or the executor would hold the activations of several.
+        with tf.control_dependencies(dense):
+            start = tf.constant(1)
+        _, sums, *dense = tf.while_loop(
+            lambda index, *_: index < number,
+            add,
+            [start, sums, *dense],
+            parallel_iterations=1,
+            maximum_iterations=number - 1,
+        )
+        summed = iter(dense)
+        return [next(summed) if there else None for there in connected], sums, None
+
+    def _micro_batch_gradients(self, batch, key, weights, scale):
         with tf.GradientTape() as tape:
             outputs = self.model(batch, training=True, dropout_key=key)
             losses, metrics = self.losses(outputs, batch)
-            weights = total([mean.weight for mean in losses.values()])
             loss = tf.add_n(
                 [
                     tf.math.divide_no_nan(mean.total, weight + mean.epsilon)
                     for mean, weight in zip(losses.values(), weights, strict=True)
                 ]
             )
-        gradients = tape.gradient(loss, self.optimizer.variables)
+            scaled = loss if self.loss_scale is None else loss * scale
+        gradients = tape.gradient(scaled, self.optimizer.variables)
         sparse_norm = tf.linalg.global_norm(gradients) if self.original_sparse_norm else None
         # Dense before anything else: rows of equal ids must be added before they are squared.
         gradients = [g if g is None else tf.convert_to_tensor(g) for g in gradients]
-        reduced = iter(total([g for g in gradients if g is not None]))
-        gradients = [g if g is None else next(reduced) for g in gradients]
-        norm = tf.linalg.global_norm(gradients) if sparse_norm is None else sparse_norm
-        learning_rate = self.optimizer.schedule(step)
-        self.optimizer.apply(gradients, learning_rate, CLIP_NORM / tf.maximum(norm, CLIP_NORM))
+        rows = {"loss": tf.stack([loss, 0.0])}
+        for name, mean in (losses | metrics).items():
+            if name != "loss":  # of a single loss, which is the sum already
+                rows[name] = tf.stack([mean.total, mean.weight])
+        self._sum_names = list(rows)
+        return gradients, tf.stack(list(rows.values())), sparse_norm
 
-        means = losses | metrics
-        named = ["loss", *(name for name in means if name != "loss")]
-        self.metric_names = [*named, "learning_rate", "gradient_norm"]
-        ones = tf.ones([])
-        sums = total([tf.stack([mean.total, mean.weight]) for mean in means.values()])
-        rows = dict(zip(means, sums, strict=True))
-        rows["loss"] = tf.stack([total(loss), ones])
-        rows["learning_rate"] = tf.stack([learning_rate, ones])
-        rows["gradient_norm"] = tf.stack([norm, ones])
-        return tf.stack([rows[name] for name in self.metric_names])
+
+def _divided(tensor: tf.Tensor, number: int) -> tf.Tensor:
+    """[B, ...] → [number, B / number, ...]."""
+    size = tensor.shape[0]
+    shape = tf.concat([[number, tf.shape(tensor)[0] // number], tf.shape(tensor)[1:]], 0)
+    static = [number, None if size is None else size // number, *tensor.shape[1:]]
+    return tf.ensure_shape(tf.reshape(tensor, shape), static)

@@ -174,3 +174,22 @@ def test_refused_data(tokenizer):
         tokenize_examples(tokenizer, [Example("x", "a", None, "maybe", "f:7")], LABELS, 8)
     with pytest.raises(DataError, match="no examples"):
         examples_dataset(tokenizer, [], LABELS, 8, 2, True)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("buckets", [None, [8, 16, 40]])
+def test_parts_of_several_workers_make_up_the_batches(tokenizer, training, buckets):
+    tokenized = tokenize_examples(tokenizer, make_examples(45), LABELS, 40)
+
+    def rows(**parts):
+        dataset = batches(tokenized, 12, training, 3, buckets, **parts)
+        return [batch["index"].numpy() for batch in dataset.take(12)]
+
+    whole = rows()
+    workers = [rows(num_parts=4, parts=parts) for parts in ([0, 1], [2, 3])]
+    assert all(len(index) == 3 for worker in workers for index in worker)
+    for number, index in enumerate(whole[:4]):
+        parts = [part for worker in workers for part in worker[2 * number : 2 * number + 2]]
+        together = np.concatenate(parts)
+        np.testing.assert_array_equal(together[: len(index)], index)
+        assert (together[len(index) :] == -1).all()

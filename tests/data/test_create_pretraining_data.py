@@ -27,7 +27,10 @@ def run(*arguments):
 
 
 def test_flags_and_defaults_are_the_originals():
+    """And those for the masking mixture, which say what the original did."""
     expected = {
+        "mask_share": 0.8,
+        "random_share": 0.1,
         "input_file": None,
         "output_file": None,
         "vocab_file": None,
@@ -60,6 +63,16 @@ def test_command(tmp_path):
     counts = [count_records(str(tmp_path / f"{n}.tfrecord")) for n in "ab"]
     assert sum(counts) >= 20 and abs(counts[0] - counts[1]) <= 1
     assert "2 documents" in done.stderr and "random next" in done.stderr
+
+    done = run(
+        f"--input_file={tmp_path}/?.txt",
+        f"--output_file={tmp_path}/c.tfrecord",
+        f"--vocab_file={tmp_path}/vocab.txt",
+        "--mask_share=0.8",
+        "--random_share=0.4",
+    )
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert "make 1.2" in done.stderr and not (tmp_path / "c.tfrecord").exists()
 
     (tmp_path / "2.txt").unlink()
     done = run(

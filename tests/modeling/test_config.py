@@ -61,6 +61,23 @@ def test_hugging_face_gelu_is_the_erf_form_and_comes_back():
     assert again.to_huggingface_dict()["hidden_act"] == "gelu"
 
 
+def test_left_to_right_is_written_and_read():
+    config = BertConfig(vocab_size=3, attention_direction="left_to_right")
+    written = json.loads(config.to_json_string())
+    assert written["attention_direction"] == "left_to_right"
+    assert BertConfig.from_dict(written) == config
+    assert "attention_direction" not in BertConfig(vocab_size=3).to_json_string()
+
+
+def test_left_to_right_is_no_hugging_face_model():
+    with pytest.raises(ModelingError, match=r"attention_direction.*Hugging Face"):
+        BertConfig(vocab_size=3, attention_direction="left_to_right").to_huggingface_dict()
+    theirs = {"model_type": "bert", "vocab_size": 9}
+    assert BertConfig.from_dict(theirs | {"is_decoder": False}).extra == {"is_decoder": False}
+    with pytest.raises(ModelingError, match="is_decoder true"):
+        BertConfig.from_dict(theirs | {"is_decoder": True})
+
+
 @pytest.mark.parametrize("act", [None, "", "linear", "LINEAR"])
 def test_empty_activation_is_linear(act):
     assert BertConfig(vocab_size=3, hidden_act=act).hidden_act == "linear"
@@ -78,6 +95,8 @@ def test_empty_activation_is_linear(act):
         ("hidden_dropout_prob", 1.0),
         ("attention_probs_dropout_prob", "0.1"),
         ("initializer_range", 0),
+        ("attention_direction", "right_to_left"),
+        ("attention_direction", None),
     ],
 )
 def test_wrong_values_are_refused_by_name(field, value):

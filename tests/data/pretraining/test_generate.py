@@ -118,6 +118,18 @@ def test_same_seed_same_bytes(tokenizer, tmp_path, whole_words):
     assert make("a", documents) != make("b", documents, random_seed=-1)
 
 
+def test_masking_mixture_reaches_the_records(tokenizer, tmp_path):
+    paths = [str(tmp_path / name) for name in "ab"]
+    for path, shares in zip(paths, [{}, {"mask_share": 0.0, "random_share": 0.0}], strict=True):
+        create_pretraining_records(corpus(20), tokenizer, [path], dupe_factor=1, **shares)
+    usual, same = (read([path]) for path in paths)
+    row, slot = np.nonzero(usual["masked_lm_weights"])
+    places = row, usual["masked_lm_positions"][row, slot]
+    usual["input_ids"][places] = usual["masked_lm_ids"][row, slot]
+    for name, values in usual.items():
+        np.testing.assert_array_equal(same[name], values)
+
+
 def test_files_and_chunks(tokenizer, tmp_path, monkeypatch):
     """Files plain and packed give what their documents give; small chunks change no statistic."""
     documents = corpus(200, seed=5)
@@ -175,6 +187,8 @@ def test_too_few_documents(tokenizer, tmp_path, documents, message):
         ("dupe_factor", 0),
         ("masked_lm_prob", 1.5),
         ("short_seq_prob", -0.1),
+        ("mask_share", 1.1),
+        ("random_share", -0.1),
     ],
 )
 def test_settings_out_of_range(tokenizer, tmp_path, setting, value):

@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 
 from data.errors import DataError
-from data.pretraining.masking import MaskingVocabulary, mask_instances, number_to_predict
+from data.pretraining.masking import (
+    MaskingVocabulary,
+    check_shares,
+    mask_instances,
+    number_to_predict,
+)
 
 SPECIAL = ["[PAD]", "[unused0]", "[unused1]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "<S>"]
 TOKENS = SPECIAL + [("##" if i % 3 == 0 else "") + f"w{i}" for i in range(2000)] + ["[", "]"]
@@ -66,6 +71,43 @@ def test_against_the_papers_shares(whole_words):
     untouched = np.ones(ids.shape, bool)
     untouched[row, positions[row, slot]] = False
     np.testing.assert_array_equal(made["input_ids"][untouched], ids[untouched])
+
+
+# The rows of the paper's appendix C.2.
+@pytest.mark.parametrize(
+    ("mask", "random"), [(0.8, 0.1), (1, 0), (0.8, 0), (0.8, 0.2), (0, 0.2), (0, 1), (0, 0)]
+)
+def test_masking_mixtures(mask, random):
+    ids, real, _ = batch(4000)
+    check_shares(mask, random)
+    made = mask_instances(
+        ids, real, VOCABULARY, 20, 0.15, False, np.random.default_rng(1), mask, random
+    )
+    row, slot = np.nonzero(made["masked_lm_weights"])
+    shown = made["input_ids"][row, made["masked_lm_positions"][row, slot]]
+    truth = made["masked_lm_ids"][row, slot]
+    masked, same = shown == VOCABULARY.mask_id, shown == truth
+    for share, expected in ((masked, mask), (same, 1 - mask - random), (~masked & ~same, random)):
+        assert abs(share.mean() - expected) < (0.01 if 0.001 < expected < 0.999 else 0.001)
+    # The choice of pieces doesn't depend on the mixture.
+    usual = mask_instances(ids, real, VOCABULARY, 20, 0.15, False, np.random.default_rng(1))
+    for name in ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights"):
+        np.testing.assert_array_equal(made[name], usual[name])
+    assert (made["input_ids"] == usual["input_ids"]).all() == ((mask, random) == (0.8, 0.1))
+
+
+@pytest.mark.parametrize(
+    ("mask", "random", "message"),
+    [
+        (-0.1, 0.1, r"mask_share is -0\.1"),
+        (0.8, -0.1, r"random_share is -0\.1"),
+        (0.8, float("nan"), "random_share is nan"),
+        (0.8, 0.3, r"mask_share 0\.8 and random_share 0\.3 make 1\.1"),
+    ],
+)
+def test_shares_out_of_range(mask, random, message):
+    with pytest.raises(DataError, match=message):
+        check_shares(mask, random)
 
 
 def test_every_place_is_as_likely():

@@ -8,7 +8,12 @@ import tensorflow as tf
 
 from data.errors import DataError
 from data.pretraining import pipeline
-from data.pretraining.pipeline import evaluation_batches, pretraining_dataset, split_held_out
+from data.pretraining.pipeline import (
+    describe_examples,
+    evaluation_batches,
+    pretraining_dataset,
+    split_held_out,
+)
 from data.pretraining.records import diagnose, encode_records
 
 S, P, V = 16, 4, 5000
@@ -76,10 +81,86 @@ def test_static_shapes_and_types(files, training):
         "next_sentence_labels": ((8, 1), tf.int32),
         "is_real_example": ((8,), tf.float32),
     }
+    if training:
+        expected["index"] = ((8,), tf.int64)
     assert {k: (tuple(v.shape), v.dtype) for k, v in made.element_spec.items()} == expected
     batch = next(iter(made))
     assert (batch["masked_lm_positions"].numpy() == np.arange(P)).all()
     assert (batch["next_sentence_labels"] == batch["input_ids"][:, :1] % 2).numpy().all()
+
+
+def masked(rng, n, real):
+    """Records masked by a plain loop, with the text they were made of."""
+    text = rng.integers(5, V, (n, S))
+    text *= np.arange(S) < real[:, None]
+    shown = text.copy()
+    positions, ids = np.zeros((n, P), np.int64), np.zeros((n, P), np.int64)
+    weights = np.zeros((n, P), np.float32)
+    for row in range(n):
+        used = rng.integers(0, P + 1)
+        chosen = sorted(rng.choice(real[row], min(used, real[row]), replace=False))
+        for slot, position in enumerate(chosen):
+            positions[row, slot], ids[row, slot] = position, text[row, position]
+            weights[row, slot] = 1
+            shown[row, position] = 4
+    return text, {
+        "input_ids": shown,
+        "input_mask": (np.arange(S) < real[:, None]).astype(np.int32),
+        "masked_lm_positions": positions,
+        "masked_lm_ids": ids,
+        "masked_lm_weights": weights,
+    }
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("shards", [1, 2])
+def test_left_to_right_batches(tmp_path, training, shards):
+    rng = np.random.default_rng(0)
+    real = rng.integers(3, S + 1, 21)
+    real[:2] = S, 3
+    text, features = masked(rng, 21, real)
+    assert (text != features["input_ids"]).sum() > 20
+    path = write(tmp_path / "a", range(21), **features)
+    settings = {"num_shards": shards, "objective": "ltr"}
+    parts = [dataset([path], 4, training, shard_index=k, **settings) for k in range(shards)]
+    spec = parts[0].element_spec
+    assert all(tuple(spec[f"masked_lm_{n}"].shape) == (4, S - 1) for n in ("positions", "ids"))
+    assert tuple(spec["masked_lm_weights"].shape) == (4, S - 1)
+    assert spec["masked_lm_weights"].dtype == tf.float32
+    assert spec["masked_lm_ids"].dtype == spec["masked_lm_positions"].dtype == tf.int32
+    seen = []
+    for batch in (b for part in parts for b in part.take(6)):
+        batch = {name: values.numpy() for name, values in batch.items()}
+        for row in np.flatnonzero(batch["is_real_example"]):
+            (number,) = np.flatnonzero((text == batch["input_ids"][row]).all(axis=1))
+            seen.append(number)
+            n = real[number]
+            predicted = [
+                (position, piece)
+                for position, piece, weight in zip(
+                    batch["masked_lm_positions"][row],
+                    batch["masked_lm_ids"][row],
+                    batch["masked_lm_weights"][row],
+                    strict=True,
+                )
+                if weight == 1
+            ]
+            assert predicted == [(i, text[number, i + 1]) for i in range(n - 1)]
+            assert batch["masked_lm_weights"][row].sum() == n - 1
+        filler = batch["is_real_example"] == 0
+        assert not batch["masked_lm_weights"][filler].any()
+    assert training or sorted(seen) == list(range(21))
+
+
+def test_other_objectives(files):
+    usual, mlm = (
+        list(dataset(files, training=False, objective=name)) for name in ("mlm_nsp", "mlm")
+    )
+    for one, other in zip(usual, mlm, strict=True):
+        for name, values in one.items():
+            np.testing.assert_array_equal(values, other[name])
+    with pytest.raises(DataError, match="objective is 'clm', but one of mlm_nsp, mlm, ltr"):
+        dataset(files, objective="clm")
 
 
 def test_training_epochs_are_permutations(files):
@@ -220,3 +301,16 @@ def test_later_record_of_another_length(files, monkeypatch, tmp_path):
         list(dataset([*files, odd], training=False))
     with pytest.raises(DataError, match=r"odd: record 0 has 15 values of input_ids"):
         diagnose([*files, odd], S, P, V)
+
+
+@pytest.mark.parametrize("settings", [{}, {"held_out": "train"}, {"num_shards": 2}])
+def test_a_batch_says_which_records_it_holds(files, settings):
+    firsts = dict(zip(files, (0, 40, 81), strict=True))
+    for batch in dataset(files, **settings).take(20):
+        index = batch["index"].numpy()
+        named = describe_examples(files, index).split(", ")
+        assert len(named) == 8
+        for text, number in zip(named, batch["masked_lm_ids"][:, 0].numpy(), strict=True):
+            _, record, _, path = text.split()
+            assert firsts[path] + int(record) == number
+    assert describe_examples(files, index, limit=3).endswith(" and 5 more")

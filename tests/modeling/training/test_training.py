@@ -21,13 +21,8 @@ from modeling.training import loop
 from modeling.training.evaluation import Evaluator
 from modeling.training.optimizers import BertAdam
 from modeling.training.reporting import Reporter, duration
-from modeling.training.run_state import (
-    RunState,
-    latest,
-    load_trained,
-    prepare_directory,
-    start_or_resume,
-)
+from modeling.training.run_folder import latest, prepare_directory
+from modeling.training.run_state import RunState, load_trained, start_or_resume
 from modeling.training.schedules import warmup_linear_decay
 from modeling.training.step import TrainStep
 

@@ -1,0 +1,62 @@
+"""Pre-training in phases of different sequence length (paper, appendix A.2).
+
+The paper trains 90 % of the steps on sequences of 128 tokens and the rest on 512, "to learn the
+positional embeddings". One run does both: weights, optimizer and learning rate go on from phase
+to phase as if nothing had happened, only the data change.
+"""
+
+import dataclasses
+import math
+import re
+
+from modeling.errors import ModelingError
+
+# The share of masked tokens that max_predictions_per_seq has to hold, as the original advises.
+MASKED_SHARE = 0.15
+
+
+@dataclasses.dataclass(frozen=True)
+class Phase:
+    """One phase.
+
+    Attributes:
+        max_seq_length: Tokens per record.
+        num_steps: Updates in this phase.
+        batch_size: Records per update, over all replicas.
+        max_predictions_per_seq: Masked tokens per record at most.
+        first_step: Updates of all phases before it.
+    """
+
+    max_seq_length: int
+    num_steps: int
+    batch_size: int
+    max_predictions_per_seq: int
+    first_step: int = 0
+
+    @property
+    def last_step(self) -> int:
+        """Updates done when it ends."""
+        return self.first_step + self.num_steps
+
+
+def parse_phases(text: str) -> list[Phase]:
+    """Reads "LENGTH:STEPS:BATCH[:PREDICTIONS],…", as in "128:900000:256,512:100000:256".
+
+    Without PREDICTIONS it is 15 % of the length, rounded up.
+
+    Raises:
+        ModelingError: Not of this form, or a number below 1.
+    """
+    phases: list[Phase] = []
+    for part in text.split(","):
+        if not re.fullmatch(r"\s*[1-9]\d*(:[1-9]\d*){2,3}\s*", part):
+            raise ModelingError(
+                f"--phases is {text!r}, and its part {part!r} isn't LENGTH:STEPS:BATCH or "
+                f"LENGTH:STEPS:BATCH:PREDICTIONS with numbers from 1 on. An example: "
+                f"--phases=128:900000:256,512:100000:256"
+            )
+        length, steps, batch, *rest = map(int, part.split(":"))
+        predictions = rest[0] if rest else math.ceil(MASKED_SHARE * length)
+        first_step = phases[-1].last_step if phases else 0
+        phases.append(Phase(length, steps, batch, predictions, first_step))
+    return phases

@@ -1,0 +1,94 @@
+"""The checkpoints in a run's output folder: which there are, which of them are whole."""
+
+import functools
+import re
+
+import tensorflow as tf
+from absl import logging
+
+from modeling.checkpoints import tf1
+from modeling.checkpoints.files import join
+from modeling.errors import ModelingError
+
+
+def prepare_directory(directory: str) -> None:
+    """Makes the output folder; raises ModelingError if it can't be written."""
+    probe = join(directory, ".write-test")
+    try:
+        tf.io.gfile.makedirs(directory)
+        for name in tf.io.gfile.listdir(directory):
+            if name.startswith(".saving-"):  # of a process that was killed while saving
+                tf.io.gfile.rmtree(join(directory, name))
+        with tf.io.gfile.GFile(probe, "w") as file:
+            file.write("")
+        tf.io.gfile.remove(probe)
+    except (tf.errors.OpError, OSError) as error:
+        raise ModelingError(
+            f"The output folder {directory} can't be written: {error}. Choose another "
+            f"--output_dir or change the permissions of this one."
+        ) from error
+
+
+def steps(directory: str) -> list[int]:
+    """Steps of the training checkpoints that are there, damaged ones too, in order."""
+    if not tf.io.gfile.isdir(directory):
+        return []
+    # The index arrives last, so where it is the checkpoint had been written whole.
+    matches = (re.fullmatch(r"model\.ckpt-(\d+)\.index", n) for n in tf.io.gfile.listdir(directory))
+    return sorted(int(match[1]) for match in matches if match)
+
+
+def latest(directory: str) -> str | None:
+    """Prefix of the newest training checkpoint that can be read in full, or None.
+
+    Damaged ones (a disk that was full, a copy cut short) are passed over with a warning.
+
+    Raises:
+        ModelingError: There are checkpoints, and every one is damaged.
+    """
+    there = steps(directory)
+    for step in reversed(there):
+        prefix = join(directory, f"model.ckpt-{step}")
+        problem = _problem(prefix, *_signature(prefix))
+        if not problem:
+            return prefix
+    if there:
+        raise ModelingError(
+            f"None of the {len(there)} checkpoints in {directory} can be read; of the newest: "
+            f"{problem} Restore them from a backup, or choose an empty --output_dir."
+        )
+    return None
+
+
+def latest_step(directory: str) -> int:
+    """Step of the newest readable training checkpoint in the folder, 0 if there is none."""
+    prefix = latest(directory)
+    return int(prefix.rpartition("-")[2]) if prefix else 0
+
+
+def set_damaged_aside(directory: str, step: int) -> None:
+    """Renames the indexes of checkpoints newer than `step`, so that they no longer count."""
+    for newer in steps(directory):
+        if newer > step:
+            index = join(directory, f"model.ckpt-{newer}.index")
+            tf.io.gfile.rename(index, f"{index}.damaged", overwrite=True)
+
+
+def _signature(prefix: str) -> tuple[int, ...]:
+    """What tells one writing of a checkpoint from another."""
+    numbers = []
+    for name in (f"{prefix}.index", f"{prefix}.data-00000-of-00001"):
+        stat = tf.io.gfile.stat(name) if tf.io.gfile.exists(name) else None
+        numbers += [stat.length, stat.mtime_nsec] if stat else [-1, -1]
+    return tuple(numbers)
+
+
+@functools.lru_cache(maxsize=64)
+def _problem(prefix: str, *signature: int) -> str:
+    """Why a checkpoint can't be read; "" if every tensor can. Reading checks its checksum."""
+    try:
+        tf1.read_bundle(prefix)
+    except ModelingError as error:
+        logging.warning("Damaged, so the checkpoint before it counts: %s", error)
+        return str(error)
+    return ""

@@ -1,0 +1,62 @@
+"""From text to records: the settings that reach the records, and what a manifest saves."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from data.errors import DataError
+from data.pretraining.corpus import Document
+from data.pretraining.from_text import Settings, make_records
+from data.pretraining.records import feature_description
+
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "one", "two", "three", "four", "five"]
+MASK = TOKENS.index("[MASK]")
+
+
+def documents():
+    lines = [" ".join(TOKENS[5 + (i * k) % 5] for i in range(9)) for k in range(1, 12)]
+    return iter([Document(lines[k % 5 :], f"made:{k}") for k in range(12)])
+
+
+def make(folder, **changes):
+    vocab_file = folder / "vocab.txt"
+    vocab_file.write_text("\n".join(TOKENS))
+    settings = Settings(max_seq_length=32, max_predictions_per_seq=5, dupe_factor=2, **changes)
+    return make_records(documents, "made", str(folder), len(TOKENS), settings, str(vocab_file))
+
+
+def read(files):
+    records = [r.numpy() for r in tf.data.TFRecordDataset(files)]
+    return {
+        k: v.numpy() for k, v in tf.io.parse_example(records, feature_description(32, 5)).items()
+    }
+
+
+@pytest.mark.parametrize(("mask", "random"), [(1.0, 0.0), (0.0, 0.0), (0.0, 1.0)])
+def test_masking_mixture(tmp_path, mask, random):
+    made = make(tmp_path, mask_share=mask, random_share=random)
+    for files in (made.train_files, made.eval_files):
+        found = read(files)
+        row, slot = np.nonzero(found["masked_lm_weights"])
+        shown = found["input_ids"][row, found["masked_lm_positions"][row, slot]]
+        truth = found["masked_lm_ids"][row, slot]
+        assert len(truth) > 20
+        assert (shown == MASK).all() if mask else not (shown == MASK).any()
+        if not mask:
+            # One random piece in five is the same by chance.
+            assert (shown == truth).mean() == 1 if not random else (shown == truth).mean() < 0.5
+
+
+def test_another_mixture_makes_the_records_anew(tmp_path):
+    first = read(make(tmp_path).train_files)
+    again = read(make(tmp_path, mask_share=0.0).train_files)
+    assert (first["input_ids"] == MASK).any() and not (again["input_ids"] == MASK).any()
+    times = [tf.io.gfile.stat(f).mtime_nsec for f in make(tmp_path, mask_share=0.0).train_files]
+    assert times == [
+        tf.io.gfile.stat(f).mtime_nsec for f in make(tmp_path, mask_share=0.0).train_files
+    ]
+
+
+def test_shares_are_checked(tmp_path):
+    with pytest.raises(DataError, match=r"make 1\.5"):
+        make(tmp_path, mask_share=0.8, random_share=0.7)

@@ -1,0 +1,148 @@
+"""Rematerialisation: the same gradients, computed twice, in less memory."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from modeling.config import BertConfig
+from modeling.losses import pretraining_losses
+from modeling.models import BertPretrainer
+
+LAYERS = 2
+# Products of a Transformer layer's forward pass: query, key, value, scores, context and three.
+PRODUCTS = 8
+
+# The resident set's high-water mark of this process; getrusage's begins with its parent's.
+MEMORY = """
+import re, sys
+import tensorflow as tf
+from modeling.config import BertConfig
+from modeling.models import BertPretrainer
+
+config = BertConfig(100, hidden_size=128, num_hidden_layers=12, num_attention_heads=2,
+                    intermediate_size=512)
+model = BertPretrainer(config, remat=sys.argv[1] == "remat")
+ids = tf.ones((16, 128), tf.int32)
+model({"input_ids": ids[:1, :8], "masked_lm_positions": ids[:1, :1]})
+variables = [v.value for v in model.trainable_weights if "embeddings" not in v.path]
+
+@tf.function
+def step(ids):
+    with tf.GradientTape() as tape:
+        outputs = model({"input_ids": ids}, training=True, dropout_key=tf.constant([1, 2, 3]))
+        loss = tf.reduce_sum(tf.square(outputs["sequence_output"]))
+    for variable, gradient in zip(variables, tape.gradient(loss, variables)):
+        if gradient is not None:
+            variable.assign_sub(1e-9 * gradient)
+
+def peak():
+    return int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1])
+
+before = peak()
+for _ in range(2):
+    step(ids)
+print((peak() - before) / 1024)
+"""
+
+
+def _batch():
+    rng = np.random.default_rng(0)
+    return {
+        "input_ids": tf.constant(rng.integers(0, 40, (3, 12)), tf.int32),
+        "input_mask": tf.constant(np.arange(12) < [[12], [7], [9]], tf.int32),
+        "segment_ids": tf.constant(np.arange(12) > [[5], [3], [4]], tf.int32),
+        "masked_lm_positions": tf.constant([[1, 3], [2, 0], [4, 5]], tf.int32),
+        "masked_lm_ids": tf.constant([[5, 6], [7, 0], [8, 9]], tf.int32),
+        "masked_lm_weights": tf.constant([[1, 1], [1, 0], [1, 1]], tf.float32),
+        "next_sentence_labels": tf.constant([[0], [1], [0]], tf.int32),
+    }
+
+
+def _gradients(remat, policy, direction="bidirectional"):
+    """A function of the batch: (loss, all gradients) with dropout, of a model made anew."""
+    sizes = {"hidden_size": 16, "num_hidden_layers": LAYERS, "num_attention_heads": 2}
+    sizes |= {"vocab_size": 40, "intermediate_size": 32, "max_position_embeddings": 24}
+    config = BertConfig(**sizes, attention_direction=direction)
+    model = BertPretrainer(config, remat=remat, dtype=policy)
+    model.build()
+    rng = np.random.default_rng(1)
+    for weight in model.trainable_weights:
+        weight.assign(rng.normal(scale=0.1, size=weight.shape))
+    variables = [weight.value for weight in model.trainable_weights]
+
+    def gradients(batch):
+        with tf.GradientTape() as tape:
+            outputs = model(batch, training=True, dropout_key=tf.constant([1, 2, 3]))
+            losses, _ = pretraining_losses(outputs, batch)
+            loss = tf.add_n([mean.result() for mean in losses.values()])
+        return loss, [tf.convert_to_tensor(g) for g in tape.gradient(loss, variables)]
+
+    return gradients
+
+
+def _equal(one, other, bound):
+    np.testing.assert_allclose(one[0], other[0], rtol=max(bound, 1e-6))
+    for a, b in zip(one[1], other[1], strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=bound)
+    assert tf.linalg.global_norm(one[1]) > 0.1
+
+
+@pytest.mark.parametrize("direction", ["bidirectional", "left_to_right"])
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+def test_gradients_are_the_same_eagerly_and_in_a_graph(policy, direction):
+    plain, remat = (_gradients(remat, policy, direction) for remat in (False, True))
+    batch = _batch()
+    _equal(plain(batch), remat(batch), 0)
+    # In a graph, products are fused differently, which moves roundings.
+    bound = 1e-6 if policy == "float32" else 2e-3
+    _equal(tf.function(plain)(batch), tf.function(remat)(batch), bound)
+
+
+def test_compiled_code_computes_the_layers_twice():
+    plain, remat = (
+        tf.function(_gradients(remat, "float32"), jit_compile=True) for remat in (False, True)
+    )
+    batch = _batch()
+    _equal(plain(batch), remat(batch), 1e-6)
+
+    def products(function):
+        hlo = function.experimental_get_compiler_ir(batch)(stage="optimized_hlo")
+        return hlo.count(" dot(")
+
+    assert products(remat) - products(plain) == PRODUCTS * LAYERS
+
+
+def test_in_replica_context():
+    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+    batch = _batch()
+    with strategy.scope():
+        plain, remat = (_gradients(remat, "float32") for remat in (False, True))
+
+        @tf.function
+        def run(batch):
+            return strategy.run(lambda b: (plain(b), remat(b)), args=(batch,))
+
+        _equal(*run(batch), 1e-6)
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="Linux tells peak memory")
+def test_peak_memory_is_lower():
+    def peak(kind):
+        done = subprocess.run(
+            [sys.executable, "-c", MEMORY, kind],
+            cwd=pathlib.Path(__file__).resolve().parents[2],
+            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return float(done.stdout)
+
+    plain, remat = peak("plain"), peak("remat")
+    assert remat < 0.5 * plain, (remat, plain)

@@ -1,0 +1,80 @@
+"""A small run, made to be killed; `test_killed.py` starts it again and again.
+
+    python -m tests.modeling.training.killable FOLDER REPLICAS [FATAL_OPERATION]
+
+Trains with dropout, saving often, and leaves the weights in FOLDER/weights.npz when it is done.
+With FATAL_OPERATION = N the process kills itself, as SIGKILL would, at the N-th file operation of
+saving checkpoints.
+"""
+
+import itertools
+import os
+import signal
+import sys
+
+import numpy as np
+import tensorflow as tf
+
+from modeling import checkpoints
+from modeling.checkpoints import tf1
+from modeling.losses import pretraining_losses
+from modeling.training.fit import Options, Stage, fit
+from modeling.training.reporting import Reporter
+from modeling.training.run_folder import prepare_directory
+from modeling.training.setup import Settings, make_train_step
+from tests.modeling.training.test_training import batches, tiny_model
+
+STEPS = 240
+
+
+def die_at(number: int) -> None:
+    """Kills this process before the `number`-th write, rename or removal from now on."""
+    count = itertools.count(1)
+
+    def fatal(function):
+        def wrapped(*args, **kwargs):
+            if next(count) == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return function(*args, **kwargs)
+
+        return wrapped
+
+    for module, name in (
+        (tf1, "write_unstaged"),
+        (tf.io.gfile, "rename"),
+        (tf.io.gfile, "remove"),
+        (tf.io.gfile, "rmtree"),
+    ):
+        setattr(module, name, fatal(getattr(module, name)))
+
+
+def main(folder: str, replicas: int, fatal_operation: int) -> None:
+    cpus = tf.config.list_physical_devices("CPU")
+    tf.config.set_logical_device_configuration(
+        cpus[0], [tf.config.LogicalDeviceConfiguration()] * replicas
+    )
+    strategy = tf.distribute.get_strategy()
+    if replicas > 1:
+        strategy = tf.distribute.MirroredStrategy([f"CPU:{i}" for i in range(replicas)])
+    prepare_directory(folder)
+    if fatal_operation:
+        die_at(fatal_operation)
+    with strategy.scope():
+        model = tiny_model(dropout_prob=0.2)
+        train_step = make_train_step(model, pretraining_losses, Settings(1e-3, STEPS, 20, seed=7))
+        fit(
+            train_step,
+            [Stage(150, batches, "first data", 8), Stage(STEPS, batches, "second data", 8)],
+            folder,
+            None,
+            Reporter(folder, STEPS, 8),
+            Options(save_checkpoints_steps=8, keep_checkpoint_max=2, steps_per_call=4),
+        )
+    weights = checkpoints.weights_by_name(model)
+    np.savez(
+        os.path.join(folder, "weights.npz"), **{n: w.value.numpy() for n, w in weights.items()}
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 0)

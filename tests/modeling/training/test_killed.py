@@ -1,0 +1,115 @@
+"""Runs that are killed at any moment end as if they had never been."""
+
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from tests.modeling.training.killable import STEPS
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+
+
+def start(folder, replicas, fatal_operation=0) -> subprocess.Popen:
+    environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(
+        [
+            *(sys.executable, "-m", "tests.modeling.training.killable"),
+            *(str(folder), str(replicas), str(fatal_operation)),
+        ],
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def finish(process) -> str:
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, output[-3000:]
+    return output
+
+
+def steps(folder) -> list[int]:
+    return sorted(int(p.stem.split("-")[1]) for p in folder.glob("model.ckpt-*.index"))
+
+
+def interrupt(folder, replicas, number, wait) -> int:
+    """Starts the run and sends it a signal `wait` seconds after its next checkpoint; its code."""
+    process = start(folder, replicas)
+    before = steps(folder)
+    while steps(folder) == before and process.poll() is None:
+        time.sleep(0.002)
+    time.sleep(wait)
+    process.send_signal(number)
+    process.communicate(timeout=60)
+    return process.returncode
+
+
+def weights(folder) -> dict[str, np.ndarray]:
+    with np.load(folder / "weights.npz") as file:
+        return dict(file)
+
+
+def check(tmp_path, replicas, kills, deaths_in_writes, terms, tolerance) -> None:
+    finish(start(tmp_path / "whole", replicas))
+    folder = tmp_path / "killed"
+    draw = random.Random(replicas)
+    ended = []
+    for operation in deaths_in_writes:
+        process = start(folder, replicas, operation)
+        process.communicate(timeout=120)
+        ended.append(process.returncode)
+    for number in [signal.SIGKILL] * kills + [signal.SIGTERM] * terms:
+        ended.append(interrupt(folder, replicas, number, draw.uniform(0, 0.1)))
+    # A run that had already got to its end before the signal came proves nothing.
+    assert ended.count(-signal.SIGKILL) >= 0.8 * (kills + len(deaths_in_writes))
+    # Past the end of training a signal does what it does to any program.
+    assert set(ended) <= {-signal.SIGKILL, 0} | (
+        {-signal.SIGTERM} if STEPS in steps(folder) else set()
+    )
+    finish(start(folder, replicas))
+    expected, values = weights(tmp_path / "whole"), weights(folder)
+    for name, value in expected.items():
+        if tolerance:
+            np.testing.assert_allclose(values[name], value, atol=tolerance, err_msg=name)
+        else:
+            np.testing.assert_array_equal(values[name], value, err_msg=name)
+
+
+def test_killed_and_resumed(tmp_path):
+    check(tmp_path, 1, kills=1, deaths_in_writes=[9], terms=1, tolerance=0)
+
+
+@pytest.mark.slow
+def test_killed_twenty_times_and_told_to_stop_five_times(tmp_path):
+    deaths = [1, 2, 3, 4, 5, 6, 11, 17]
+    check(tmp_path, 1, kills=12, deaths_in_writes=deaths, terms=5, tolerance=0)
+
+
+@pytest.mark.slow
+def test_killed_on_two_replicas(tmp_path):
+    check(tmp_path, 2, kills=4, deaths_in_writes=[3, 8], terms=2, tolerance=1e-6)
+
+
+def test_truncated_checkpoint_falls_back(tmp_path):
+    finish(start(tmp_path / "whole", 1))
+    folder = tmp_path / "cut"
+    interrupt(folder, 1, signal.SIGTERM, 0.05)
+    newest = steps(folder)[-1]
+    assert len(steps(folder)) == 2
+    data = folder / f"model.ckpt-{newest}.data-00000-of-00001"
+    data.write_bytes(data.read_bytes()[: data.stat().st_size // 2])
+    output = finish(start(folder, 1))
+    assert "Damaged, so the checkpoint before it counts" in output
+    assert f"model.ckpt-{newest}" in output
+    assert (folder / f"model.ckpt-{newest}.index.damaged").exists()
+    expected, values = weights(tmp_path / "whole"), weights(folder)
+    assert all((values[name] == value).all() for name, value in expected.items())

@@ -1,0 +1,134 @@
+"""Two processes that train together against one."""
+
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from modeling.errors import ModelingError
+from modeling.losses import pretraining_losses
+from modeling.training import distribution
+from modeling.training.evaluation import Evaluator, predict
+from tests.modeling.training.test_step import make_step
+from tests.modeling.training.test_training import batches, records, tiny_model
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+
+
+def free_ports(number: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(number)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+def start_workers(folder, *arguments) -> list[subprocess.Popen]:
+    addresses = [f"127.0.0.1:{port}" for port in free_ports(2)]
+    processes = []
+    for index in range(2):
+        config = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
+        environment = os.environ | {
+            "TF_CONFIG": json.dumps(config),
+            "TF_CPP_MIN_LOG_LEVEL": "2",
+            "PYTHONPATH": str(ROOT),
+        }
+        command = [sys.executable, "-m", "tests.modeling.training.two_workers", str(folder)]
+        processes.append(
+            subprocess.Popen(
+                [*command, *arguments],
+                cwd=ROOT,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+        )
+    return processes
+
+
+def finish(processes) -> list[str]:
+    """Waits for both; their output."""
+    try:
+        return [process.communicate(timeout=240)[0] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+
+
+def test_two_workers_equal_one_device(tmp_path):
+    outputs = finish(start_workers(tmp_path))
+    assert (tmp_path / "worker-1.npz").exists(), "\n".join(output[-3000:] for output in outputs)
+    chief, other = (np.load(tmp_path / f"worker-{index}.npz") for index in range(2))
+    step, weights = make_step(tiny_model(dropout_prob=0.0))
+    losses = [total for total, _ in step.run(iter(batches()), 20)["loss"]]
+    for worker in (chief, other):
+        np.testing.assert_allclose(worker["losses"], losses, rtol=1e-6)
+        for name, value in weights.items():
+            if "key/bias" not in name:  # its true gradient is zero; Adam amplifies the rounding
+                np.testing.assert_allclose(worker[name], value, atol=2e-5, err_msg=name)
+    for name in weights:
+        np.testing.assert_array_equal(chief[name], other[name])
+    data = tf.data.Dataset.from_tensor_slices(records(32) | {"index": np.arange(32)}).batch(8)
+    results = Evaluator(step.model, pretraining_losses)(data)
+    expected = [results[name] for name in sorted(results)]
+    np.testing.assert_allclose(chief["evaluation"], expected, rtol=2e-5, atol=1e-5)
+    expected = predict(step.model, data, "pooled_output")
+    np.testing.assert_allclose(chief["predictions"], expected, atol=5e-5)
+    assert (tmp_path / "model.ckpt-20.index").exists()
+
+
+def test_a_signal_to_one_worker_stops_both_and_they_go_on(tmp_path):
+    processes = start_workers(tmp_path, "2000")
+    give_up = time.monotonic() + 120
+    alive = lambda: all(process.poll() is None for process in processes)  # noqa: E731
+    while not newest_steps(tmp_path) and alive() and time.monotonic() < give_up:
+        time.sleep(0.2)
+    processes[1].send_signal(signal.SIGTERM)
+    outputs = finish(processes)
+    assert [process.returncode for process in processes] == [0, 0], outputs[0][-3000:]
+    stopped = max(newest_steps(tmp_path))
+    assert 0 < stopped < 2000
+    outputs = finish(start_workers(tmp_path, str(stopped + 4)))
+    assert (tmp_path / "worker-0.npz").exists(), outputs[0][-3000:]
+    step, _ = make_step(tiny_model(dropout_prob=0.0))
+    losses = [total for total, _ in step.run(iter(batches()), stopped + 4)["loss"]]
+    resumed = np.load(tmp_path / "worker-0.npz")["losses"]
+    # Hundreds of steps let the rounding of another order of sums grow.
+    np.testing.assert_allclose(resumed, losses[stopped:], rtol=1e-2)
+
+
+def newest_steps(folder) -> list[int]:
+    return [int(path.stem.split("-")[1]) for path in folder.glob("model.ckpt-*.index")]
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "message"),
+    [
+        ("multi_worker_mirrored", None, "TF_CONFIG doesn't name several workers"),
+        ("multi_worker_mirrored", "{broken", "isn't the JSON object"),
+        ("auto", "[1]", "isn't the JSON object"),
+        ("horovod", None, "must be one of auto"),
+    ],
+)
+def test_settings_that_cannot_work(monkeypatch, name, config, message):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    if config is not None:
+        monkeypatch.setenv("TF_CONFIG", config)
+    with pytest.raises(ModelingError, match=message):
+        distribution.get_strategy(name)
+
+
+def test_tpu_and_another_strategy_contradict_each_other():
+    with pytest.raises(ModelingError, match="use_tpu is set, but"):
+        distribution.get_strategy("mirrored", use_tpu=True)

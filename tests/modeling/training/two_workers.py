@@ -1,0 +1,84 @@
+"""One of two workers that train together; `test_workers.py` starts both.
+
+    TF_CONFIG=… python -m tests.modeling.training.two_workers FOLDER [STEPS]
+
+Trains `tiny_model` for twenty steps as the tests do on one device, and leaves the losses and
+weights in FOLDER/worker-N.npz, with an evaluation and predictions. The chief writes checkpoints.
+"""
+
+import json
+import os
+import sys
+
+import numpy as np
+import tensorflow as tf
+
+from modeling import checkpoints
+from modeling.losses import pretraining_losses
+from modeling.training import distribution, loop
+from modeling.training.evaluation import Evaluator, predict
+from modeling.training.optimizers import BertAdam
+from modeling.training.reporting import Reporter
+from modeling.training.run_folder import latest_step, prepare_directory
+from modeling.training.run_state import RunState, start_or_resume
+from modeling.training.schedules import warmup_linear_decay
+from modeling.training.step import TrainStep
+from tests.modeling.training.test_training import batches, records, tiny_model
+
+
+def own_part(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """This worker's part of each batch."""
+    share = distribution.share(8)
+
+    def rows(batch):
+        cut = {name: tf.split(value, share.num_parts) for name, value in batch.items()}
+        return {name: tf.concat([parts[i] for i in share.parts], 0) for name, parts in cut.items()}
+
+    return dataset.map(rows)
+
+
+def main(folder: str, steps: int) -> None:
+    strategy = distribution.get_strategy("auto")
+    assert strategy.num_replicas_in_sync == 2
+    prepare_directory(folder)
+    with strategy.scope():
+        index = distribution.worker_index()
+        assert index == json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+        assert distribution.is_chief() == (index == 0)
+        model = tiny_model(dropout_prob=0.0)
+        weights = {n: w.value for n, w in checkpoints.weights_by_name(model).items()}
+        optimizer = BertAdam(weights, warmup_linear_decay(1e-2, 40, 3))
+        step = TrainStep(model, pretraining_losses, optimizer, seed=7)
+        iterator, can_be_saved = loop.make_iterator(own_part(batches()), latest_step(folder))
+        assert not can_be_saved
+        state = RunState(folder, step)
+        reporter = Reporter(folder, 20, 8)
+        start_or_resume(state, reporter, None)
+        losses = []
+        run = step.run
+        step.run = lambda *given: losses.append(run(*given)) or losses[-1]
+        loop.train(
+            step,
+            iterator,
+            state,
+            reporter,
+            num_train_steps=steps,
+            save_checkpoints_steps=5,
+            steps_per_call=3,
+            log_steps=5,
+        )
+        data = tf.data.Dataset.from_tensor_slices(records(32) | {"index": np.arange(32)})
+        data = own_part(data.batch(8))
+        results = Evaluator(model, pretraining_losses)(data)
+        predictions = predict(model, data, "pooled_output")
+    np.savez(
+        os.path.join(folder, f"worker-{index}.npz"),
+        losses=[total for history in losses for total, _ in history["loss"]],
+        evaluation=[results[name] for name in sorted(results)],
+        predictions=predictions,
+        **{name: variable.numpy() for name, variable in weights.items()},
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 20)
