@@ -1,6 +1,11 @@
 """Learns a WordPiece vocabulary from a corpus:
 
 python -m data.learn_vocabulary --input_file='corpus/*.txt' --output_file=vocab.txt
+
+or puts a domain's words into the [unusedN] places of a released one:
+
+python -m data.learn_vocabulary --extend=uncased_L-12_H-768_A-12/vocab.txt \\
+    --input_file='domain/*.jsonl' --output_file=vocab.txt
 """
 
 from modeling import quiet  # noqa: F401  isort: skip
@@ -9,14 +14,18 @@ from absl import flags, logging
 
 from data.errors import DataError
 from data.pretraining import corpus
-from data.tokenization import learner, vocabulary
+from data.tokenization import extension, learner, vocabulary
 from modeling import errors
 
 FLAGS = flags.FLAGS
 
 flags.DEFINE_string(
-    "input_file", None, "Corpus files: comma list of globs; plain or WikiExtractor text, or gzip."
+    "input_file",
+    None,
+    "Corpus files: comma list of globs; plain text, WikiExtractor's output or JSON lines, or gzip "
+    "of these.",
 )
+flags.DEFINE_string("text_field", corpus.TEXT_FIELD, "Field of JSON lines that holds the text.")
 flags.DEFINE_string("output_file", None, "The vocabulary, one token per line.")
 flags.DEFINE_integer("vocab_size", 30522, "Number of tokens, met exactly.")
 flags.DEFINE_bool("do_lower_case", True, "Whether the vocabulary is for lower-cased text.")
@@ -28,34 +37,53 @@ flags.DEFINE_list("reserved_tokens", [], "Tokens to include in any case.")
 flags.DEFINE_integer(
     "num_unused",
     None,
-    "Least number of [unusedN] tokens; default 99 from 20,000 tokens on, otherwise none.",
+    "Least number of [unusedN] tokens; default 99 from 20,000 tokens on, otherwise none. With "
+    "--extend: how many stay free, default none.",
 )
 flags.DEFINE_float(
     "heldout_share", 0.01, "Share of the documents on which the vocabulary is tested instead."
 )
+flags.DEFINE_string(
+    "extend",
+    None,
+    "A vocabulary whose [unusedN] tokens give way to words of --input_file and "
+    "--reserved_tokens; its size and all other ids stay.",
+)
 
 
 def main(_: list[str]) -> None:
-    vocabulary.check_writable(FLAGS.output_file)
-    files = corpus.expand(FLAGS.input_file)
-    tokens, coverage = learner.learn_from_files(
-        files,
-        FLAGS.vocab_size,
-        do_lower_case=FLAGS.do_lower_case,
-        heldout_share=FLAGS.heldout_share,
-        reserved_tokens=FLAGS.reserved_tokens,
-        num_unused=FLAGS.num_unused,
-        min_frequency=FLAGS.min_frequency,
-        character_coverage=FLAGS.character_coverage,
-    )
+    files = corpus.expand(FLAGS.input_file or "") if FLAGS.input_file or not FLAGS.extend else []
+    vocabulary.check_writable(FLAGS.output_file, files)
+    options = {
+        "do_lower_case": FLAGS.do_lower_case,
+        "heldout_share": FLAGS.heldout_share,
+        "text_field": FLAGS.text_field,
+        "reserved_tokens": FLAGS.reserved_tokens,
+        "min_frequency": FLAGS.min_frequency,
+    }
+    if FLAGS.extend:
+        extended = extension.extend_from_files(
+            FLAGS.extend,
+            files,
+            vocab_size=FLAGS.vocab_size if FLAGS["vocab_size"].present else None,
+            num_unused=FLAGS.num_unused or 0,
+            **options,
+        )
+        tokens, report = extended.tokens, extended.report()
+    else:
+        tokens, coverage = learner.learn_from_files(
+            files,
+            FLAGS.vocab_size,
+            num_unused=FLAGS.num_unused,
+            character_coverage=FLAGS.character_coverage,
+            **options,
+        )
+        report = coverage.report()
     vocabulary.write_vocab(tokens, FLAGS.output_file)
     logging.info("Wrote %d tokens to %s", len(tokens), FLAGS.output_file)
-    print(
-        f"{FLAGS.output_file}: {len(tokens)} tokens; on {coverage.words} held-out words "
-        f"{coverage.pieces_per_word:.4f} pieces per word, {coverage.unknown_share:.4%} [UNK]"
-    )
+    print(f"{FLAGS.output_file}: {len(tokens)} tokens; {report}")
 
 
 if __name__ == "__main__":
-    flags.mark_flags_as_required(["input_file", "output_file"])
+    flags.mark_flags_as_required(["output_file"])
     errors.run(main, DataError)

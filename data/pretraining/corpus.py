@@ -1,54 +1,40 @@
 """Corpus files to documents, streaming, whatever the size.
 
-Two formats, told apart by the first line that isn't blank, each plain or gzip-compressed (told
-apart by the first two bytes):
-
-    plain          one sentence per line, an empty line between documents (the original
-                   release's format); a line is empty if nothing is left after `str.strip()`
-    WikiExtractor  `<doc id=… title=…>`, the title, paragraphs, `</doc>`; paragraphs are split
-                   into sentences here, titles and headings are dropped (the paper, section 3.1,
-                   takes only text passages and ignores lists, tables and headers)
+Plain text, WikiExtractor's output and JSON lines (see `formats.py`), told apart by the first line
+that isn't blank, each plain or gzip-compressed (told apart by the first two bytes).
 
 Documents never merge across files. Paths may be anything that `tf.io.gfile` opens.
 """
 
 import gzip
-import html
-import re
+import time
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from itertools import chain
 
 import tensorflow as tf
+from absl import logging
 
 from data.errors import DataError
-from data.pretraining.sentences import split_sentences
+from data.pretraining import formats
+from data.pretraining.formats import TEXT_FIELD, Document
 
-MAX_DOCUMENT_CHARACTERS = 64 * 2**20
-"""A document is held in memory; beyond this size the blank lines are surely missing."""
+__all__ = [
+    "TEXT_FIELD",
+    "Document",
+    "Progress",
+    "expand",
+    "is_held_out",
+    "read_documents",
+    "split_documents",
+]
+
+MAX_LINE_BYTES = 256 * 2**20
+"""A line is held in memory; beyond this size the newlines are surely missing."""
 
 _BLOCK_BYTES = 2**21
-_DOC_OPEN = re.compile(r"<doc\b[^>]*>")
-_TITLE = re.compile(r"""\btitle=(?:"([^"]*)"|'([^']*)')""")
-_LIST_MARK = re.compile(r"^(?:BULLET::::)?[-*•·#]+\s*")
-_TAG = re.compile(r"</?(?:br|ref|nowiki|templatestyles|section|li|ul|ol|h\d|b|i|span|div)\b[^>]*>")
-_HEADING_WORDS, _HEADING_CHARACTERS = 6, 60
-_SENTENCE_END = tuple('!?。！？；…”"»」』')
-
-
-@dataclass(slots=True)
-class Document:
-    """One document.
-
-    Attributes:
-        sentences: Its sentences in order, none blank, without surrounding white space.
-        source: Where it starts, as "file:line", for messages.
-    """
-
-    sentences: list[str] = field(default_factory=list)
-    source: str = ""
+_SHOW_SECONDS = 10
 
 
 def expand(patterns: str | Iterable[str]) -> list[str]:
@@ -80,11 +66,19 @@ def expand(patterns: str | Iterable[str]) -> list[str]:
     return list(files)
 
 
-def read_documents(files: Sequence[str]) -> Iterator[Document]:
+def read_documents(
+    files: Sequence[str],
+    *,
+    text_field: str = TEXT_FIELD,
+    on_read: Callable[[int], None] | None = None,
+) -> Iterator[Document]:
     """Streams the documents of `files`, in order.
 
     Args:
         files: Paths (not patterns, see `expand`).
+        text_field: The field that holds the text where a file is JSON lines.
+        on_read: Called with a number of bytes each time that so many more have been read, as
+            they lie on disk (compressed, if they are). `Progress` is one such.
 
     Yields:
         Documents of at least one sentence; empty ones (such as articles of a title only) are
@@ -92,18 +86,47 @@ def read_documents(files: Sequence[str]) -> Iterator[Document]:
 
     Raises:
         DataError: Naming file and line, for bytes that aren't UTF-8, a file that isn't text, a
-            damaged gzip file, or a document of more than `MAX_DOCUMENT_CHARACTERS`.
+            damaged gzip file, a line of more than `MAX_LINE_BYTES`, and what `formats.parse`
+            refuses.
     """
     for path in files:
-        lines = _lines(path)
-        head = []
-        for numbered in lines:
-            head.append(numbered)
-            if numbered[1]:
-                break
-        is_wiki = bool(head) and bool(_DOC_OPEN.match(head[-1][1]))
-        read = _read_wiki if is_wiki else _read_plain
-        yield from read(path, chain(head, lines))
+        lines = _lines(path, on_read)
+        first = next((numbered for numbered in lines if numbered[1]), None)
+        if first is not None:
+            yield from formats.parse(path, chain([first], lines), first[1], text_field)
+
+
+class Progress:
+    """Logs how far the reading of files is: share, MB/s and remaining time, every ten seconds.
+
+    Args:
+        files: The files that will be read, once each; their sizes on disk are the whole.
+        what: What is going on, such as "Counting words".
+    """
+
+    def __init__(self, files: Sequence[str], what: str):
+        self.total = sum(tf.io.gfile.stat(path).length for path in files)
+        self.done = 0
+        self._what = what
+        self._start = self._shown = time.monotonic()
+
+    def __call__(self, size: int) -> None:
+        """Takes note of `size` more bytes."""
+        self.done += size
+        now = time.monotonic()
+        if now - self._shown >= _SHOW_SECONDS or self.done >= self.total > self.done - size:
+            self._shown = now
+            logging.info("%s", self.line(now - self._start))
+
+    def line(self, seconds: float) -> str:
+        """The message after so many seconds of work."""
+        rate = self.done / max(seconds, 1e-6)
+        left = max(0, self.total - self.done) / max(rate, 1e-6)
+        return (
+            f"{self._what}: {self.done / 1e6:.1f} of {self.total / 1e6:.1f} MB"
+            f" ({self.done / max(1, self.total):.0%}), {rate / 1e6:.2f} MB/s,"
+            f" {int(left // 60)}:{int(left % 60):02d} left"
+        )
 
 
 def split_documents(
@@ -147,13 +170,19 @@ def _place(document: Document) -> float:
     return int.from_bytes(digest.digest(), "big") / 2**64
 
 
-def _lines(path: str) -> Iterator[tuple[int, str]]:
+def _lines(path: str, on_read: Callable[[int], None] | None) -> Iterator[tuple[int, str]]:
     """Yields (line number from 1, stripped line); only a newline ends a line, not U+2028."""
     number, rest = 1, []
-    for block in _blocks(path):
+    for block in _blocks(path, on_read):
         end = block.rfind(b"\n") + 1
         if not end:
             rest.append(block)
+            if sum(map(len, rest)) > MAX_LINE_BYTES:
+                raise DataError(
+                    f"{path}:{number}: this line has more than {MAX_LINE_BYTES:,} bytes. Corpus"
+                    " files hold a sentence (plain text), a paragraph (WikiExtractor) or an object"
+                    " (JSON lines) per line; put newlines between them."
+                )
             continue
         text = _decode(b"".join([*rest, block[:end]]), path, number)
         rest = [block[end:]]
@@ -179,7 +208,7 @@ def _decode(data: bytes, path: str, number: int) -> str:
     return text.removeprefix("\ufeff") if number == 1 else text
 
 
-def _blocks(path: str) -> Iterator[bytes]:
+def _blocks(path: str, on_read: Callable[[int], None] | None) -> Iterator[bytes]:
     with tf.io.gfile.GFile(path, "rb") as file:
         try:
             compressed = file.read(2) == b"\x1f\x8b"
@@ -187,7 +216,7 @@ def _blocks(path: str) -> Iterator[bytes]:
         except tf.errors.OpError as error:
             raise DataError(f"{path} can't be read: {error.message}.") from None
         stream = gzip.GzipFile(fileobj=file, mode="rb") if compressed else file
-        first = True
+        first, reported = True, 0
         while True:
             try:
                 block = stream.read(_BLOCK_BYTES)
@@ -196,6 +225,10 @@ def _blocks(path: str) -> Iterator[bytes]:
                     f"{path} is a damaged or truncated gzip file ({error}). Restore it or leave"
                     " it out."
                 ) from None
+            # What gzip has read ahead counts as well.
+            if on_read and (place := file.tell()) > reported:
+                on_read(place - reported)
+                reported = place
             if not block:
                 return
             if first and b"\0" in block:
@@ -206,78 +239,3 @@ def _blocks(path: str) -> Iterator[bytes]:
                 )
             first = False
             yield block
-
-
-class _Limit:
-    """Counts the characters of the current document and refuses endless ones."""
-
-    def __init__(self) -> None:
-        self.characters = 0
-
-    def add(self, text: str, document: Document) -> None:
-        self.characters += len(text)
-        if self.characters > MAX_DOCUMENT_CHARACTERS:
-            raise DataError(
-                f"{document.source}: the document that starts here has more than"
-                f" {MAX_DOCUMENT_CHARACTERS:,} characters. Documents are separated by blank lines"
-                " (or <doc> tags); put a blank line between the documents of this file."
-            )
-
-
-def _read_plain(path: str, lines: Iterable[tuple[int, str]]) -> Iterator[Document]:
-    document, limit = Document(), _Limit()
-    for number, line in lines:
-        if line:
-            if not document.sentences:
-                document.source = f"{path}:{number}"
-            document.sentences.append(line)
-            limit.add(line, document)
-        elif document.sentences:
-            yield document
-            document, limit = Document(), _Limit()
-    if document.sentences:
-        yield document
-
-
-def _read_wiki(path: str, lines: Iterable[tuple[int, str]]) -> Iterator[Document]:
-    document, limit, title = Document(), _Limit(), ""
-    for number, line in lines:
-        if not line:
-            continue
-        opening = _DOC_OPEN.match(line)
-        if opening or line == "</doc>":
-            if document.sentences:
-                yield document
-            document, limit, title = Document(source=f"{path}:{number}"), _Limit(), ""
-            if opening and (named := _TITLE.search(line)):
-                title = html.unescape(named[1] or named[2] or "").strip()
-            continue
-        text = _clean_wiki_line(line)
-        if title and text == title:
-            title = ""
-            continue
-        if text and not _is_heading(text):
-            sentences = split_sentences(text)
-            document.sentences.extend(s for s in sentences if any(map(str.isalnum, s)))
-            limit.add(text, document)
-    if document.sentences:
-        yield document
-
-
-def _clean_wiki_line(line: str) -> str:
-    if "&" in line:
-        line = html.unescape(line)
-    if "<" in line:
-        line = _TAG.sub(" ", line)
-    return _LIST_MARK.sub("", line).strip()
-
-
-def _is_heading(line: str) -> bool:
-    """Whether a line of WikiExtractor is a heading, a caption or a bare list item.
-
-    WikiExtractor writes headings as lines that end in a full stop or in nothing, so they can
-    only be told by their shortness; a real paragraph of so few words is rare.
-    """
-    if len(line) > _HEADING_CHARACTERS or line.endswith(_SENTENCE_END):
-        return False
-    return len(line.split()) <= _HEADING_WORDS

@@ -26,9 +26,12 @@ ORIGINAL_LAYOUT_SIZE = 20000
 _ORIGINAL_UNUSED = 99
 _BATCH = 1024
 _MAX_DISTINCT_WORDS = 4_000_000
+_MAX_HELD_OUT_CHARACTERS = 16_000_000
 
 
-def count_words(texts: Iterable[str], do_lower_case: bool = True) -> collections.Counter[str]:
+def count_words(
+    texts: Iterable[str], do_lower_case: bool = True, *, show_progress: bool = True
+) -> collections.Counter[str]:
     """Counts the normalised words of texts (sentences, paragraphs or documents).
 
     Runs in graph batches and holds the distinct words only; beyond four million of them the
@@ -47,7 +50,7 @@ def count_words(texts: Iterable[str], do_lower_case: bool = True) -> collections
             counts = _without_rarest(counts)
         number += len(batch)
         characters += sum(map(len, batch))
-        if characters - shown >= 20_000_000:
+        if show_progress and characters - shown >= 20_000_000:
             shown = characters
             logging.info(
                 "Counted words of %d texts, %.0f million characters: %d distinct words",
@@ -156,6 +159,13 @@ class Coverage:
     def unknown_share(self) -> float:
         return self.unknown / max(1, self.pieces)
 
+    def report(self) -> str:
+        """A line for people."""
+        return (
+            f"on {self.words} held-out words {self.pieces_per_word:.4f} pieces per word, "
+            f"{self.unknown_share:.4%} [UNK]"
+        )
+
 
 def measure_coverage(tokenizer: Tokenizer, texts: Iterable[str]) -> Coverage:
     """Counts words, pieces and [UNK] of texts, which should be held out from the learning."""
@@ -172,12 +182,93 @@ def measure_coverage(tokenizer: Tokenizer, texts: Iterable[str]) -> Coverage:
     return Coverage(*totals.tolist())
 
 
+@dataclasses.dataclass(frozen=True)
+class CorpusWords:
+    """What one pass over a corpus leaves in memory.
+
+    Attributes:
+        counts: Normalised words of the text to learn from, and how often each occurs.
+        held_out: Sentences that weren't counted, to test a vocabulary on.
+    """
+
+    counts: Mapping[str, int]
+    held_out: Sequence[str]
+
+
+def read_corpus(
+    files: Sequence[str],
+    *,
+    do_lower_case: bool = True,
+    heldout_share: float = 0.01,
+    text_field: str = corpus.TEXT_FIELD,
+) -> CorpusWords:
+    """Counts the words of corpus files, streaming, and holds some documents out.
+
+    Which documents are held out is a matter of the hash of their text. When they exceed 16
+    million characters, half of them (by the same hash) are let go, and the share halves for all
+    that follow; so memory is bounded, and they come from all of the corpus.
+
+    Args:
+        files: What `data.pretraining.corpus.read_documents` reads.
+        do_lower_case: Whether the vocabulary is for lower-cased text.
+        heldout_share: Share of documents kept out of the counts. If chance holds out none or
+            all, everything is counted and the held-out sentences are the text itself, up to the
+            same limit.
+        text_field: The field that holds the text where a file is JSON lines.
+
+    Raises:
+        DataError: `heldout_share` isn't a share, or a file can't be read.
+    """
+    if not 0 <= heldout_share < 1:
+        raise DataError(
+            f"heldout_share is {heldout_share}; it must be at least 0 and below 1, such as 0.01."
+        )
+
+    def sentences(held: _HeldOut) -> Iterator[str]:
+        progress = corpus.Progress(files, "Counting words")
+        documents = corpus.read_documents(files, text_field=text_field, on_read=progress)
+        for document in documents:
+            if held.takes(document):
+                yield from document.sentences
+
+    held = _HeldOut(heldout_share)
+    counts = count_words(sentences(held), do_lower_case, show_progress=False)
+    if not counts or not held.documents:
+        logging.warning("Too few documents to hold some out: the coverage is of the same text")
+        held = _HeldOut(1, counted_too=True)
+        counts = count_words(sentences(held), do_lower_case, show_progress=False)
+    return CorpusWords(counts, [text for document in held.documents for text in document.sentences])
+
+
+class _HeldOut:
+    """Collects held-out documents: ever fewer of them when they become too many."""
+
+    def __init__(self, share: float, counted_too: bool = False):
+        self.documents: list[corpus.Document] = []
+        self._share = share
+        self._counted_too = counted_too
+        self._characters = 0
+
+    def takes(self, document: corpus.Document) -> bool:
+        """Keeps `document` if it is to be held out; returns whether it is to be counted."""
+        if not corpus.is_held_out(document, self._share):
+            return True
+        self.documents.append(document)
+        self._characters += sum(map(len, document.sentences))
+        while self._characters > _MAX_HELD_OUT_CHARACTERS and len(self.documents) > 1:
+            self._share /= 2
+            self.documents = [d for d in self.documents if corpus.is_held_out(d, self._share)]
+            self._characters = sum(len(text) for d in self.documents for text in d.sentences)
+        return self._counted_too
+
+
 def learn_from_files(
     files: Sequence[str],
     vocab_size: int,
     *,
     do_lower_case: bool = True,
     heldout_share: float = 0.01,
+    text_field: str = corpus.TEXT_FIELD,
     **options,
 ) -> tuple[list[str], Coverage]:
     """Learns a vocabulary from corpus files, streaming, and tests it on held-out documents.
@@ -185,29 +276,19 @@ def learn_from_files(
     Args:
         files: What `data.pretraining.corpus.read_documents` reads.
         vocab_size: Wanted number of tokens.
-        do_lower_case: Whether the vocabulary is for lower-cased text.
-        heldout_share: Share of documents kept out of the learning. If chance holds out none or
-            all, everything is learned from and the coverage is that of the same text.
+        do_lower_case, heldout_share, text_field: As for `read_corpus`.
         **options: As for `learn_vocabulary`.
 
     Returns:
         (tokens, coverage of the held-out documents).
     """
-
-    def sentences(held_out: bool | None) -> Iterator[str]:
-        for document in corpus.read_documents(files):
-            if held_out is None or corpus.is_held_out(document, heldout_share) == held_out:
-                yield from document.sentences
-
-    sides: tuple[bool | None, bool | None] = (False, True)
-    counts = count_words(sentences(sides[0]), do_lower_case)
-    if not counts or next(sentences(sides[1]), None) is None:
-        logging.warning("Too few documents to hold some out: the coverage is of the same text")
-        sides = (None, None)
-        counts = count_words(sentences(None), do_lower_case)
-    tokens = learn_vocabulary(counts, vocab_size, **options)
+    words = read_corpus(
+        files, do_lower_case=do_lower_case, heldout_share=heldout_share, text_field=text_field
+    )
+    logging.info("Learning %d tokens from %d distinct words", vocab_size, len(words.counts))
+    tokens = learn_vocabulary(words.counts, vocab_size, **options)
     tokenizer = Tokenizer.from_vocab(tokens, do_lower_case)
-    return tokens, measure_coverage(tokenizer, sentences(sides[1]))
+    return tokens, measure_coverage(tokenizer, words.held_out)
 
 
 def _head(vocab_size: int, num_unused: int | None) -> tuple[list[str], int]:

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import os
 from collections.abc import Iterable, Iterator, Sequence
 
 import tensorflow as tf
@@ -97,8 +98,16 @@ def _special_codes() -> tuple[frozenset[int], frozenset[int]]:
     )
 
 
-def check_writable(vocab_file: str) -> None:
-    """Raises DataError now if `write_vocab` couldn't write there later, after long work."""
+def check_writable(vocab_file: str, inputs: Iterable[str] = ()) -> None:
+    """Raises DataError now if `write_vocab` couldn't write there later, after long work.
+
+    Neither may it overwrite one of `inputs`, which a glob may have found in the same folder.
+    """
+    if os.path.realpath(vocab_file) in map(os.path.realpath, inputs):
+        raise DataError(
+            f"The vocabulary would overwrite {vocab_file}, which is one of the input files. Name "
+            "another output file, or a pattern that doesn't match it."
+        )
     with _named_failure(vocab_file):
         with tf.io.gfile.GFile(_temporary(vocab_file), "wb") as file:
             file.write(b"")  # Without a write no file comes into being.

@@ -5,7 +5,7 @@ import gzip
 import pytest
 
 from data.errors import DataError
-from data.pretraining import corpus
+from data.pretraining import corpus, formats
 from data.pretraining.corpus import Document, expand, read_documents, split_documents
 
 WIKI = """<doc id="1" url="http://x?curid=1" title="A &amp; B">
@@ -107,11 +107,35 @@ def test_binary_and_damaged_files(tmp_path):
 
 
 def test_endless_document(tmp_path, monkeypatch):
-    monkeypatch.setattr(corpus, "MAX_DOCUMENT_CHARACTERS", 1000)
+    monkeypatch.setattr(formats, "MAX_DOCUMENT_CHARACTERS", 1000)
     path = tmp_path / "a.txt"
     path.write_text("ok\n\n" + "A line without end.\n" * 100, "utf-8")
     with pytest.raises(DataError, match=r"a\.txt:3: the document .* blank line"):
         list(read_documents([str(path)]))
+
+
+def test_endless_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus, "_BLOCK_BYTES", 100)
+    monkeypatch.setattr(corpus, "MAX_LINE_BYTES", 1000)
+    path = tmp_path / "a.txt"
+    path.write_text("ok\n" + "no end " * 200, "utf-8")
+    with pytest.raises(DataError, match=r"a\.txt:2: this line has more than 1,000 bytes"):
+        list(read_documents([str(path)]))
+
+
+def test_progress_counts_the_bytes_on_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus, "_BLOCK_BYTES", 64)
+    plain, packed = tmp_path / "a", tmp_path / "b"
+    plain.write_text("A line.\n" * 100, "utf-8")
+    packed.write_bytes(gzip.compress(b"A line.\n" * 100))
+    sizes = []
+    list(read_documents([str(plain), str(packed)], on_read=sizes.append))
+    assert len(sizes) > 10
+    assert sum(sizes) == plain.stat().st_size + packed.stat().st_size
+    progress = corpus.Progress([str(plain), str(packed)], "Reading")
+    assert progress.total == sum(sizes)
+    progress.total, progress.done = 400_000_000, 100_000_000
+    assert progress.line(50) == "Reading: 100.0 of 400.0 MB (25%), 2.00 MB/s, 2:30 left"
 
 
 def test_expand(tmp_path):
