@@ -10,64 +10,12 @@ import tensorflow as tf
 
 from data.errors import DataError
 from data.tokenization import Tokenizer
+from tests.reference.plain_tokenizer import HAS_UNICODE_14, plain_pieces, plain_words
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-CJK = [
-    (0x4E00, 0x9FFF),
-    (0x3400, 0x4DBF),
-    (0x20000, 0x2A6DF),
-    (0x2A700, 0x2B73F),
-    (0x2B740, 0x2B81F),
-    (0x2B820, 0x2CEAF),
-    (0xF900, 0xFAFF),
-    (0x2F800, 0x2FA1F),
-]
 needs_unicode_14 = pytest.mark.skipif(
-    unicodedata.unidata_version != "14.0.0", reason="the oracle needs Python 3.11's Unicode tables"
+    not HAS_UNICODE_14, reason="the oracle needs Python 3.11's Unicode tables"
 )
-
-
-def is_punctuation(char: str) -> bool:
-    ascii_symbol = 33 <= ord(char) <= 126 and not char.isalnum()
-    return ascii_symbol or unicodedata.category(char).startswith("P")
-
-
-def plain_words(text: str, lower: bool) -> list[str]:
-    """The basic tokenization, one character at a time."""
-    cleaned = []
-    for char in text:
-        if char in "\t\n\r" or unicodedata.category(char) == "Zs":
-            cleaned.append(" ")
-        elif char in "\0\ufffd" or unicodedata.category(char) in ("Cc", "Cf"):
-            continue
-        elif any(first <= ord(char) <= last for first, last in CJK):
-            cleaned.append(f" {char} ")
-        else:
-            cleaned.append(char)
-    words = []
-    for word in "".join(cleaned).split():
-        if lower:
-            word = unicodedata.normalize("NFD", word.lower())
-            word = "".join(char for char in word if unicodedata.category(char) != "Mn")
-        words.append("".join(f" {char} " if is_punctuation(char) else char for char in word))
-    return " ".join(words).split()
-
-
-def plain_pieces(word: str, vocab: dict[str, int]) -> list[str]:
-    """Greedy longest match; one [UNK] for what can't be matched or is too long."""
-    if len(word) > 200:
-        return ["[UNK]"]
-    pieces, start = [], 0
-    while start < len(word):
-        for end in range(len(word), start, -1):
-            piece = ("##" if start else "") + word[start:end]
-            if piece in vocab:
-                pieces.append(piece)
-                start = end
-                break
-        else:
-            return ["[UNK]"]
-    return pieces
 
 
 @pytest.fixture(scope="module")
@@ -107,13 +55,6 @@ def test_recorded_strings_cased(recorded, golden, shared_data):
         assert cased.ids_to_tokens(cased.tokenize(texts)) == [case[key] for case in recorded]
     words = [[w.decode() for w in row] for row in cased.split_words(texts).to_list()]
     assert words == [case["basic_cased"] for case in recorded]
-
-
-@needs_unicode_14
-def test_oracle_agrees_with_recorded_strings(recorded):
-    for case in recorded:
-        assert plain_words(case["text"], True) == case["basic_lower"]
-        assert plain_words(case["text"], False) == case["basic_cased"]
 
 
 def differing_code_points(codes: list[int], golden, lower: bool) -> list[int]:
