@@ -209,3 +209,64 @@ def test_demo(tmp_path):
     assert result.stdout.count("guessed:") == 5
     for name in ("bert_model.ckpt.index", "bert_config.json", "vocab.txt", "pretraining.png"):
         assert (tmp_path / name).exists()
+
+
+def test_two_phases_left_to_right_with_everything_on(folder):
+    """Options that change how a model is trained, together; then fine-tuning's view of it."""
+    options = (
+        *("--phases=16:6:4,24:6:8", "--objective=ltr", "--optimizer=lamb", "--remat", "--xla"),
+        *("--lr_schedule=polynomial", "--gradient_accumulation_steps=2", "--dtype=bfloat16"),
+        *("--layerwise_lr_decay=0.9", "--save_checkpoints_minutes=10", "--eval_steps=4"),
+        *("--best_metric=masked_lm_accuracy", "--mask_share=0.5", "--random_share=0.5"),
+    )
+    log = succeed(*command(folder, "phases", *options))
+    out = folder / "phases"
+    assert "Stage 1 of 2, steps 0 to 6" in log and "Stage 2 of 2, steps 6 to 12" in log
+    assert (out / "length-16/records/manifest.json").exists()
+    assert not (out / "length-24/records/vocab.txt").exists()  # the first phase's is used
+    config = json.loads((out / "bert_config.json").read_text())
+    assert config["attention_direction"] == "left_to_right"
+    names = {name for name, _ in tf.train.list_variables(str(out / "bert_model.ckpt"))}
+    assert not any("seq_relationship" in name for name in names)
+    results = (out / "eval_results.txt").read_text()
+    assert "next_sentence" not in results
+    best = json.loads((out / "best/best.json").read_text())
+    assert f"global_step = {best['step']}\n" in results
+    (session,) = json.loads((out / "run_summary.json").read_text())["sessions"]
+    assert (session["ended"], session["from_step"], session["to_step"]) == ("finished", 0, 12)
+    assert session["flags"]["phases"]["value"] == "16:6:4,24:6:8"
+    again = succeed(*command(folder, "phases", *options))
+    assert "Nothing to train" in again
+
+
+def test_loss_that_is_not_finite_names_the_records(folder):
+    options = ("--learning_rate=1e38", "--num_train_steps=20", "--save_checkpoints_steps=10")
+    message = fail(*from_records(folder, *options, out="diverged"))
+    assert "The loss is nan at step 2 (learning rate 9e+37" in message
+    assert "The last good checkpoint" in message
+    assert "The batch held record " in message
+    assert f" of {folder}/out/records/train-0000" in message
+
+
+def test_spoilt_weights_are_not_saved(folder):
+    """The loss that belongs to the last good weights was finite, the update after it was not."""
+    options = ("--learning_rate=1e38", "--num_train_steps=20", "--save_checkpoints_steps=1")
+    message = fail(*from_records(folder, *options, out="spoilt"))
+    assert "variables are not finite" in message and "The last good checkpoint, step 1" in message
+    assert [p.name for p in (folder / "spoilt").glob("model.ckpt-*.index")] == ["model.ckpt-1.index"]
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("--phases=16:x:4", "isn't LENGTH:STEPS:BATCH"),
+        ("--phases=64:2:4", "max_position_embeddings"),
+        ("--gradient_accumulation_steps=5", "multiple of 5"),
+        ("--best_metric=masked_lm_accuracy", "give --eval_steps"),
+        ("--mask_share=0.9 --random_share=0.2", "must not be above 1"),
+        ("--freeze_layers=2", "the model has 1 layers"),
+    ],
+)
+def test_options_that_cannot_work(folder, option, words):
+    arguments = [a for a in command(folder, "refused") if not a.startswith("--eval_steps")]
+    assert words in fail(*arguments, *option.split())

@@ -6,6 +6,8 @@ that names the newest. Every tool that reads the original's checkpoints reads th
 in the training data lies beside it, in `data-STEP`.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 import tensorflow as tf
 from absl import logging
@@ -77,20 +79,24 @@ class RunState:
         """Writes a checkpoint of the present step, drops the oldest, returns its prefix.
 
         Of several workers only the chief writes; all hold the same variables.
+
+        Raises:
+            ModelingError: A variable isn't finite: such a checkpoint would be good for nothing.
         """
         step = int(self.train_step.global_step.numpy())
         prefix = join(self.directory, f"model.ckpt-{step}")
         if step == self.saved_step or not is_chief():
             self.saved_step = step
             return prefix
+        variables = self._variables() | self._optional_variables()
+        tensors = {name: variable.numpy() for name, variable in variables.items()}
+        self._check_finite(step, tensors)
         with staged(self.directory) as temporary:
             if self.iterator is not None:
                 position = tf.train.Checkpoint(iterator=self.iterator)
                 with only_warnings():
                     position.write(join(temporary, f"data-{step}"))
                 write_text(join(temporary, f"data-{step}.id"), self.data_id)
-            variables = self._variables() | self._optional_variables()
-            tensors = {name: variable.numpy() for name, variable in variables.items()}
             tf1.write_unstaged(join(temporary, f"model.ckpt-{step}"), tensors)
         steps = run_folder.steps(self.directory)
         kept = [f"model.ckpt-{s}" for s in steps[-self.keep :]]
@@ -107,6 +113,16 @@ class RunState:
                     tf.io.gfile.remove(join(self.directory, name))
         self.saved_step = step
         return prefix
+
+    def _check_finite(self, step: int, tensors: Mapping[str, np.ndarray]) -> None:
+        # The update that spoils the weights comes after a loss that was still finite.
+        bad = [name for name, tensor in tensors.items() if not np.isfinite(tensor).all()]
+        if bad:
+            raise ModelingError(
+                f"After step {step} {len(bad)} variables are not finite, {bad[0]} among them, so "
+                f"nothing is saved. The last good checkpoint, step {max(self.saved_step, 0)}, is "
+                f"kept in {self.directory}. Lower the learning rate or lengthen the warm-up."
+            )
 
     def restore(self, prefix: str) -> int:
         """Puts the run back to where `prefix` was written; returns the step.
