@@ -253,20 +253,17 @@ def test_spoilt_weights_are_not_saved(folder):
     options = ("--learning_rate=1e38", "--num_train_steps=20", "--save_checkpoints_steps=1")
     message = fail(*from_records(folder, *options, out="spoilt"))
     assert "variables are not finite" in message and "The last good checkpoint, step 1" in message
-    assert [p.name for p in (folder / "spoilt").glob("model.ckpt-*.index")] == ["model.ckpt-1.index"]
+    assert [p.name for p in (folder / "spoilt").glob("model.ckpt-*.index")] == [
+        "model.ckpt-1.index"
+    ]
 
 
 @pytest.mark.parametrize(
     ("option", "words"),
     [
-        ("--phases=16:x:4", "isn't LENGTH:STEPS:BATCH"),
-        ("--phases=64:2:4", "max_position_embeddings"),
         ("--gradient_accumulation_steps=5", "multiple of 5"),
-        ("--best_metric=masked_lm_accuracy", "give --eval_steps"),
         ("--mask_share=0.9 --random_share=0.2", "must not be above 1"),
-        ("--freeze_layers=2", "the model has 1 layers"),
     ],
 )
 def test_options_that_cannot_work(folder, option, words):
-    arguments = [a for a in command(folder, "refused") if not a.startswith("--eval_steps")]
-    assert words in fail(*arguments, *option.split())
+    assert words in fail(*command(folder, "refused", *option.split()))

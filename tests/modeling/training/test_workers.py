@@ -88,6 +88,7 @@ def test_two_workers_equal_one_device(tmp_path):
     assert (tmp_path / "model.ckpt-20.index").exists()
 
 
+@pytest.mark.slow
 def test_a_signal_to_one_worker_stops_both_and_they_go_on(tmp_path):
     processes = start_workers(tmp_path, "2000")
     give_up = time.monotonic() + 120
