@@ -160,3 +160,41 @@ def test_never_split_refuses():
     with pytest.raises(DataError, match="at most"):
         many = [f"[unused{index}]" for index in range(500)]
         Tokenizer.from_vocab([*VOCAB, *many], never_split=many)
+
+
+def test_all_of_it_in_a_saved_model(tmp_path):
+    """With core TensorFlow's ops and the two of TF Text's that TF Serving links."""
+
+    class Server(tf.Module):
+        def __init__(self):
+            super().__init__()
+            self.tokenizer = Tokenizer.from_vocab(VOCAB, never_split=["[MASK]"])
+
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+        def serve(self, texts):
+            pieces = self.tokenizer.tokenize_with_offsets(texts)
+            words = self.tokenizer.tokenize_words(tf.strings.split(texts))
+            return {
+                "ids": pieces.ids.to_tensor(),
+                "starts": bytes_to_characters(texts, pieces.starts).to_tensor(),
+                "ends": bytes_to_characters(texts, pieces.ends).to_tensor(),
+                "words": words.words.to_tensor(-1),
+                "text": self.tokenizer.detokenize(pieces.ids),
+            }
+
+    texts = tf.constant(["Cafe\u0301 [MASK] bar", "", "ab" * 101 + " ΟΣ"])
+    server = Server()
+    tf.saved_model.save(server, str(tmp_path))
+    loaded = tf.saved_model.load(str(tmp_path)).serve(texts)
+    for name, value in server.serve(texts).items():
+        assert (loaded[name].numpy() == value.numpy()).all(), name
+    assert loaded["text"].numpy().tolist() == [b"cafe [MASK] bar", b"", "[UNK] ος".encode()]
+    graph = server.serve.get_concrete_function().graph.as_graph_def()
+    nodes = [*graph.node, *(node for f in graph.library.function for node in f.node_def)]
+    ops = {node.op for node in nodes}
+    core = {op for op in ops if hasattr(tf.raw_ops, op)}
+    functions = {function.signature.name for function in graph.library.function}
+    assert {op for op in ops if op not in functions and op not in core} == {
+        "FastBertNormalize",
+        "FastWordpieceTokenizeWithOffsets",
+    }
