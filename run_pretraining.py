@@ -263,6 +263,11 @@ def main(_) -> None:
 
 def run(summary: RunSummary) -> None:
     """Everything, in the strategy's scope."""
+    if distribution.num_workers() > 1 and not FLAGS.input_file:
+        raise errors.ModelingError(
+            "Several workers can't make records from raw text together: make them first with "
+            "python -m data.create_pretraining_data, and give them as --input_file."
+        )
     # ---- Data ----
     phases = read_phases()
     config = read_config(phases)
