@@ -90,6 +90,7 @@ flags.DEFINE_string(
     None,
     "Raw text to evaluate on; default: a share of --corpus_file's documents.",
 )
+flags.DEFINE_string("text_field", corpus.TEXT_FIELD, "Field of JSON lines that holds the text.")
 flags.DEFINE_bool("demo", False, "Pre-train a small BERT on installed docstrings; see README.")
 # How records are made from raw text: the flags of data.create_pretraining_data.
 flags.DEFINE_bool("do_lower_case", True, "Lower-case raw text and strip its accents.")
@@ -203,10 +204,11 @@ def find_records(
     else:
         files = corpus.expand(FLAGS.corpus_file)
         eval_files = corpus.expand(FLAGS.eval_corpus_file) if FLAGS.eval_corpus_file else []
-        documents = functools.partial(corpus.read_documents, files)
+        read = functools.partial(corpus.read_documents, text_field=FLAGS.text_field)
+        documents = functools.partial(read, files)
         source = from_text.describe_files(files + eval_files)
         if eval_files:
-            held_out = functools.partial(corpus.read_documents, eval_files)
+            held_out = functools.partial(read, eval_files)
     return from_text.make_records(
         documents,
         source,

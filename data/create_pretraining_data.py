@@ -29,6 +29,7 @@ flags.DEFINE_bool(
     "do_lower_case", True, "Lower-case the text and strip accents; False for cased vocabularies."
 )
 flags.DEFINE_bool("do_whole_word_mask", False, "Mask whole words instead of single WordPieces.")
+flags.DEFINE_string("text_field", corpus.TEXT_FIELD, "Field of JSON lines that holds the text.")
 flags.DEFINE_integer("max_seq_length", 128, "Pieces per instance, with [CLS] and [SEP].")
 flags.DEFINE_integer("max_predictions_per_seq", 20, "Masked-LM predictions per instance, at most.")
 flags.DEFINE_integer("random_seed", 12345, "Seed of all random choices.")
@@ -71,6 +72,7 @@ def main(_: list[str]) -> None:
         random_seed=FLAGS.random_seed,
         mask_share=FLAGS.mask_share,
         random_share=FLAGS.random_share,
+        text_field=FLAGS.text_field,
     )
     logging.info("Done: %s.", summary)
     for path in summary.output_files:

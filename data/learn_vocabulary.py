@@ -69,6 +69,7 @@ def main(_: list[str]) -> None:
             num_unused=FLAGS.num_unused or 0,
             **options,
         )
+        vocabulary.write_with_replaced(FLAGS.extend, extended.replaced, FLAGS.output_file)
         tokens, report = extended.tokens, extended.report()
     else:
         tokens, coverage = learner.learn_from_files(
@@ -78,8 +79,8 @@ def main(_: list[str]) -> None:
             character_coverage=FLAGS.character_coverage,
             **options,
         )
+        vocabulary.write_vocab(tokens, FLAGS.output_file)
         report = coverage.report()
-    vocabulary.write_vocab(tokens, FLAGS.output_file)
     logging.info("Wrote %d tokens to %s", len(tokens), FLAGS.output_file)
     print(f"{FLAGS.output_file}: {len(tokens)} tokens; {report}")
 

@@ -36,7 +36,7 @@ _HEADING_WORDS, _HEADING_CHARACTERS = 6, 60
 _SENTENCE_END = tuple('!?。！？；…”"»」』')
 # The second catches an object spread over several lines, and an array of objects, which are then
 # refused with a reason instead of being taken for prose.
-_JSON = re.compile(r'\{\s*["}]|\{$|\[\s*\{\s*["}]')
+_JSON = re.compile(r'\{\s*["}]|\{$|\[$|\[\s*\{\s*["}]')
 _SHOWN_FIELDS = 10
 
 

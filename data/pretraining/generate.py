@@ -22,7 +22,7 @@ from absl import logging
 
 from data.errors import DataError
 from data.pretraining import instances, masking, records
-from data.pretraining.corpus import Document, read_documents
+from data.pretraining.corpus import TEXT_FIELD, Document, read_documents
 
 CHUNK_BYTES = 32 * 2**20
 _TOKENIZE_BYTES = 2**20
@@ -84,6 +84,7 @@ def create_pretraining_records(
     chunk_bytes: int = CHUNK_BYTES,
     mask_share: float = masking.MASK_SHARE,
     random_share: float = masking.RANDOM_SHARE,
+    text_field: str = TEXT_FIELD,
 ) -> GenerationSummary:
     """Writes pre-training records; defaults are the original release's.
 
@@ -102,6 +103,7 @@ def create_pretraining_records(
         chunk_bytes: Text held at once; peak memory is several times this.
         mask_share, random_share: Shares of the predicted pieces that become [MASK] and a random
             piece; the rest stay as they are.
+        text_field: The field of JSON lines that holds the text, where files are given.
 
     Returns:
         A summary of what was made.
@@ -127,7 +129,7 @@ def create_pretraining_records(
         files = list(documents)
         origin = ",".join(files[:3]) + (f" and {len(files) - 3} more files" if files[3:] else "")
         report.measure(files)
-        documents = read_documents(files)
+        documents = read_documents(files, text_field=text_field)
     summary = report.summary
     random_next = 0
     with records.ShardWriters(output_files) as writers:

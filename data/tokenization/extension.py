@@ -12,18 +12,18 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
-import tensorflow as tf
 from absl import logging
 
 from data.errors import DataError
-from data.tokenization import learner, vocabulary
-from data.tokenization.normalizer import Normalizer
+from data.tokenization import learner, reserved, vocabulary
 from data.tokenization.tokenizer import Tokenizer
 from data.tokenization.wordpiece import MAX_CHARS_PER_WORD
 
 _UNUSED = re.compile(r"\[unused\d+\]")
 _SHOWN = 10
-_IN_BRACKETS = re.compile(r"\[[^\[\]\s]+\]")
+# Shares of a vocabulary's tokens with a capital letter: the released cased ones have more than a
+# quarter, the others next to none.
+_CASED, _LOWER_CASED = 0.05, 0.002
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,22 +32,23 @@ class Extension:
 
     Attributes:
         tokens: index = id; as many as before.
-        added: The words that took the place of [unusedN] tokens, in the order of their ids.
+        replaced: Id → word, for the words that took the place of [unusedN] tokens.
         free: How many [unusedN] tokens are left.
         before, after: How the old and the new vocabulary fit held-out text; None without text.
     """
 
     tokens: list[str]
-    added: list[str]
+    replaced: dict[int, str]
     free: int
     before: learner.Coverage | None = None
     after: learner.Coverage | None = None
 
     def report(self) -> str:
         """A line for people."""
+        added = list(self.replaced.values())
         filled = (
-            f"{len(self.added)} [unusedN] places filled, {self.free} free: "
-            f"{', '.join(self.added[:_SHOWN])}{', …' if len(self.added) > _SHOWN else ''}"
+            f"{len(added)} [unusedN] places filled, {self.free} free: "
+            f"{', '.join(added[:_SHOWN])}{', …' if len(added) > _SHOWN else ''}"
         )
         if not self.before or not self.after:
             return filled
@@ -129,7 +130,8 @@ def extend_vocabulary(
     begin with it, since the longest match is taken first ("tensor" turns "tensors" into "tensor
     ##s"; it may also turn a happier cut into a worse one). What a word saves is counted anew
     after every choice that touches it, and none is taken that saves nothing. A word that is
-    [UNK] now counts as one piece, so it isn't chosen: give it in `reserved_tokens`.
+    [UNK] now counts as if it were cut into its characters, and as two pieces at least: nothing
+    of it is left, so it is worth more than a word that is cut.
 
     Args:
         tokens: The vocabulary; index = id.
@@ -143,8 +145,10 @@ def extend_vocabulary(
 
     Raises:
         DataError: No [unusedN] token is free, the reserved ones are too many, or one of them is
-            nothing that tokenization could ever yield.
+            nothing that tokenization could ever yield; or the vocabulary is evidently of the
+            other case than `do_lower_case` says.
     """
+    _check_case(tokens, do_lower_case)
     slots = [index for index, token in enumerate(tokens) if _UNUSED.fullmatch(token)]
     room = len(slots) - num_unused
     if room <= 0:
@@ -155,19 +159,18 @@ def extend_vocabulary(
             " free places, or learn one with python -m data.learn_vocabulary."
         )
     known = set(tokens)
-    _check_words(reserved_tokens, do_lower_case)
+    reserved.check(reserved_tokens, do_lower_case)
     added = [token for token in dict.fromkeys(reserved_tokens) if token not in known]
     if len(added) > room:
         raise DataError(
             f"{len(added)} reserved tokens are to be added, but only {room} [unusedN] tokens are"
             f" free. Leave out {len(added) - room} of them."
         )
-    known.update(token for token in added if not _IN_BRACKETS.fullmatch(token))
+    known.update(token for token in added if not reserved.IN_BRACKETS.fullmatch(token))
     added += _Chooser(known, word_counts, min_frequency).choose(room - len(added))
-    extended = list(tokens)
-    for index, token in zip(slots, added, strict=False):
-        extended[index] = token
-    return Extension(extended, added, len(slots) - len(added))
+    replaced = dict(zip(slots, added, strict=False))
+    extended = [replaced.get(index, token) for index, token in enumerate(tokens)]
+    return Extension(extended, replaced, len(slots) - len(added))
 
 
 class _Chooser:
@@ -245,7 +248,7 @@ class _Chooser:
         )
 
     def _cut(self, word: str) -> int:
-        """The number of pieces of a word; one if it is [UNK]."""
+        """The number of pieces of a word; that of its characters, or two, if it is [UNK]."""
         start = pieces = 0
         while start < len(word):
             lead = vocabulary.CONTINUATION if start else ""
@@ -253,32 +256,18 @@ class _Chooser:
             while end > start and lead + word[start:end] not in self._known:
                 end -= 1
             if end == start:
-                return 1
+                return max(2, len(word))
             start = end
             pieces += 1
         return pieces
 
 
-def _check_words(words: Sequence[str], do_lower_case: bool) -> None:
-    """Raises a DataError that names the words that tokenization could never yield."""
-    plain = [word for word in dict.fromkeys(words) if not _IN_BRACKETS.fullmatch(word)]
-    if not plain:
-        return
-    split = Normalizer(do_lower_case).split_words(tf.constant(plain, tf.string)).to_list()
-    wrong = []
-    for word, parts in zip(plain, split, strict=True):
-        parts = [part.decode("utf-8") for part in parts]
-        if len(word) > MAX_CHARS_PER_WORD:
-            wrong.append(f"{word[:20]!r}… ({len(word)} characters, the limit is 200)")
-        elif parts != [word]:
-            seen = " ".join(parts) if parts else "nothing"
-            wrong.append(f"{word!r} (tokenization sees {seen})")
-    if wrong:
-        shown = ", ".join(wrong[:_SHOWN])
-        more = f" and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
-        case = "lower-cased" if do_lower_case else "cased"
+def _check_case(tokens: Sequence[str], do_lower_case: bool) -> None:
+    plain = [token for token in tokens if not reserved.IN_BRACKETS.fullmatch(token)]
+    share = sum(token != token.lower() for token in plain) / max(1, len(plain))
+    if (do_lower_case and share > _CASED) or (not do_lower_case and share < _LOWER_CASED):
         raise DataError(
-            f"These reserved tokens would never be found in {case} text: {shown}{more}. Give whole"
-            " words as the vocabulary writes them: without white space or punctuation, in its case"
-            " (--do_lower_case), at most 200 characters long."
+            f"{share:.1%} of the vocabulary's tokens have capital letters, so it is "
+            f"{'cased' if do_lower_case else 'lower-cased'}, but --do_lower_case is "
+            f"{do_lower_case}. Give --do_lower_case={not do_lower_case}."
         )

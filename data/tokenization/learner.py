@@ -15,7 +15,7 @@ from absl import logging
 
 from data.errors import DataError
 from data.pretraining import corpus
-from data.tokenization import vocabulary
+from data.tokenization import reserved, vocabulary
 from data.tokenization.normalizer import Normalizer
 from data.tokenization.substring_trie import SubstringTrie
 from data.tokenization.tokenizer import Tokenizer
@@ -281,7 +281,11 @@ def learn_from_files(
 
     Returns:
         (tokens, coverage of the held-out documents).
+
+    Raises:
+        DataError: As `learn_vocabulary`, or a reserved token could never occur.
     """
+    reserved.check(options.get("reserved_tokens", ()), do_lower_case)
     words = read_corpus(
         files, do_lower_case=do_lower_case, heldout_share=heldout_share, text_field=text_field
     )

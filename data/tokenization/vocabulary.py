@@ -3,7 +3,7 @@
 import contextlib
 import functools
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import tensorflow as tf
 from absl import logging
@@ -120,10 +120,33 @@ def write_vocab(tokens: Sequence[str], vocab_file: str) -> None:
     Raises:
         DataError: The place can't be written to.
     """
+    _write("".join(f"{token}\n" for token in tokens).encode("utf-8"), vocab_file)
+
+
+def _write(data: bytes, vocab_file: str) -> None:
     with _named_failure(vocab_file):
         with tf.io.gfile.GFile(_temporary(vocab_file), "wb") as file:
-            file.write("".join(f"{token}\n" for token in tokens).encode("utf-8"))
+            file.write(data)
         tf.io.gfile.rename(_temporary(vocab_file), vocab_file, overwrite=True)
+
+
+def write_with_replaced(source: str, replaced: Mapping[int, str], vocab_file: str) -> None:
+    """Copies a vocabulary file byte for byte but for the lines of some ids.
+
+    Writing its tokens anew would not do: reading strips lines, and a few tokens of the released
+    Chinese vocabulary are nothing but white space.
+
+    Args:
+        source: The vocabulary file.
+        replaced: Id → its new token.
+        vocab_file: Where the copy goes; may be `source`.
+    """
+    with tf.io.gfile.GFile(source, "rb") as file:
+        lines = file.read().split(b"\n")
+    for index, token in replaced.items():
+        end = b"\r" if lines[index].endswith(b"\r") else b""
+        lines[index] = token.encode("utf-8") + end
+    _write(b"\n".join(lines), vocab_file)
 
 
 def _temporary(vocab_file: str) -> str:

@@ -27,8 +27,9 @@ def run(*arguments):
 
 
 def test_flags_and_defaults_are_the_originals():
-    """And those for the masking mixture, which say what the original did."""
+    """And ours, whose defaults say what the original did."""
     expected = {
+        "text_field": "text",
         "mask_share": 0.8,
         "random_share": 0.1,
         "input_file": None,

@@ -1,5 +1,7 @@
 """The command, as a user runs it."""
 
+import gzip
+import json
 import pathlib
 import subprocess
 import sys
@@ -43,6 +45,29 @@ def test_command(tmp_path):
     tokens = output.read_text(encoding="utf-8").splitlines()
     assert len(tokens) == 120
     assert {"[A]", "[B]", "sentence", "walking"} <= set(tokens)
+
+
+def test_extending_through_the_command(tmp_path):
+    source, output = tmp_path / "vocab.txt", tmp_path / "extended.txt"
+    tokens = ["[PAD]", "[unused0]", "[unused1]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "\u2028"]
+    tokens += [*"abcdeorst", *(f"##{letter}" for letter in "abcdeorst")]
+    source.write_text("\n".join(tokens), encoding="utf-8")
+    rows = [json.dumps({"body": f"tensor boats\n{letter} tensor."}) for letter in "abc" * 60]
+    with gzip.open(tmp_path / "domain.jsonl.gz", "wt", encoding="utf-8") as file:
+        file.write("\n".join(rows))
+    done = learn(
+        f"--extend={source}",
+        f"--input_file={tmp_path}/domain.jsonl.gz",
+        "--text_field=body",
+        f"--output_file={output}",
+        "--heldout_share=0.2",
+    )
+    assert done.returncode == 0, done.stderr
+    assert "26 tokens; 2 [unusedN] places filled, 0 free: " in done.stdout
+    assert "before: " in done.stdout and "after: " in done.stdout
+    lines = output.read_text(encoding="utf-8").split("\n")
+    assert set(lines[1:3]) == {"boats", "tensor"}
+    assert lines[:1] + lines[3:] == tokens[:1] + tokens[3:]
 
 
 def test_user_errors_are_one_paragraph(tmp_path):

@@ -53,7 +53,7 @@ def test_half_a_surrogate_pair_is_replaced(tmp_path):
 
 @pytest.mark.parametrize(
     "line",
-    ['He said {"text"}.', "[1] A note.", '"{}"', "{ curly } braces", "[", "<document>", "{{cite}}"],
+    ['He said {"text"}.', "[1] A note.", '"{}"', "{ curly } braces", "<document>", "{{cite}}"],
 )
 def test_prose_stays_prose(tmp_path, line):
     path = write(tmp_path / "a", line, '{"text": "Not JSON lines: the first line tells."}')
