@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 from modeling import checkpoints
+from modeling.config import BertConfig
 from modeling.errors import ModelingError
 from modeling.losses import classifier_losses, pretraining_losses
 from modeling.models import BertClassifier
@@ -161,3 +162,41 @@ def test_classifier_in_micro_batches():
         assert history["accuracy"][0][1] == 5
         losses.append([total for total, _ in history["loss"]])
     np.testing.assert_allclose(*losses, rtol=1e-6)
+
+
+def test_rows_of_equal_ids_are_added_before_they_are_squared():
+    """The word embedding's gradient and Adam's second moment against sums done in NumPy.
+
+    A twin with a row of its own for each place of the batch gives the gradient place by place.
+    """
+    ids = np.array([[3, 3, 5, 3], [5, 3, 3, 7]], np.int32)
+    sizes = {
+        "num_hidden_layers": 1,
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+    }
+    slots, tables = [], []
+    for rows in (ids, np.arange(ids.size, dtype=np.int32).reshape(ids.shape)):
+        keras.utils.set_random_seed(2)
+        model = BertClassifier(
+            BertConfig.named("tiny", 8, max_position_embeddings=4, **sizes), 2, dropout_rate=0.0
+        )
+        model.build()
+        step, weights = make_step(model, classifier_losses)
+        words = weights["bert/embeddings/word_embeddings"]
+        if tables:
+            words.assign(tables[0][ids.reshape(-1)])
+        tables.append(words.numpy())
+        batch = {"input_ids": rows, "label_ids": np.array([0, 1], np.int32)}
+        norm = step.run(iter(tf.data.Dataset.from_tensors(batch)), 1)["gradient_norm"][0][0]
+        slot = step.optimizer.slots()
+        scale = min(1.0, 1.0 / norm)
+        first = slot["bert/embeddings/word_embeddings/adam_m"].numpy() / 0.1 / scale
+        second = slot["bert/embeddings/word_embeddings/adam_v"].numpy() / 0.001 / scale**2
+        slots.append((first.astype(np.float64), second.astype(np.float64)))
+    summed = np.zeros_like(tables[0], np.float64)
+    np.add.at(summed, ids.reshape(-1), slots[1][0])
+    largest = np.abs(summed).max()
+    assert largest > 0
+    np.testing.assert_allclose(slots[0][0], summed, atol=1e-5 * largest)
+    np.testing.assert_allclose(slots[0][1], summed**2, atol=3e-5 * largest**2)
