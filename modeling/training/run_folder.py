@@ -1,7 +1,9 @@
 """The checkpoints in a run's output folder: which there are, which of them are whole."""
 
+import contextlib
 import functools
 import re
+import uuid
 
 import tensorflow as tf
 from absl import logging
@@ -12,13 +14,17 @@ from modeling.errors import ModelingError
 
 
 def prepare_directory(directory: str) -> None:
-    """Makes the output folder; raises ModelingError if it can't be written."""
-    probe = join(directory, ".write-test")
+    """Makes the output folder; raises ModelingError if it can't be written.
+
+    Of several workers each calls it, before they join: none can be saving yet.
+    """
+    probe = join(directory, f".write-test-{uuid.uuid4().hex[:12]}")
     try:
         tf.io.gfile.makedirs(directory)
         for name in tf.io.gfile.listdir(directory):
             if name.startswith(".saving-"):  # of a process that was killed while saving
-                tf.io.gfile.rmtree(join(directory, name))
+                with contextlib.suppress(tf.errors.NotFoundError):  # another worker was faster
+                    tf.io.gfile.rmtree(join(directory, name))
         with tf.io.gfile.GFile(probe, "w") as file:
             file.write("")
         tf.io.gfile.remove(probe)

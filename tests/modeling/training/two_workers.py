@@ -38,9 +38,9 @@ def own_part(dataset: tf.data.Dataset) -> tf.data.Dataset:
 
 
 def main(folder: str, steps: int) -> None:
+    prepare_directory(folder)
     strategy = distribution.get_strategy("auto")
     assert strategy.num_replicas_in_sync == 2
-    prepare_directory(folder)
     with strategy.scope():
         index = distribution.worker_index()
         assert index == json.loads(os.environ["TF_CONFIG"])["task"]["index"]
