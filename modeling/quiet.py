@@ -24,6 +24,8 @@ def _import_tensorflow() -> None:
         import tensorflow_text  # noqa: F401
 
         tf.config.list_physical_devices()  # where there is no GPU, this complains of it
+        # With several workers it tells of every all-reduce, on two loggers.
+        tf.get_logger().setLevel("WARNING")
     finally:
         os.dup2(terminal, 2)
         os.close(nowhere)

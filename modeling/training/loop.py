@@ -129,7 +129,9 @@ def train(
             if step % log_steps == 0 or saving or evaluating or unheard:
                 reporter.report(step)
             if saving:
-                logging.info("Saved %s", run_state.save())
+                prefix = run_state.save()
+                if distribution.is_chief():
+                    logging.info("Saved %s", prefix)
                 saved_at = time.monotonic()
             if evaluating and not interrupted:
                 stop_early = bool(evaluate(step))
