@@ -49,7 +49,10 @@ def warmup_polynomial_decay(
 
     def rate(step: tf.Tensor) -> tf.Tensor:
         done = tf.cast(step, tf.float32)
-        left = 1.0 - tf.minimum(done, num_train_steps) / num_train_steps
+        # Subtracted as integers: XLA multiplies by 1/T in place of dividing by T, and 1 − T·(1/T)
+        # can be a little below 0, which a power of 0.5 turns into NaN.
+        left = tf.cast(tf.maximum(num_train_steps - tf.cast(step, tf.int64), 0), tf.float32)
+        left /= num_train_steps
         if power != 1.0:
             left = tf.pow(left, power)
         return _warmed_up(done, learning_rate, num_warmup_steps, learning_rate * left)

@@ -113,6 +113,19 @@ def test_schedules(warmup):
             np.testing.assert_allclose(got, wanted, rtol=1e-6, err_msg=f"{name} {step}")
 
 
+@pytest.mark.parametrize("name", ["linear", "polynomial"])
+def test_schedules_end_at_zero_when_compiled(name):
+    """XLA turns a division by the number of steps into a product, which can overshoot 1."""
+    for steps in (3, 7, 41, 47, 999_999):
+        schedule = make_schedule(name, 1e-4, steps, 0)
+        compiled = tf.function(schedule, jit_compile=True)
+        got = [float(compiled(tf.constant(step, tf.int64))) for step in (steps, steps + 5)]
+        assert got == [0.0, 0.0], steps
+        last = float(compiled(tf.constant(steps - 1, tf.int64)))
+        power = 0.5 if name == "polynomial" else 1.0
+        np.testing.assert_allclose(last, 1e-4 * (1 / steps) ** power, rtol=1e-5)
+
+
 def test_depth_in_the_model():
     model = BertClassifier(BertConfig.named("tiny", 30), num_labels=2)
     model.build()
