@@ -5,6 +5,7 @@ import pathlib
 import subprocess
 import sys
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -12,6 +13,7 @@ import tensorflow as tf
 from modeling.config import BertConfig
 from modeling.losses import pretraining_losses
 from modeling.models import BertPretrainer
+from modeling.training.setup import Settings, make_train_step
 
 LAYERS = 2
 # Products of a Transformer layer's forward pass: query, key, value, scores, context and three.
@@ -128,6 +130,32 @@ def test_in_replica_context():
             return strategy.run(lambda b: (plain(b), remat(b)), args=(batch,))
 
         _equal(*run(batch), 1e-6)
+
+
+def test_with_accumulation_at_full_width():
+    """TensorFlow's graph optimizer broke this combination, and only for large activations."""
+    config = BertConfig(1000, hidden_size=768, num_hidden_layers=1, num_attention_heads=12)
+    rng = np.random.default_rng(0)
+    ids = rng.integers(5, 1000, (8, 128), np.int32)
+    batch = {"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": 0 * ids}
+    batch |= {"masked_lm_positions": ids[:, :4] % 128, "masked_lm_ids": ids[:, :4]}
+    batch |= {"masked_lm_weights": np.ones((8, 4), np.float32)}
+    batch["next_sentence_labels"] = ids[:, :1] % 2
+
+    def loss(remat):
+        keras.utils.set_random_seed(1)
+        model = BertPretrainer(config, remat=remat)
+        model.build()
+        settings = Settings(1e-3, 10, 0, seed=1, accumulation_steps=2)
+        step = make_train_step(model, pretraining_losses, settings)
+        return step.run(iter(tf.data.Dataset.from_tensors(batch).repeat()), 3)["loss"]
+
+    before = tf.config.optimizer.get_experimental_options()
+    try:
+        np.testing.assert_allclose(loss(True), loss(False), rtol=1e-6)
+    finally:
+        options = {"arithmetic_optimization": before.get("arithmetic_optimization", True)}
+        tf.config.optimizer.set_experimental_options(options)
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="Linux tells peak memory")
