@@ -1,4 +1,4 @@
-"""Fine-tunes BERT to classify sentences and pairs: GLUE tasks, XNLI.
+"""Fine-tunes BERT on sentences and pairs: GLUE, XNLI, multiple choice, your own files.
 
     python run_classifier.py --task_name=MRPC --do_train=true --do_eval=true \\
         --data_dir=$GLUE_DIR/MRPC --vocab_file=$BERT_BASE_DIR/vocab.txt \\
@@ -7,32 +7,35 @@
         --train_batch_size=32 --learning_rate=2e-5 --num_train_epochs=3.0 \\
         --output_dir=/tmp/mrpc_output/
 
-With --do_predict it writes test_results.tsv, with --do_export a SavedModel that takes raw text.
+With --learning_rates=5e-5,4e-5,3e-5,2e-5 --num_runs=5 it searches as the paper did. --do_predict
+writes test_results.tsv and predictions.tsv, --do_export a SavedModel that takes raw text.
 """
 
 from modeling import quiet  # noqa: F401  isort: skip
 
+import dataclasses
 import os
 
 import keras
 import tensorflow as tf
 from absl import flags, logging
 
-from data import batching
+from data import batching, task_flags
 from data.errors import DataError
-from data.tasks import glue, predictions
-from data.tokenization import Tokenizer, casing
-from data.tokenization.inputs import build_inputs
-from modeling import errors
+from data.tasks import delimited, glue_submission, predictions
+from data.tasks.examples import Kind, Task
+from data.tasks.splits import Split, read_splits
+from data.tokenization import Tokenizer, build_choices, build_inputs, casing
+from modeling import checkpoints, errors, metrics
 from modeling.config import BertConfig
-from modeling.losses import classifier_losses
-from modeling.models import BertClassifier
 from modeling.serving import export
-from modeling.training import common_flags, distribution, precision, run_folder, run_state
-from modeling.training.best import load_best
-from modeling.training.evaluation import Evaluator, predict
+from modeling.training import charts, common_flags, distribution, precision, run_folder, run_state
+from modeling.training.best import has_best, load_best
+from modeling.training.evaluation import Predictor
+from modeling.training.fine_tuning import SentenceHead
 from modeling.training.fit import Stage, fit
 from modeling.training.reporting import Reporter, write_results
+from modeling.training.search import Finished, Search, Trial
 from modeling.training.setup import make_train_step
 from modeling.training.summary import RunSummary, given_flags
 
@@ -41,8 +44,9 @@ FLAGS = flags.FLAGS
 common_flags.define_run_flags(learning_rate=5e-5, train_batch_size=32, save_steps=1000)
 common_flags.define_optimizer_flags()
 common_flags.define_hardware_flags()
-flags.DEFINE_string("data_dir", None, "Folder with the task's .tsv files, named as published.")
-flags.DEFINE_string("task_name", None, f"One of {', '.join(glue.task_names())}.")
+common_flags.define_search_flags()
+task_flags.define_task_flags()
+task_flags.define_text_flags()
 flags.DEFINE_string("vocab_file", None, "The vocabulary that the model was pre-trained with.")
 flags.DEFINE_bool(
     "do_lower_case", True, "Lower-case the text and strip accents; False for cased models."
@@ -60,17 +64,30 @@ flags.DEFINE_float(
 flags.DEFINE_bool("do_export", False, "Write a SavedModel that takes raw text.")
 flags.DEFINE_string("export_dir", None, "Where to; default: export/ in the output folder.")
 flags.DEFINE_integer(
-    "num_train_steps",
-    0,
-    "Train so many steps instead of num_train_epochs; 0: as the epochs say.",
-    lower_bound=0,
+    "num_train_steps", 0, "Train so many steps instead of num_train_epochs.", lower_bound=0
 )
 flags.DEFINE_bool(
     "bilstm", False, "Classify by a new BiLSTM over the encoder's outputs (paper, section 5.1)."
 )
+flags.DEFINE_bool("glue_submission", False, "With --do_predict: also files for the GLUE server.")
+flags.DEFINE_bool(
+    "wnli_majority", True, "In WNLI's submission the majority class, as the paper (appendix B.1)."
+)
+flags.DEFINE_list(
+    "class_weights", [], '"balanced", or a number per class: how much its examples count.'
+)
+# Batches.
+flags.DEFINE_integer(
+    "train_batch_tokens",
+    0,
+    "Places of a training batch, padding counted, in place of --train_batch_size.",
+    lower_bound=0,
+)
+flags.DEFINE_bool("length_buckets", True, "False pads every input to max_seq_length.")
+flags.DEFINE_bool("cache_features", True, "Keep the pieces of the texts in the output folder.")
 
-# The original's command line requires these.
-REQUIRED = ("data_dir", "bert_config_file", "task_name", "vocab_file", "output_dir")
+# The original's command line requires these, and data_dir, which own files can do without.
+REQUIRED = ("bert_config_file", "task_name", "vocab_file", "output_dir")
 
 
 def check_flags(config: BertConfig, tokenizer: Tokenizer) -> None:
@@ -93,60 +110,65 @@ def check_flags(config: BertConfig, tokenizer: Tokenizer) -> None:
         )
 
 
-def make_dataset(tokenizer, task, split, batch_size, training=False):
-    """(examples, data set) of one split."""
-    examples = task.read(FLAGS.data_dir, split)
-    logging.info("%s: %d examples of %s", split, len(examples), task.name)
+def batch_shape(batch_size: int, tokens: int = 0) -> batching.Batching:
+    """Batches of like lengths, or of one shape where each shape is compiled."""
     # XLA, on a TPU too, compiles a program per shape; elsewhere batches of like length compute
     # less padding.
-    static = FLAGS.xla or distribution.on_tpu()
-    share = distribution.share(batch_size)
-    dataset = batching.examples_dataset(
-        tokenizer,
-        examples,
-        task.labels,
-        FLAGS.max_seq_length,
+    static = FLAGS.xla or distribution.on_tpu() or not FLAGS.length_buckets
+    replicas = tf.distribute.get_strategy().num_replicas_in_sync
+    return batching.Batching(
         batch_size,
-        training,
-        FLAGS.random_seed,
         None if static else batching.default_buckets(FLAGS.max_seq_length),
-        num_parts=share.num_parts,
-        parts=share.parts,
+        tokens,
+        replicas * FLAGS.gradient_accumulation_steps,
     )
-    return examples, dataset
 
 
-def make_model(config: BertConfig, task) -> BertClassifier:
-    """The encoder with the task's head."""
-    model = BertClassifier(
-        config, num_labels=len(task.labels), bilstm=FLAGS.bilstm, remat=FLAGS.remat
-    )
-    model.build()
-    return model
+def dataset(split: Split, shape: batching.Batching, seed: int | None = None) -> tf.data.Dataset:
+    """This process's batches, in order; with a seed endless ones to train on."""
+    share = distribution.share(shape.batch_size)
+    shape = dataclasses.replace(shape, num_parts=share.num_parts, parts=share.parts)
+    return batching.batches(split.features, shape, seed is not None, seed or 0)
 
 
-def train_model(model, tokenizer, task, evaluate, summary) -> int:
-    """Fine-tunes from where --output_dir or --init_checkpoint stands; returns the step."""
-    examples, dataset = make_dataset(
-        tokenizer, task, "train", FLAGS.train_batch_size, training=True
+def make_head(task: Task, train: Split | None) -> SentenceHead:
+    """What the task's labels mean for the model."""
+    weights = FLAGS.class_weights or None
+    if weights == ["balanced"]:
+        weights = delimited.balanced_class_weights(train.examples, task.labels) if train else None
+    elif weights:
+        try:
+            weights = [float(weight) for weight in weights]
+        except ValueError as error:
+            raise errors.ModelingError(
+                f"--class_weights is {','.join(weights)}; it has to be balanced or numbers."
+            ) from error
+    return SentenceHead(task.kind.value, len(task.labels), weights)
+
+
+# ---- Training ----
+
+
+def train_model(model, head: SentenceHead, train: Split, trial: Trial, folder, evaluate, summary):
+    """Fine-tunes from where the folder or --init_checkpoint stands; returns the step."""
+    shape = batch_shape(trial.batch_size, FLAGS.train_batch_tokens)
+    steps_per_epoch = batching.steps_per_epoch(train.features, shape)
+    num_train_steps = FLAGS.num_train_steps or int(steps_per_epoch * trial.num_epochs)
+    settings = dataclasses.replace(
+        common_flags.training_settings(
+            FLAGS, num_train_steps, int(num_train_steps * FLAGS.warmup_proportion)
+        ),
+        learning_rate=trial.learning_rate,
+        seed=trial.seed,
     )
-    num_train_steps = FLAGS.num_train_steps or int(
-        len(examples) / FLAGS.train_batch_size * FLAGS.num_train_epochs
-    )
-    settings = common_flags.training_settings(
-        FLAGS, num_train_steps, int(num_train_steps * FLAGS.warmup_proportion)
-    )
-    reporter = Reporter(FLAGS.output_dir, num_train_steps, FLAGS.train_batch_size)
-    data_id = (
-        f"{task.name} {len(examples)} examples, length {FLAGS.max_seq_length}, "
-        f"batch {FLAGS.train_batch_size}, seed {FLAGS.random_seed}"
-    )
+    examples_per_step = round(len(train.examples) / steps_per_epoch)
+    reporter = Reporter(folder, num_train_steps, examples_per_step)
     stage = Stage(
         num_train_steps,
-        lambda: dataset,
-        data_id,
-        FLAGS.train_batch_size,
-        lambda index: batching.sources(examples, index),
+        lambda: dataset(train, shape, trial.seed),
+        f"{describe_data(train)}, batch {shape.tokens or trial.batch_size}, seed {trial.seed}",
+        examples_per_step,
+        lambda index: batching.sources(train.examples, index),
     )
 
     def evaluate_and_report(step: int) -> dict[str, float]:
@@ -157,15 +179,114 @@ def train_model(model, tokenizer, task, evaluate, summary) -> int:
         return results
 
     return fit(
-        make_train_step(model, classifier_losses, settings),
+        make_train_step(model, head.losses, settings),
         [stage],
-        FLAGS.output_dir,
+        folder,
         FLAGS.init_checkpoint,
         reporter,
         common_flags.loop_options(FLAGS),
         evaluate_and_report,
         summary,
     )
+
+
+def describe_data(train: Split) -> str:
+    """Names the data and how it is read; other data make another run."""
+    text = f"{FLAGS.task_name.lower()} {len(train.examples)} examples, {FLAGS.max_seq_length}"
+    return text + ("" if FLAGS.long_text == "head" else f" {FLAGS.long_text}")
+
+
+def search(make_model, head, train: Split, dev: Split, task: Task, trials, evaluate) -> None:
+    """The paper's search; leaves the best weights in best/ of the output folder."""
+    about = f"{describe_data(train)}, {FLAGS.num_train_steps or 'all'} steps, "
+    about += f"from {FLAGS.init_checkpoint}"
+
+    def train_one(trial: Trial, folder: str) -> Finished:
+        keras.backend.clear_session()
+        keras.utils.set_random_seed(trial.seed)
+        run_folder.prepare_directory(folder)
+        model = make_model()
+        predictor = Predictor(model)
+        step = train_model(model, head, train, trial, folder, lambda: evaluate(predictor), None)
+        logits = predictor(dataset(dev, batch_shape(FLAGS.eval_batch_size)))
+        results = head.evaluate(logits, dev.features.label_ids, task.metrics)
+        degenerate = metrics.is_degenerate(head.probabilities(logits), dev.features.label_ids)
+        weights = checkpoints.weights_by_name(model)
+        tensors = {name: weight.value.numpy() for name, weight in weights.items()}
+        return Finished(results, step, degenerate, tensors)
+
+    metric = FLAGS.best_metric or f"eval_{task.metrics[0]}"
+    Search(FLAGS.output_dir, metric, about).run(trials, train_one)
+
+
+# ---- Results ----
+
+
+def suffix(split: Split, first: Split) -> str:
+    """What tells the files of a further split from those of the main one."""
+    return "" if split is first else f"_{split.name}"
+
+
+def report(task: Task, head: SentenceHead, split: Split, logits, results, end: str) -> None:
+    """eval_results.txt and what people read: report by class, confusion matrix, worst errors."""
+    write_results(FLAGS.output_dir, f"eval_results{end}.txt", results)
+    if not distribution.is_chief():
+        return
+    outputs, labels = head.probabilities(logits), split.features.label_ids
+    path = os.path.join(FLAGS.output_dir, "{}" + end + "{}")
+    if task.kind in (Kind.CLASSES, Kind.MULTI_LABEL):
+        text = metrics.format_report(metrics.class_report(outputs, labels, task.labels))
+        logging.info("%s by class\n%s", split.name, text)
+        predictions.write_text(path.format("class_report", ".txt"), text + "\n")
+    if task.kind is Kind.CLASSES:
+        matrix = metrics.confusion_matrix(outputs, labels, len(task.labels))
+        charts.confusion_png(matrix, task.labels, path.format("confusion", ".png"))
+    errors_file = path.format("errors", ".tsv")
+    predictions.write_errors(errors_file, split.examples, task.kind, task.labels, outputs)
+
+
+def write_predictions(task: Task, head: SentenceHead, split: Split, logits, end: str) -> None:
+    """test_results.tsv, predictions.tsv and, if wanted, the GLUE server's file."""
+    outputs = head.probabilities(logits)
+    path = os.path.join(FLAGS.output_dir, f"test_results{end}.tsv")
+    columns = outputs[:, None] if task.kind is Kind.REGRESSION else outputs
+    predictions.write_test_results(path, columns)
+    path = os.path.join(FLAGS.output_dir, f"predictions{end}.tsv")
+    predictions.write_predictions(path, split.examples, task.kind, task.labels, outputs)
+    logging.info("Wrote the predictions of %d examples to %s", len(outputs), path)
+    if FLAGS.glue_submission:
+        folder = os.path.join(FLAGS.output_dir, "glue_submission")
+        majority = FLAGS.wnli_majority and task.name == "wnli"
+        path = glue_submission.write_submission(folder, task.name, split.name, outputs, majority)
+        logging.info("Wrote %s", path)
+
+
+def export_model(model, task: Task, tokenizer: Tokenizer) -> None:
+    """A SavedModel from raw text to answers."""
+
+    def preprocess(*texts):
+        if task.kind is Kind.CHOICES:
+            return build_choices(tokenizer, *texts, FLAGS.max_seq_length, "longest")
+        return build_inputs(
+            tokenizer,
+            *texts,
+            max_seq_length=FLAGS.max_seq_length,
+            pad_to="longest",
+            long_text=FLAGS.long_text,
+            window_stride=FLAGS.window_stride,
+            max_windows=FLAGS.max_windows,
+        )
+
+    folder = export.export_sentence_model(
+        model,
+        FLAGS.export_dir or os.path.join(FLAGS.output_dir, "export"),
+        task.kind.value,
+        preprocess,
+        task.labels,
+        pairs=task.pairs,
+        assets={"vocab.txt": FLAGS.vocab_file, "bert_config.json": FLAGS.bert_config_file},
+    )
+    logging.info("Wrote the SavedModel %s", folder)
 
 
 def main(_) -> None:
@@ -175,12 +296,13 @@ def main(_) -> None:
     precision.set_precision(FLAGS.dtype)
     summary = RunSummary(FLAGS.output_dir, flags=given_flags(FLAGS))
     with strategy.scope(), summary:
-        distribution.check_batch_sizes(
-            FLAGS.gradient_accumulation_steps,
-            FLAGS.train_batch_size,
-            eval_batch_size=FLAGS.eval_batch_size,
-            predict_batch_size=FLAGS.predict_batch_size,
-        )
+        for trial in common_flags.search_trials(FLAGS):
+            distribution.check_batch_sizes(
+                FLAGS.gradient_accumulation_steps,
+                trial.batch_size,
+                eval_batch_size=FLAGS.eval_batch_size,
+                predict_batch_size=FLAGS.predict_batch_size,
+            )
         run(summary)
 
 
@@ -191,57 +313,73 @@ def run(summary: RunSummary) -> None:
     casing.check(FLAGS.do_lower_case, FLAGS.init_checkpoint)
     tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)
     check_flags(config, tokenizer)
-    task = glue.get_task(FLAGS.task_name)
-    if FLAGS.do_eval or FLAGS.eval_steps:
-        _, eval_data = make_dataset(tokenizer, task, "dev", FLAGS.eval_batch_size)
-    if FLAGS.do_predict:
-        test_examples, test_data = make_dataset(tokenizer, task, "test", FLAGS.predict_batch_size)
+    task = task_flags.open_task(FLAGS, FLAGS.do_train)
+    trials = common_flags.search_trials(FLAGS)
+    searching = FLAGS.do_train and len(trials) > 1
+    chief = distribution.is_chief()
+    cache = os.path.join(FLAGS.output_dir, "features") if FLAGS.cache_features and chief else None
+
+    def read(purpose: str) -> list[Split]:
+        settings = task_flags.text_settings(FLAGS)
+        return read_splits(task, purpose, tokenizer, settings, FLAGS.data_dir, cache)
+
+    train, *_ = read("train") if FLAGS.do_train else [None]
+    dev = read("dev") if FLAGS.do_eval or FLAGS.eval_steps or searching else []
+    test = read("test") if FLAGS.do_predict else []
+    if train and task.name == task_flags.OWN_FILES and chief:
+        path = os.path.join(FLAGS.output_dir, task_flags.LABELS_FILE)
+        delimited.save_labels(path, task)
 
     # ---- Model ----
-    model = make_model(config, task)
-    evaluator = Evaluator(model, classifier_losses)
+    head = make_head(task, train)
 
-    def evaluate() -> dict[str, float]:
-        results = evaluator(eval_data)
-        return {"eval_accuracy": results["accuracy"], "eval_loss": results["loss"]}
+    def make_model():
+        return head.make_model(config, FLAGS.bilstm, FLAGS.window_pooling, FLAGS.remat)
+
+    def evaluate(predictor: Predictor) -> dict[str, float]:
+        logits = predictor(dataset(dev[0], batch_shape(FLAGS.eval_batch_size)))
+        return head.evaluate(logits, dev[0].features.label_ids, task.metrics)
 
     # ---- Train ----
-    if FLAGS.do_train:
-        step = train_model(model, tokenizer, task, evaluate, summary)
+    if searching:
+        search(make_model, head, train, dev[0], task, trials, evaluate)
+    model = make_model()
+    predictor = Predictor(model)
+    if train and not searching:
+        step = train_model(
+            model,
+            head,
+            train,
+            trials[0],
+            FLAGS.output_dir,
+            lambda: evaluate(predictor),
+            summary,
+        )
+    elif searching or FLAGS.best_metric or found_by_search():
+        step = load_best(model, FLAGS.output_dir)
+        summary.attach(model=model)
     else:
         step = run_state.load_trained(model, FLAGS.output_dir, FLAGS.init_checkpoint)
-        if FLAGS.best_metric:
-            step = load_best(model, FLAGS.output_dir)
         summary.attach(model=model)
 
-    # ---- Evaluate ----
-    if FLAGS.do_eval:
-        results = evaluate()
+    # ---- Evaluate, predict, export ----
+    for split in dev if FLAGS.do_eval else []:
+        logits = predictor(dataset(split, batch_shape(FLAGS.eval_batch_size)))
+        results = head.evaluate(logits, split.features.label_ids, task.metrics)
         results |= {"global_step": step, "loss": results["eval_loss"]}
-        write_results(FLAGS.output_dir, "eval_results.txt", results)
+        report(task, head, split, logits, results, suffix(split, dev[0]))
+    for split in test:
+        logits = predictor(dataset(split, batch_shape(FLAGS.predict_batch_size)))
+        if chief:
+            write_predictions(task, head, split, logits, suffix(split, test[0]))
+    if FLAGS.do_export and chief:
+        export_model(model, task, tokenizer)
 
-    # ---- Predict ----
-    if FLAGS.do_predict:
-        logits = predict(model, test_data, "logits")
-        probabilities = tf.nn.softmax(logits).numpy()
-        path = os.path.join(FLAGS.output_dir, "test_results.tsv")
-        if distribution.is_chief():
-            predictions.write_test_results(path, probabilities)
-        logging.info("Wrote the probabilities of %d examples to %s", len(test_examples), path)
 
-    # ---- Export ----
-    if FLAGS.do_export and distribution.is_chief():
-        folder = export.export_classifier(
-            model,
-            FLAGS.export_dir or os.path.join(FLAGS.output_dir, "export"),
-            lambda *texts: build_inputs(
-                tokenizer, *texts, max_seq_length=FLAGS.max_seq_length, pad_to="longest"
-            ),
-            task.labels,
-            pairs=task.pairs,
-            assets={"vocab.txt": FLAGS.vocab_file, "bert_config.json": FLAGS.bert_config_file},
-        )
-        logging.info("Wrote the SavedModel %s", folder)
+def found_by_search() -> bool:
+    """Whether the output folder is that of a search, whose weights are in best/."""
+    folder = FLAGS.output_dir
+    return not run_folder.latest(folder) and has_best(folder) and not FLAGS.init_checkpoint
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Fine-tuning examples to batches: tokenised once, then length buckets or static shapes.
+"""Features to batches: length buckets, a budget of tokens, or static shapes.
 
 The pipeline holds the pieces of all examples as two arrays and moves only example numbers about;
 rows are gathered and padded at its very end. So an iterator's checkpoint is one epoch's order,
@@ -13,43 +13,11 @@ import numpy as np
 import tensorflow as tf
 
 from data.errors import DataError
-from data.tasks.glue import Example
-from data.tokenization import Tokenizer
-from data.tokenization.inputs import pack_inputs
+from data.features import Features
+from data.tasks.examples import Example
 
 BUCKETS = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 """Lengths that batches are padded to by default; few, as compilers make a program of each."""
-
-_TEXTS_AT_ONCE = 1024
-
-
-@dataclasses.dataclass(frozen=True)
-class TokenizedExamples:
-    """Examples as arrays, without padding.
-
-    Attributes:
-        ids: int32 [all pieces of all examples].
-        splits: int64 [N + 1]; example i is ids[splits[i]:splits[i + 1]].
-        first_lengths: int32 [N]; how many of its pieces are of segment 0.
-        label_ids: int32 [N]; 0 where there is no label.
-        max_seq_length: What the examples were truncated to.
-        pad_id: Id that fills rows up.
-    """
-
-    ids: np.ndarray
-    splits: np.ndarray
-    first_lengths: np.ndarray
-    label_ids: np.ndarray
-    max_seq_length: int
-    pad_id: int
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """int64 [N], pieces with [CLS] and [SEP]."""
-        return np.diff(self.splits)
-
-    def __len__(self) -> int:
-        return len(self.label_ids)
 
 
 def default_buckets(max_seq_length: int) -> list[int]:
@@ -57,74 +25,51 @@ def default_buckets(max_seq_length: int) -> list[int]:
     return [bound for bound in BUCKETS if bound < max_seq_length] + [max_seq_length]
 
 
-def tokenize_examples(
-    tokenizer: Tokenizer,
-    examples: Sequence[Example],
-    labels: Sequence[str],
-    max_seq_length: int,
-) -> TokenizedExamples:
-    """Tokenises and truncates examples, about a thousand at a time in the graph.
+@dataclasses.dataclass(frozen=True)
+class Batching:
+    """How examples are put together.
 
-    Raises:
-        DataError: An example's label isn't among `labels`.
+    Attributes:
+        batch_size: Examples of a batch.
+        buckets: None makes all batches [batch_size, max_seq_length], as TPUs need; the last one
+            in evaluation is filled with empty rows (is_real_example 0, index -1). A list of
+            lengths makes batches of examples of like length, padded to the next of these lengths;
+            then the last one in evaluation may have fewer rows, and examples come from long to
+            short: `index` tells which they are.
+        tokens: Places of a training batch, padding counted, in place of `batch_size`: as many
+            examples as fit, so that batches of short texts have more. Needs buckets. Every
+            example then has its turn in each epoch.
+        multiple: With `tokens`, batches are filled up to a multiple with empty rows.
+        num_parts: Cuts each batch into so many of equal size (which `batch_size` has to allow);
+            all are full then, if need be with empty rows.
+        parts: Which of the parts to return, one after the other: what one of several workers
+            computes. Together the workers have exactly the batches that one alone would have.
     """
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)] * 2)
-    def pack(texts_a: tf.Tensor, texts_b: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        ids, segments = pack_inputs(
-            tokenizer,
-            tokenizer.tokenize(texts_a),
-            tokenizer.tokenize(texts_b),
-            max_seq_length=max_seq_length,
-        )
-        lengths = tf.cast(ids.row_lengths(), tf.int32)
-        return ids.values, lengths, lengths - tf.reduce_sum(segments, 1)
+    batch_size: int
+    buckets: Sequence[int] | None = None
+    tokens: int = 0
+    multiple: int = 1
+    num_parts: int = 1
+    parts: Sequence[int] = (0,)
 
-    ids = [np.zeros(0, np.int32)]
-    lengths = [np.zeros(0, np.int32)]
-    first_lengths = [np.zeros(0, np.int32)]
-    for begin in range(0, len(examples), _TEXTS_AT_ONCE):
-        part = examples[begin : begin + _TEXTS_AT_ONCE]
-        results = pack(
-            tf.constant([example.text_a for example in part]),
-            tf.constant([example.text_b or "" for example in part]),
-        )
-        for whole, result in zip((ids, lengths, first_lengths), results, strict=True):
-            whole.append(result.numpy())
-    return TokenizedExamples(
-        ids=np.concatenate(ids),
-        splits=np.concatenate([[0], np.cumsum(np.concatenate(lengths), dtype=np.int64)]),
-        first_lengths=np.concatenate(first_lengths),
-        label_ids=_label_ids(examples, labels),
-        max_seq_length=max_seq_length,
-        pad_id=tokenizer.pad_id,
-    )
+    def bounds(self, features: Features) -> np.ndarray | None:
+        """int64 [number of lengths], ascending, the longest is max_seq_length."""
+        if self.buckets is None:
+            return None
+        longest = features.max_seq_length
+        return np.array(sorted({*(b for b in self.buckets if b < longest), longest}), np.int64)
 
 
-def examples_dataset(
-    tokenizer: Tokenizer,
-    examples: Sequence[Example],
-    labels: Sequence[str],
-    max_seq_length: int,
-    batch_size: int,
-    training: bool,
-    seed: int = 0,
-    buckets: Sequence[int] | None = None,
-    **parts,
-) -> tf.data.Dataset:
-    """Batches of examples: `tokenize_examples`, then `batches`; see there."""
-    tokenized = tokenize_examples(tokenizer, examples, labels, max_seq_length)
-    return batches(tokenized, batch_size, training, seed, buckets, **parts)
+def steps_per_epoch(features: Features, batching: Batching) -> float:
+    """Training batches that the examples make, with a token budget; else N / batch_size."""
+    if not batching.tokens:
+        return len(features) / batching.batch_size
+    return float(len(_budget_splits(features, batching)) - 1)
 
 
 def batches(
-    tokenized: TokenizedExamples,
-    batch_size: int,
-    training: bool,
-    seed: int = 0,
-    buckets: Sequence[int] | None = None,
-    num_parts: int = 1,
-    parts: Sequence[int] = (0,),
+    features: Features, batching: Batching, training: bool, seed: int = 0
 ) -> tf.data.Dataset:
     """Batches of tokenised examples.
 
@@ -133,44 +78,39 @@ def batches(
     its turn in others. In evaluation every example comes exactly once.
 
     Args:
-        tokenized: The examples.
-        batch_size: Rows of a batch.
+        features: The examples.
+        batching: Sizes and shapes.
         training: See above.
         seed: For the order in training.
-        buckets: None makes all batches [batch_size, max_seq_length], as TPUs need; the last one
-            in evaluation is filled with empty rows (is_real_example 0, index -1). A list of
-            lengths makes batches of examples of like length, padded to the next of these lengths;
-            then the last one in evaluation may have fewer rows, and examples come from long to
-            short: `index` tells which they are.
-        num_parts: Cuts each batch into so many of equal size (which `batch_size` has to allow);
-            all are full then, if need be with empty rows.
-        parts: Which of the parts to return, one after the other: what one of several workers
-            computes. Together the workers have exactly the batches that one alone would have.
 
     Returns:
-        Dataset of dicts: input_ids, input_mask, segment_ids int32 [B, T]; label_ids int32 [B];
-        is_real_example float32 [B]; index int64 [B], the example's place in the list.
+        Dataset of dicts: input_ids, input_mask, segment_ids int32 [B, T], or [B, R, T] of
+        examples with several rows, of which the missing ones have no pieces; label_ids, see
+        `Features`; is_real_example float32 [B]; index int64 [B], the example's place in the list.
 
     Raises:
-        DataError: There are no examples to train on.
+        DataError: There are no examples to train on, or a token budget without buckets.
     """
-    if training and not len(tokenized):
+    if training and not len(features):
         raise DataError("There are no examples to train on; the list is empty.")
-    longest = tokenized.max_seq_length
-    bounds = None
-    if buckets is not None:
-        bounds = np.array(sorted({*(b for b in buckets if b < longest), longest}), np.int64)
-    if training:
-        dataset = _training_order(tokenized, batch_size, seed, bounds)
+    if batching.tokens and batching.buckets is None:
+        raise DataError(
+            "A budget of tokens makes batches of different shapes, but here all have to have one "
+            "(XLA or a TPU): give the batch size in examples."
+        )
+    if training and batching.tokens:
+        dataset = _budget_order(features, batching, seed)
+    elif training:
+        dataset = _training_order(features, batching, seed)
     else:
-        dataset = _evaluation_order(tokenized, batch_size, bounds, full=num_parts > 1)
-    if num_parts > 1:
+        dataset = _evaluation_order(features, batching)
+    if batching.num_parts > 1:
         dataset = dataset.flat_map(
             lambda index: tf.data.Dataset.from_tensor_slices(
-                tf.gather(tf.reshape(index, [num_parts, batch_size // num_parts]), list(parts))
+                tf.gather(tf.reshape(index, [batching.num_parts, -1]), list(batching.parts))
             )
         )
-    dataset = dataset.map(_gatherer(tokenized, bounds))
+    dataset = dataset.map(_gatherer(features, batching))
     options = tf.data.Options()
     options.deterministic = True
     return dataset.with_options(options).prefetch(1)
@@ -183,22 +123,32 @@ def sources(examples: Sequence[Example], index: np.ndarray, limit: int = 8) -> s
     return ", ".join(known[:limit]) + more
 
 
-def _training_order(
-    tokenized: TokenizedExamples, batch_size: int, seed: int, bounds: np.ndarray | None
-) -> tf.data.Dataset:
+def _like_lengths(features: Features, bounds: np.ndarray) -> np.ndarray:
+    """int64 [N]: number of the batch shape that each example needs, small before large."""
+    bucket = np.searchsorted(bounds, features.lengths)
+    return (features.num_rows - 1) * len(bounds) + bucket
+
+
+def _shuffler(seed: int):
+    """A function (values, draw) → the values in the order of that draw, int64 scalar tensor."""
+
+    def shuffled(values: tf.Tensor, draw: tf.Tensor) -> tf.Tensor:
+        return tf.random.experimental.stateless_shuffle(
+            values, tf.stack([tf.cast(seed, tf.int64), draw]), alg="philox"
+        )
+
+    return shuffled
+
+
+def _training_order(features: Features, batching: Batching, seed: int) -> tf.data.Dataset:
     """Dataset of int64 [batch_size]: example numbers, epoch after epoch."""
-    number = len(tokenized)
+    number, batch_size = len(features), batching.batch_size
     # Fewer examples than a batch has rows: one round then is several epochs.
     epochs_per_round = math.ceil(batch_size / number)
     steps = number * epochs_per_round // batch_size
-    bucket_of = None
-    if bounds is not None:
-        bucket_of = tf.constant(np.searchsorted(bounds, tokenized.lengths), tf.int32)
-
-    def shuffled(values: tf.Tensor, *place: tf.Tensor | int) -> tf.Tensor:
-        return tf.random.experimental.stateless_shuffle(
-            values, tf.stack([tf.cast(seed, tf.int64), *place]), alg="philox"
-        )
+    bounds = batching.bounds(features)
+    shape_of = None if bounds is None else tf.constant(_like_lengths(features, bounds), tf.int32)
+    shuffled = _shuffler(seed)
 
     def order(round_number: tf.Tensor) -> tf.data.Dataset:
         draws = round_number * (epochs_per_round + 1)
@@ -208,76 +158,113 @@ def _training_order(
         ]
         # Cut before sorting: it would always be the longest that are left over.
         chosen = tf.concat(epochs, 0)[: steps * batch_size]
-        if bucket_of is not None:
-            chosen = tf.gather(chosen, tf.argsort(tf.gather(bucket_of, chosen), stable=True))
+        if shape_of is not None:
+            chosen = tf.gather(chosen, tf.argsort(tf.gather(shape_of, chosen), stable=True))
         chosen = tf.reshape(chosen, [steps, batch_size])
-        if bucket_of is not None:
+        if shape_of is not None:
             chosen = shuffled(chosen, draws + epochs_per_round)
         return tf.data.Dataset.from_tensor_slices(chosen)
 
     return tf.data.Dataset.counter().flat_map(order)
 
 
-def _evaluation_order(
-    tokenized: TokenizedExamples, batch_size: int, bounds: np.ndarray | None, full: bool
-) -> tf.data.Dataset:
+def _budget_splits(features: Features, batching: Batching) -> np.ndarray:
+    """int64 [batches + 1]: where the batches of an epoch begin when examples stand by shape."""
+    bounds = batching.bounds(features)
+    shapes, counts = np.unique(_like_lengths(features, bounds), return_counts=True)
+    multiple = math.lcm(batching.multiple, batching.num_parts)
+    sizes = []
+    for shape, count in zip(shapes, counts, strict=True):
+        places = (1 + shape // len(bounds)) * bounds[shape % len(bounds)]
+        size = max(batching.tokens // places // multiple, 1) * multiple
+        sizes += [size] * (count // size) + ([count % size] if count % size else [])
+    return np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+
+
+def _budget_order(features: Features, batching: Batching, seed: int) -> tf.data.Dataset:
+    """Dataset of int64 [B]: all example numbers, epoch after epoch; -1 for filling."""
+    number = len(features)
+    multiple = math.lcm(batching.multiple, batching.num_parts)
+    shape_of = tf.constant(_like_lengths(features, batching.bounds(features)), tf.int32)
+    splits = tf.constant(_budget_splits(features, batching))
+    shuffled = _shuffler(seed)
+
+    def order(epoch: tf.Tensor) -> tf.data.Dataset:
+        chosen = shuffled(tf.range(number, dtype=tf.int64), 2 * epoch)
+        chosen = tf.gather(chosen, tf.argsort(tf.gather(shape_of, chosen), stable=True))
+        rows = tf.RaggedTensor.from_row_splits(chosen, splits).to_tensor(-1)
+        return tf.data.Dataset.from_tensor_slices(shuffled(rows, 2 * epoch + 1))
+
+    def filled(index: tf.Tensor) -> tf.Tensor:
+        index = tf.boolean_mask(index, index >= 0)
+        return tf.pad(index, [[0, -tf.size(index) % multiple]], constant_values=-1)
+
+    return tf.data.Dataset.counter().flat_map(order).map(filled)
+
+
+def _evaluation_order(features: Features, batching: Batching) -> tf.data.Dataset:
     """Dataset of int64 [B]: every example number once, -1 for filling."""
-    order = np.arange(len(tokenized), dtype=np.int64)
-    if bounds is not None:
-        order = np.argsort(-tokenized.lengths, kind="stable").astype(np.int64)
-    if bounds is None or full:
-        filling = np.full(-len(order) % batch_size, -1, np.int64)
-        order = np.concatenate([order, filling]).reshape([-1, batch_size])
+    order = np.arange(len(features), dtype=np.int64)
+    if batching.buckets is not None:
+        order = np.lexsort([-features.lengths, -features.num_rows]).astype(np.int64)
+    if batching.buckets is None or batching.num_parts > 1:
+        filling = np.full(-len(order) % batching.batch_size, -1, np.int64)
+        order = np.concatenate([order, filling]).reshape([-1, batching.batch_size])
         return tf.data.Dataset.from_tensor_slices(order)
-    return tf.data.Dataset.from_tensor_slices(order).batch(batch_size)
+    return tf.data.Dataset.from_tensor_slices(order).batch(batching.batch_size)
 
 
-def _gatherer(tokenized: TokenizedExamples, bounds: np.ndarray | None):
+def _gatherer(features: Features, batching: Batching):
     """The function from example numbers [B] to a batch."""
-    pieces = tf.constant(tokenized.ids)
-    starts = tf.constant(tokenized.splits[:-1])
-    lengths_of = tf.constant(tokenized.lengths.astype(np.int32))
-    first_lengths_of = tf.constant(tokenized.first_lengths)
-    label_ids_of = tf.constant(tokenized.label_ids)
-    longest = tokenized.max_seq_length
+    bounds = batching.bounds(features)
+    # What several workers have computed of one batch must fit together.
+    static_rows = bounds is None or batching.num_parts > 1
+    pieces = tf.constant(features.ids)
+    starts = tf.constant(features.splits[:-1])
+    lengths_of = tf.constant(np.diff(features.splits).astype(np.int32))
+    first_lengths_of = tf.constant(features.first_lengths)
+    first_row_of = tf.constant(features.row_splits[:-1])
+    num_rows_of = tf.constant(features.num_rows)
+    label_ids_of = tf.constant(features.label_ids)
+    longest = features.max_seq_length
+    most_rows = int(features.num_rows.max(initial=1))
     bound_lengths = None if bounds is None else tf.constant(bounds.astype(np.int32))
+
+    def rows_of(at: tf.Tensor, real: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Row numbers [B] or [B, R] and which of them are rows of the batch."""
+        first = tf.gather(first_row_of, at)
+        if not features.several_rows:
+            return first, real
+        counts = tf.gather(num_rows_of, at)
+        most = most_rows if static_rows else tf.reduce_max(counts)
+        number = tf.range(tf.cast(most, tf.int64))
+        there = real[:, tf.newaxis] & (number < counts[:, tf.newaxis])
+        return tf.where(there, first[:, tf.newaxis] + number, 0), there
 
     def gather(index: tf.Tensor) -> dict[str, tf.Tensor]:
         real = index >= 0
         at = tf.maximum(index, 0)
-        lengths = tf.where(real, tf.gather(lengths_of, at), 0)
-        first_lengths = tf.gather(first_lengths_of, at)
+        rows, there = rows_of(at, real)
+        lengths = tf.where(there, tf.gather(lengths_of, rows), 0)
+        first_lengths = tf.gather(first_lengths_of, rows)
         if bound_lengths is None:
             width = longest
         else:
             place = tf.searchsorted(bound_lengths, tf.reduce_max(lengths)[tf.newaxis])[0]
             width = bound_lengths[place]
-        places = tf.gather(starts, at)[:, tf.newaxis] + tf.range(tf.cast(width, tf.int64))
-        ids = tf.gather(pieces, tf.minimum(places, len(tokenized.ids) - 1))
+        places = tf.gather(starts, rows)[..., tf.newaxis] + tf.range(tf.cast(width, tf.int64))
+        ids = tf.gather(pieces, tf.minimum(places, len(features.ids) - 1))
         mask = tf.sequence_mask(lengths, width)
         second = mask & ~tf.sequence_mask(first_lengths, width)
+        label_ids = tf.gather(label_ids_of, at)
+        labelled = tf.reshape(real, [-1, *(1 for _ in features.label_ids.shape[1:])])
         return {
-            "input_ids": tf.where(mask, ids, tokenized.pad_id),
+            "input_ids": tf.where(mask, ids, features.pad_id),
             "input_mask": tf.cast(mask, tf.int32),
             "segment_ids": tf.cast(second, tf.int32),
-            "label_ids": tf.where(real, tf.gather(label_ids_of, at), 0),
+            "label_ids": tf.where(labelled, label_ids, tf.zeros([], label_ids.dtype)),
             "is_real_example": tf.cast(real, tf.float32),
             "index": index,
         }
 
     return gather
-
-
-def _label_ids(examples: Sequence[Example], labels: Sequence[str]) -> np.ndarray:
-    ids = {label: index for index, label in enumerate(labels)}
-    found = np.zeros(len(examples), np.int32)
-    for index, example in enumerate(examples):
-        if example.label is None:
-            continue
-        if example.label not in ids:
-            raise DataError(
-                f"{example.source}: the label is {example.label!r}; the labels are "
-                f"{', '.join(labels)}."
-            )
-        found[index] = ids[example.label]
-    return found

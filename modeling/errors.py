@@ -16,6 +16,10 @@ class ModelingError(ValueError):
     """
 
 
+class NotFiniteError(ModelingError):
+    """Training has diverged: a loss, a gradient or a weight isn't finite."""
+
+
 # How tf.io.gfile reports a missing file, a forbidden one and a full disk.
 _FILE_ERRORS = (
     tf.errors.NotFoundError,

@@ -103,15 +103,77 @@ class PretrainingLosses:
 
 
 class ClassifierLosses:
-    """Cross-entropy and accuracy of `BertClassifier` against `label_ids` int32 [B]."""
+    """Cross-entropy and accuracy of logits [B, L] against `label_ids` int32 [B].
+
+    For `BertClassifier` and, where L are the choices, for `BertMultipleChoice`.
+
+    Args:
+        class_weights: L numbers by which the examples of each class count in the loss, and in
+            its divisor; None for 1. The accuracy counts all alike.
+    """
+
+    def __init__(self, class_weights=None):
+        self.class_weights = None
+        if class_weights is not None:
+            self.class_weights = tf.constant(class_weights, tf.float32)
 
     def __call__(self, outputs: Mapping, batch: Mapping) -> tuple[Means, Means]:
         labels, logits = batch["label_ids"], outputs["logits"]
-        real = _real_examples(batch, labels)
         return (
-            {"loss": cross_entropy(logits, labels, real)},
-            {"accuracy": accuracy(logits, labels, real)},
+            {"loss": cross_entropy(logits, labels, self._weighted(batch))},
+            {"accuracy": accuracy(logits, labels, _real_examples(batch, labels))},
         )
+
+    def weights(self, batch: Mapping) -> dict[str, tf.Tensor]:
+        return {"loss": tf.reduce_sum(self._weighted(batch))}
+
+    def _weighted(self, batch: Mapping) -> tf.Tensor:
+        labels = batch["label_ids"]
+        real = _real_examples(batch, labels)
+        return real if self.class_weights is None else real * tf.gather(self.class_weights, labels)
+
+
+class MultiLabelLosses:
+    """Sigmoid cross-entropy of logits [B, L] against `label_ids` float32 [B, L] of 0 and 1.
+
+    The loss is the mean over labels and examples, the accuracy the share of examples where no
+    label is wrong.
+
+    Args:
+        class_weights: L numbers by which each label's part of the loss counts; None for 1.
+    """
+
+    def __init__(self, class_weights=None):
+        self.class_weights = None
+        if class_weights is not None:
+            self.class_weights = tf.constant(class_weights, tf.float32)
+
+    def __call__(self, outputs: Mapping, batch: Mapping) -> tuple[Means, Means]:
+        labels, logits = batch["label_ids"], outputs["logits"]
+        real = _real_examples(batch, labels[:, 0])
+        losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits)
+        if self.class_weights is not None:
+            losses *= self.class_weights
+        losses = tf.reduce_mean(losses, 1)
+        right = tf.reduce_all(tf.equal(logits >= 0, labels > 0.5), 1)
+        count = tf.reduce_sum(real)
+        return (
+            {"loss": Mean(tf.reduce_sum(losses * real), count)},
+            {"accuracy": Mean(tf.reduce_sum(tf.cast(right, tf.float32) * real), count)},
+        )
+
+    def weights(self, batch: Mapping) -> dict[str, tf.Tensor]:
+        return {"loss": tf.reduce_sum(_real_examples(batch, batch["label_ids"][:, 0]))}
+
+
+class RegressionLosses:
+    """Mean squared error of logits [B, 1] against `label_ids` float32 [B]."""
+
+    def __call__(self, outputs: Mapping, batch: Mapping) -> tuple[Means, Means]:
+        labels = batch["label_ids"]
+        real = _real_examples(batch, labels)
+        squares = tf.square(outputs["logits"][:, 0] - labels)
+        return {"loss": Mean(tf.reduce_sum(squares * real), tf.reduce_sum(real))}, {}
 
     def weights(self, batch: Mapping) -> dict[str, tf.Tensor]:
         return {"loss": tf.reduce_sum(_real_examples(batch, batch["label_ids"]))}

@@ -6,15 +6,27 @@ outputs = model({"input_ids": ids, "input_mask": mask, "segment_ids": segments,
 """
 
 import keras
+from keras import ops
 
 from modeling.bilstm import BiLSTM
 from modeling.config import BertConfig
+from modeling.embeddings import initializer
 from modeling.encoder import BertEncoder, TransformerLayer
-from modeling.heads import MaskedLMHead, NextSentenceHead, add_linear_weights, linear_logits
+from modeling.errors import ModelingError
+from modeling.heads import (
+    HEAD_STDDEV,
+    MaskedLMHead,
+    NextSentenceHead,
+    add_linear_weights,
+    linear_logits,
+)
 from modeling.tensors import dropout
 
 # The original release drops out the classifier's input at this rate, whatever the configuration.
 CLASSIFIER_DROPOUT = 0.1
+ROW_POOLINGS = ("mean", "max")
+ABSENT = -1e9
+"""Logit of a choice that there isn't; its probability is 0."""
 
 
 class BertModel(keras.Model):
@@ -32,6 +44,8 @@ class BertModel(keras.Model):
         self.config = config
         self.encoder = BertEncoder(config, dtype=self.dtype_policy, remat=remat)
         self.seed_generator = keras.random.SeedGenerator()
+        # Behind those of the encoder.
+        self.dropout_site = 1 + config.num_hidden_layers * TransformerLayer.SITES
 
     def build(self, input_shape=None):
         self.encoder.build()
@@ -110,6 +124,8 @@ class BertClassifier(BertModel):
             initialised, on the encoder (paper, section 5.1, "+ BiLSTM"). Classified is then not
             the pooled vector but the LSTM's two final states [B, 2·H], and the pooler gets no
             gradient.
+        row_pooling: "mean" or "max": how the logits of an example's rows become one, where it
+            has several (the windows over a long text).
     """
 
     def __init__(
@@ -118,10 +134,16 @@ class BertClassifier(BertModel):
         num_labels: int,
         dropout_rate: float = CLASSIFIER_DROPOUT,
         bilstm: bool = False,
+        row_pooling: str = "mean",
         name: str = "bert_classifier",
         **kwargs,
     ):
         super().__init__(config, name=name, **kwargs)
+        if row_pooling not in ROW_POOLINGS:
+            raise ModelingError(
+                f"row_pooling is {row_pooling!r}; it may be {' or '.join(ROW_POOLINGS)}."
+            )
+        self.row_pooling = row_pooling
         self.dropout_rate = dropout_rate
         self.num_labels = num_labels
         self.bilstm = None
@@ -137,16 +159,97 @@ class BertClassifier(BertModel):
         self.output_weights, self.output_bias = add_linear_weights(self, self.num_labels, width)
 
     def call(self, inputs, training=False, dropout_key=None):
-        """Dict of int32 [B, T] tensors → the encoder's dict with float32 `logits` [B, labels]."""
+        """Runs encoder and classifier.
+
+        Args:
+            inputs: Dict of int32 tensors `input_ids`, `input_mask`, `segment_ids`, [B, T], or
+                [B, R, T] for examples of several rows; a row without pieces is none.
+            training, dropout_key: See `BertModel`.
+
+        Returns:
+            The encoder's dict (of all rows, [B·R, …]) with float32 `logits` [B, labels].
+        """
         dropout_key = self.next_dropout_key(training, dropout_key)
+        inputs, rows = _flat_rows(inputs)
         outputs = self.encoder(inputs, dropout_key)
-        site = 1 + self.config.num_hidden_layers * TransformerLayer.SITES
         x = outputs["pooled_output"]
         if self.bilstm is not None:
             mask = inputs.get("input_mask")
             if mask is None:
-                mask = keras.ops.ones_like(inputs["input_ids"])
+                mask = ops.ones_like(inputs["input_ids"])
             _, x = self.bilstm(outputs["sequence_output"], mask)
-        x = dropout(x, self.dropout_rate, dropout_key, site)
-        outputs["logits"] = linear_logits(x, self.output_weights, self.output_bias)
+        x = dropout(x, self.dropout_rate, dropout_key, self.dropout_site)
+        logits = linear_logits(x, self.output_weights, self.output_bias)
+        if rows is not None:
+            logits = ops.reshape(logits, (-1, ops.shape(rows)[1], self.num_labels))
+            logits = _pooled_rows(logits, rows, self.row_pooling)
+        outputs["logits"] = logits
         return outputs
+
+
+class BertMultipleChoice(BertModel):
+    """Which of several continuations follows a text (paper, section 4.4)?
+
+    The only new weight is a vector, whose product with the pooled vector of each choice's row is
+    its logit; a bias would be the same for all choices.
+
+    Args:
+        config: The encoder's configuration.
+        dropout_rate: Of the pooled vectors.
+    """
+
+    def __init__(
+        self,
+        config: BertConfig,
+        dropout_rate: float = CLASSIFIER_DROPOUT,
+        name: str = "bert_multiple_choice",
+        **kwargs,
+    ):
+        super().__init__(config, name=name, **kwargs)
+        self.dropout_rate = dropout_rate
+
+    def build(self, input_shape=None):
+        super().build()
+        self.output_weights = self.add_weight(
+            shape=(1, self.config.hidden_size),
+            initializer=initializer(HEAD_STDDEV),
+            name="output_weights",
+        )
+
+    def call(self, inputs, training=False, dropout_key=None):
+        """Dict of int32 [B, C, T] tensors → the encoder's dict with float32 `logits` [B, C].
+
+        A row without pieces is no choice; its logit is ABSENT.
+        """
+        dropout_key = self.next_dropout_key(training, dropout_key)
+        inputs, rows = _flat_rows(inputs)
+        outputs = self.encoder(inputs, dropout_key)
+        x = dropout(outputs["pooled_output"], self.dropout_rate, dropout_key, self.dropout_site)
+        logits = linear_logits(x, self.output_weights, ops.zeros((1,)))
+        logits = ops.reshape(logits, (-1, ops.shape(rows)[1]))
+        outputs["logits"] = ops.where(rows, logits, ABSENT)
+        return outputs
+
+
+def _flat_rows(inputs):
+    """([B, R, T] as [B·R, T], bool [B, R]: which rows there are); [B, T] as it is, None."""
+    ids = inputs["input_ids"]
+    if len(ids.shape) == 2:
+        return inputs, None
+    rows = ops.any(ops.not_equal(inputs["input_mask"], 0), -1)
+    length = ops.shape(ids)[2]
+    flat = {
+        name: ops.reshape(inputs[name], (-1, length))
+        for name in ("input_ids", "input_mask", "segment_ids")
+        if name in inputs
+    }
+    return flat, rows
+
+
+def _pooled_rows(logits, rows, pooling: str):
+    """[B, R, L] and bool [B, R] → [B, L], over the rows there are."""
+    there = ops.expand_dims(rows, -1)
+    if pooling == "max":
+        return ops.max(ops.where(there, logits, ABSENT), 1)
+    count = ops.maximum(ops.sum(ops.cast(there, "float32"), 1), 1.0)
+    return ops.sum(ops.where(there, logits, 0.0), 1) / count

@@ -1,7 +1,14 @@
 """Text to WordPiece ids, in the graph; vocabularies and model inputs."""
 
-from data.tokenization.inputs import build_inputs
+from data.tokenization.inputs import build_choices, build_inputs
 from data.tokenization.offsets import bytes_to_characters
 from data.tokenization.tokenizer import Pieces, Tokenizer, WordPieces
 
-__all__ = ["Pieces", "Tokenizer", "WordPieces", "build_inputs", "bytes_to_characters"]
+__all__ = [
+    "Pieces",
+    "Tokenizer",
+    "WordPieces",
+    "build_choices",
+    "build_inputs",
+    "bytes_to_characters",
+]

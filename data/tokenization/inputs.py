@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from data.errors import DataError
+from data.tokenization import long_texts
 from data.tokenization.tokenizer import Tokenizer
 
 
@@ -35,6 +36,7 @@ def pack_inputs(
     pieces_b: tf.RaggedTensor | None = None,
     *,
     max_seq_length: int,
+    long_text: str = "head",
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
     """Joins pieces to input_ids and segment_ids before padding.
 
@@ -44,32 +46,67 @@ def pack_inputs(
         pieces_b: int32 [N, (pieces)]; a row without pieces makes a single sentence, which may
             use the place of the second [SEP].
         max_seq_length: Longest row of the result, at least 3.
+        long_text: What stays of too long a text: "head", "tail" or "head_tail", see
+            `long_texts.kept`.
 
     Returns:
         int32 [N, (length)] twice.
     """
+    check_length(max_seq_length)
+    length_a = tf.cast(pieces_a.row_lengths(), tf.int32)
+    if pieces_b is None:
+        keep_a = tf.minimum(length_a, max_seq_length - 2)
+        return _joined(tokenizer, long_texts.kept(pieces_a, keep_a, long_text), None)
+    length_b = tf.cast(pieces_b.row_lengths(), tf.int32)
+    limit = tf.where(length_b == 0, max_seq_length - 2, max_seq_length - 3)
+    keep_a, keep_b = truncated_lengths(length_a, length_b, limit)
+    return _joined(
+        tokenizer,
+        long_texts.kept(pieces_a, keep_a, long_text),
+        long_texts.kept(pieces_b, keep_b, long_text),
+    )
+
+
+def pack_windows(
+    tokenizer: Tokenizer,
+    pieces_a: tf.RaggedTensor,
+    pieces_b: tf.RaggedTensor | None = None,
+    *,
+    max_seq_length: int,
+    stride: int = 0,
+    max_windows: int = long_texts.MAX_WINDOWS,
+) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.Tensor]:
+    """Like `pack_inputs`, but a too long text makes several rows; see `long_texts.windows`.
+
+    Returns:
+        int32 [rows, (length)] twice; int64 [N], how many rows each text or pair has.
+    """
+    check_length(max_seq_length)
+    rows_a, rows_b, counts = long_texts.windows(
+        pieces_a, pieces_b, max_seq_length, stride, max_windows
+    )
+    return *_joined(tokenizer, rows_a, rows_b), counts
+
+
+def check_length(max_seq_length: int) -> None:
+    """Raises DataError for a length that no text fits into."""
     if max_seq_length < 3:
         raise DataError(
             f"max_seq_length is {max_seq_length}; [CLS], one piece and [SEP] need at least 3."
         )
+
+
+def _joined(tokenizer, pieces_a, pieces_b) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
+    """[CLS] A [SEP], and where B has pieces B [SEP]."""
     rows = pieces_a.nrows(tf.int32)
     first = tf.fill([rows, 1], tf.constant(tokenizer.cls_id, tf.int32))
     separator = tf.fill([rows, 1], tf.constant(tokenizer.sep_id, tf.int32))
-    if pieces_b is None:
-        pieces_a = _head(pieces_a, tf.fill([rows], max_seq_length - 2))
-        ids = tf.concat([first, pieces_a, separator], 1)
-        return ids, tf.zeros_like(ids)
-    length_a = tf.cast(pieces_a.row_lengths(), tf.int32)
-    length_b = tf.cast(pieces_b.row_lengths(), tf.int32)
-    single = length_b == 0
-    keep_a, keep_b = truncated_lengths(
-        length_a, length_b, tf.where(single, max_seq_length - 2, max_seq_length - 3)
-    )
-    pieces_a, pieces_b = _head(pieces_a, keep_a), _head(pieces_b, keep_b)
-    last = tf.RaggedTensor.from_tensor(
-        separator, lengths=tf.cast(~single, tf.int64), row_splits_dtype=tf.int64
-    )
     segment_a = tf.concat([first, pieces_a, separator], 1)
+    if pieces_b is None:
+        return segment_a, tf.zeros_like(segment_a)
+    last = tf.RaggedTensor.from_tensor(
+        separator, lengths=tf.cast(pieces_b.row_lengths() > 0, tf.int64), row_splits_dtype=tf.int64
+    )
     segment_b = tf.concat([pieces_b, last], 1)
     ids = tf.concat([segment_a, segment_b], 1)
     segments = tf.concat([tf.zeros_like(segment_a), tf.ones_like(segment_b)], 1)
@@ -82,6 +119,9 @@ def build_inputs(
     text_b: tf.Tensor | None = None,
     max_seq_length: int = 128,
     pad_to: str | None = None,
+    long_text: str = "head",
+    window_stride: int = 0,
+    max_windows: int = long_texts.MAX_WINDOWS,
 ) -> dict[str, tf.Tensor]:
     """Model inputs of single texts or pairs.
 
@@ -92,34 +132,76 @@ def build_inputs(
             original release.
         max_seq_length: Longer inputs are truncated, see `truncated_lengths`.
         pad_to: None pads every row to max_seq_length; "longest" to the longest row given.
+        long_text: What stays of too long a text, see `long_texts`.
+        window_stride, max_windows: With long_text "windows".
 
     Returns:
         input_ids, input_mask, segment_ids: int32 [N, max_seq_length] (or shorter); [S] for a
-        single string.
+        single string. With "windows" [N, R, max_seq_length], where R is the most windows that one
+        of the texts has; rows that are too many for the others have no pieces.
     """
     if pad_to not in (None, "longest"):
         raise ValueError(f'pad_to is {pad_to!r}; it may be None or "longest".')
+    long_texts.check(long_text, window_stride, max_seq_length, max_windows)
     text_a = tf.convert_to_tensor(text_a, tf.string)
     scalar = text_a.shape.rank == 0
     pieces_a = tokenizer.tokenize(tf.reshape(text_a, [-1]))
     pieces_b = None
     if text_b is not None:
         pieces_b = tokenizer.tokenize(tf.reshape(tf.convert_to_tensor(text_b, tf.string), [-1]))
-    ids, segments = pack_inputs(tokenizer, pieces_a, pieces_b, max_seq_length=max_seq_length)
-    shape = [None, max_seq_length if pad_to is None else None]
-    inputs = {
-        "input_ids": ids.to_tensor(tokenizer.pad_id, shape=shape),
-        "input_mask": tf.ones_like(ids).to_tensor(shape=shape),
-        "segment_ids": segments.to_tensor(shape=shape),
-    }
+    if long_text == "windows":
+        *packed, counts = pack_windows(
+            tokenizer,
+            pieces_a,
+            pieces_b,
+            max_seq_length=max_seq_length,
+            stride=window_stride,
+            max_windows=max_windows,
+        )
+        ids, segments = (tf.RaggedTensor.from_row_lengths(rows, counts) for rows in packed)
+    else:
+        ids, segments = pack_inputs(
+            tokenizer, pieces_a, pieces_b, max_seq_length=max_seq_length, long_text=long_text
+        )
+    inputs = _padded(tokenizer, ids, segments, max_seq_length if pad_to is None else None)
     if scalar:
         inputs = {name: tensor[0] for name, tensor in inputs.items()}
     return inputs
 
 
-def _head(pieces: tf.RaggedTensor, lengths: tf.Tensor) -> tf.RaggedTensor:
-    """The first lengths[i] values of row i."""
-    splits = pieces.row_splits
-    place = tf.range(splits[-1]) - tf.gather(splits, pieces.value_rowids())
-    mask = place < tf.cast(tf.gather(lengths, pieces.value_rowids()), place.dtype)
-    return tf.ragged.boolean_mask(pieces, pieces.with_values(mask))
+def build_choices(
+    tokenizer: Tokenizer,
+    context: tf.Tensor,
+    choices: tf.Tensor,
+    max_seq_length: int = 128,
+    pad_to: str | None = None,
+) -> dict[str, tf.Tensor]:
+    """Model inputs of contexts with choices (paper, section 4.4): every row one continuation.
+
+    Args:
+        context: string [N].
+        choices: string [N, C]; an empty string is no choice.
+        max_seq_length, pad_to: As in `build_inputs`.
+
+    Returns:
+        input_ids, input_mask, segment_ids: int32 [N, C, length]; no pieces at all where there is
+        no choice.
+    """
+    number = tf.shape(choices)[1]
+    texts = tf.reshape(choices, [-1])
+    inputs = build_inputs(tokenizer, tf.repeat(context, number), texts, max_seq_length, pad_to)
+    there = (tf.strings.length(texts) > 0)[:, tf.newaxis]
+    for name, filling in (("input_ids", tokenizer.pad_id), ("input_mask", 0), ("segment_ids", 0)):
+        inputs[name] = tf.where(there, inputs[name], filling)
+    # Not -1 for the length, which can't be inferred where there is no context at all.
+    shape = tf.concat([tf.shape(choices), tf.shape(inputs["input_ids"])[1:]], 0)
+    return {name: tf.reshape(tensor, shape) for name, tensor in inputs.items()}
+
+
+def _padded(tokenizer, ids, segments, width: int | None) -> dict[str, tf.Tensor]:
+    shape = [*(None for _ in range(ids.shape.rank - 1)), width]
+    return {
+        "input_ids": ids.to_tensor(tokenizer.pad_id, shape=shape),
+        "input_mask": tf.ones_like(ids).to_tensor(shape=shape),
+        "segment_ids": segments.to_tensor(shape=shape),
+    }

@@ -7,12 +7,12 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 
+import keras
 import tensorflow as tf
 
 from modeling.checkpoints.files import join
 from modeling.errors import ModelingError
 from modeling.logs import only_warnings
-from modeling.models import BertClassifier
 
 Preprocess = Callable[..., Mapping[str, tf.Tensor]]
 
@@ -28,25 +28,35 @@ class _Servable(tf.Module):
         self.model_variables = [weight.value for weight in model.weights]
 
 
-def export_classifier(
-    model: BertClassifier,
+def export_sentence_model(
+    model: keras.Model,
     directory: str,
+    kind: str,
     preprocess: Preprocess,
     labels: Sequence[str],
     pairs: bool,
     assets: Mapping[str, str],
 ) -> str:
-    """Exports a classifier as the next version in `directory`.
+    """Exports a model for sentences as the next version in `directory`.
 
     Signatures, all with any batch size:
-        serving_default: string `text_a` [B] (and `text_b` [B] for pairs) → `label` string [B],
-            `probabilities` float32 [B, labels].
-        tokenized: int32 `input_ids`, `input_mask`, `segment_ids` [B, T] → the same.
+        serving_default: string `text_a` [B] (and `text_b` [B] for pairs), or `context` [B] and
+            `choices` [B, C] (an empty string is no choice) → the answers.
+        tokenized: int32 `input_ids`, `input_mask`, `segment_ids`, [B, T] or [B, R, T] where an
+            example has several rows → the same.
+
+    Answers by kind:
+        classes: `label` string [B], `probabilities` float32 [B, L].
+        multi_label: `labels` string [B, L], empty where the label isn't predicted,
+            `probabilities` float32 [B, L].
+        regression: `score` float32 [B].
+        choices: `choice` int32 [B], counting from 0, `probabilities` float32 [B, C].
 
     Args:
-        model: The trained classifier.
+        model: The trained model.
         directory: Holds one folder per version, numbered from 1, as TF Serving expects.
-        preprocess: Texts (one or two string tensors [B]) → the model's inputs, in the graph.
+        kind: See `SentenceHead`.
+        preprocess: Texts (string tensors as above) → the model's inputs, in the graph.
         labels: Names of the classes in the order of their ids.
         pairs: Whether the task has two texts.
         assets: File name → path of files to keep with the model, such as the vocabulary.
@@ -55,40 +65,63 @@ def export_classifier(
         The folder of the new version. It appears whole or not at all.
     """
     servable = _Servable(model)
-    names = tf.constant(list(labels))
+    answer = _answers(kind, labels)
+    texts = ["text_a", "text_b"] if pairs else ["text_a"]
+    shapes = {name: [None] for name in texts}
+    if kind == "choices":
+        shapes = {"context": [None], "choices": [None, None]}
+    several_rows = kind == "choices"
 
-    def answer(inputs):
-        logits = model(inputs)["logits"]
-        return {
-            "label": tf.gather(names, tf.argmax(logits, -1)),
-            "probabilities": tf.nn.softmax(logits),
-        }
+    def from_text(**inputs):
+        nonlocal several_rows
+        built = preprocess(*inputs.values())
+        several_rows = built["input_ids"].shape.rank == 3
+        return answer(model(built)["logits"])
 
-    text = {"text_a": tf.TensorSpec([None], tf.string, "text_a")}
-    if pairs:
-        text["text_b"] = tf.TensorSpec([None], tf.string, "text_b")
+    def from_ids(**inputs):
+        return answer(model(inputs)["logits"])
 
-        def from_text(text_a, text_b):
-            return answer(preprocess(text_a, text_b))
-    else:
-
-        def from_text(text_a):
-            return answer(preprocess(text_a))
-
-    def from_ids(input_ids, input_mask, segment_ids):
-        return answer(
-            {"input_ids": input_ids, "input_mask": input_mask, "segment_ids": segment_ids}
-        )
-
-    ids = {
-        name: tf.TensorSpec([None, None], tf.int32, name)
-        for name in ("input_ids", "input_mask", "segment_ids")
-    }
+    text_function = tf.function(from_text).get_concrete_function(
+        **{name: tf.TensorSpec(shape, tf.string, name) for name, shape in shapes.items()}
+    )
+    shape = [None, None, None] if several_rows else [None, None]
     signatures = {
-        "serving_default": tf.function(from_text).get_concrete_function(**text),
-        "tokenized": tf.function(from_ids).get_concrete_function(**ids),
+        "serving_default": text_function,
+        "tokenized": tf.function(from_ids).get_concrete_function(
+            **{
+                name: tf.TensorSpec(shape, tf.int32, name)
+                for name in ("input_ids", "input_mask", "segment_ids")
+            }
+        ),
     }
     return _save(servable, signatures, directory, assets, {"labels.json": json.dumps(list(labels))})
+
+
+def _answers(kind: str, labels: Sequence[str]):
+    """The function from logits to a signature's outputs."""
+    names = tf.constant(list(labels), tf.string)
+
+    def classes(logits):
+        label = tf.gather(names, tf.argmax(logits, -1))
+        return {"label": label, "probabilities": tf.nn.softmax(logits)}
+
+    def multi_label(logits):
+        probabilities = tf.sigmoid(logits)
+        return {"labels": tf.where(logits >= 0, names, ""), "probabilities": probabilities}
+
+    def regression(logits):
+        return {"score": logits[:, 0]}
+
+    def choices(logits):
+        choice = tf.argmax(logits, -1, output_type=tf.int32)
+        return {"choice": choice, "probabilities": tf.nn.softmax(logits)}
+
+    return {
+        "classes": classes,
+        "multi_label": multi_label,
+        "regression": regression,
+        "choices": choices,
+    }[kind]
 
 
 def _save(servable, signatures, directory, assets, texts) -> str:

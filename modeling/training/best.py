@@ -18,12 +18,12 @@ from modeling import checkpoints
 from modeling.checkpoints import names, tf1
 from modeling.checkpoints.files import join, staged, write_text
 from modeling.errors import ModelingError
+from modeling.metrics import smaller_is_better
 from modeling.training import run_folder
 from modeling.training.distribution import is_chief
 
 FOLDER = "best"
 FILE = "best.json"
-SMALLER_IS_BETTER = ("loss", "perplexity")  # in a metric's name; of others larger is better
 
 
 class BestKeeper:
@@ -34,8 +34,8 @@ class BestKeeper:
 
     Args:
         directory: The run's output folder.
-        metric: Name among the evaluation's results. Less is better where the name speaks of loss
-            or perplexity. Only strictly better is better; what isn't finite never is.
+        metric: Name among the evaluation's results. Less is better where the name speaks of a loss,
+            perplexity or error. Only strictly better is better; what isn't finite never is.
         patience: Evaluations in a row without improvement after which to stop; 0 for never.
         history: (step, value) of the metric before the run was resumed, up to the step that it
             goes on from: `reporter.curve("eval", metric)`.
@@ -131,7 +131,7 @@ class BestKeeper:
         self._remove_others()
 
     def _best_of(self, history: Mapping[int, float]) -> tuple[int, float] | None:
-        sign = -1 if any(word in self.metric for word in SMALLER_IS_BETTER) else 1
+        sign = -1 if smaller_is_better(self.metric) else 1
         finite = [(step, value) for step, value in history.items() if math.isfinite(value)]
         # The first of equals.
         return max(finite, key=lambda pair: (sign * pair[1], -pair[0]), default=None)
@@ -139,17 +139,11 @@ class BestKeeper:
     # ---- Files ----
 
     def _write(self, step: int, tensors: Mapping[str, np.ndarray]) -> None:
-        with staged(self._folder) as temporary:
-            prefix = join(temporary, f"model.ckpt-{step}")
-            tf1.write_unstaged(prefix, {**tensors, "global_step": np.int64(step)})
+        _write_weights(self._folder, step, tensors)
         self._point_to(step)
 
     def _point_to(self, step: int) -> None:
-        name = f"model.ckpt-{step}"
-        record = {"metric": self.metric, "value": self._history[step], "step": step}
-        with staged(self._folder) as temporary:
-            write_text(join(temporary, FILE), json.dumps(record | {"checkpoint": name}) + "\n")
-            write_text(join(temporary, "checkpoint"), f'model_checkpoint_path: "{name}"\n')
+        _write_record(self._folder, self.metric, self._history[step], step)
         self._kept = step
 
     def _remove_others(self) -> None:
@@ -218,6 +212,44 @@ class BestKeeper:
             self.evaluations_without_improvement,
         )
         self._remove_others()
+
+
+def keep_as_best(
+    directory: str, metric: str, value: float, step: int, tensors: Mapping[str, np.ndarray]
+) -> None:
+    """Writes weights chosen elsewhere as the best of a run's output folder, over those there.
+
+    Args:
+        directory: The output folder.
+        metric, value: Why they are the best.
+        step: Updates that made them.
+        tensors: By name, see `checkpoints.weights_by_name`.
+    """
+    folder = join(directory, FOLDER)
+    _write_weights(folder, step, tensors)
+    _write_record(folder, metric, value, step)
+    for name in tf.io.gfile.listdir(folder):
+        if name.startswith("model.ckpt-") and not name.startswith(f"model.ckpt-{step}."):
+            tf.io.gfile.remove(join(folder, name))
+
+
+def has_best(directory: str) -> bool:
+    """Whether `load_best` will find weights in an output folder."""
+    return _read_record(join(directory, FOLDER)) is not None
+
+
+def _write_weights(folder: str, step: int, tensors: Mapping[str, np.ndarray]) -> None:
+    with staged(folder) as temporary:
+        prefix = join(temporary, f"model.ckpt-{step}")
+        tf1.write_unstaged(prefix, {**tensors, "global_step": np.int64(step)})
+
+
+def _write_record(folder: str, metric: str, value: float, step: int) -> None:
+    name = f"model.ckpt-{step}"
+    record = {"metric": metric, "value": value, "step": step, "checkpoint": name}
+    with staged(folder) as temporary:
+        write_text(join(temporary, FILE), json.dumps(record) + "\n")
+        write_text(join(temporary, "checkpoint"), f'model_checkpoint_path: "{name}"\n')
 
 
 def _tensors(prefix: str) -> dict[str, np.ndarray] | None:

@@ -228,8 +228,8 @@ def _shown_names(names: Sequence[str], limit: int) -> list[str]:
     return [
         f"#{number}"
         if not all(map(_drawable, name))
-        else f"{name[: limit - 5]}…#{number}"
-        if shown.count(name) > 1
+        else f"{names[number][: limit - 5]}…#{number}"
+        if "…" in name and shown.count(name) > 1
         else name
         for number, name in enumerate(shown)
     ]
@@ -272,6 +272,7 @@ def _save(figure, path: str) -> None:
             pad_inches=0.12,
             metadata={"Software": None},
         )
+    path = os.fspath(path)
     split = posixpath.split if "://" in path else os.path.split
     directory, file_name = split(path)
     with (

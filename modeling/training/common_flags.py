@@ -3,11 +3,13 @@
 import tensorflow as tf
 from absl import flags
 
+from modeling.errors import ModelingError
 from modeling.training.distribution import STRATEGIES, get_strategy
 from modeling.training.fit import Options
 from modeling.training.optimizers import OPTIMIZERS
 from modeling.training.precision import DTYPES
 from modeling.training.schedules import SCHEDULES
+from modeling.training.search import Trial, grid
 from modeling.training.setup import Settings
 
 
@@ -131,6 +133,47 @@ def define_optimizer_flags() -> None:
         "First layers (and the embeddings) that are not trained; 0 trains all.",
         lower_bound=0,
     )
+
+
+def define_search_flags() -> None:
+    """The paper's search: every combination of the lists, each several times."""
+    flags.DEFINE_list("learning_rates", [], "Search these in place of --learning_rate.")
+    flags.DEFINE_list("batch_sizes", [], "Search these in place of --train_batch_size.")
+    flags.DEFINE_list("epochs", [], "Search these in place of --num_train_epochs.")
+    flags.DEFINE_integer(
+        "num_runs",
+        1,
+        "Runs of each setting, with seeds from --random_seed on: other heads, other data orders.",
+        lower_bound=1,
+    )
+
+
+def search_trials(values) -> list[Trial]:
+    """The runs that the search flags ask for, read from the script's flag values; one if none.
+
+    Raises:
+        ModelingError: A list holds something that isn't a positive number.
+    """
+    return grid(
+        _numbers(values.learning_rates, "learning_rates", float) or [values.learning_rate],
+        _numbers(values.batch_sizes, "batch_sizes", int) or [values.train_batch_size],
+        _numbers(values.epochs, "epochs", float) or [values.num_train_epochs],
+        values.num_runs,
+        values.random_seed,
+    )
+
+
+def _numbers(items: list[str], flag: str, of: type) -> list:
+    try:
+        numbers = [of(item) for item in items]
+    except ValueError:
+        numbers = [-1]
+    if any(not number > 0 for number in numbers):
+        raise ModelingError(
+            f"--{flag} is {','.join(items)}; it has to be positive "
+            f"{'whole ' if of is int else ''}numbers with commas between them."
+        )
+    return numbers
 
 
 def training_settings(values, num_train_steps: int, num_warmup_steps: int) -> Settings:

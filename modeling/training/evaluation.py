@@ -5,6 +5,7 @@ import tensorflow as tf
 
 from modeling.errors import ModelingError
 from modeling.losses import Losses
+from modeling.models import ABSENT
 from modeling.training.distribution import distribute
 
 
@@ -64,34 +65,61 @@ class Evaluator:
         return replica.all_reduce(tf.distribute.ReduceOp.SUM, sums)
 
 
-def predict(model, dataset, output: str) -> np.ndarray:
-    """One row per example, in the order of their `index`.
+class Predictor:
+    """A model's output for every example of a data set, on all replicas.
+
+    Made once and called as often as wanted: the model is compiled at the first call.
 
     Args:
         model: Called on each batch.
-        dataset: Finite batches with `index` int64 [B] and `is_real_example` float32 [B].
-        output: Which of the model's outputs to return, [B, ...].
-
-    Returns:
-        [examples, ...].
+        output: Which of its outputs to return, [B, ...].
     """
-    strategy = tf.distribute.get_strategy()
-    alone = strategy.num_replicas_in_sync == 1
-    dataset = distribute(dataset)
 
-    @tf.function(reduce_retracing=True)
-    def step(batch):
-        def replica_step(batch):
-            return batch["index"], batch["is_real_example"], model(batch)[output]
+    def __init__(self, model, output: str = "logits"):
+        self.model = model
+        self.output = output
+        self.strategy = tf.distribute.get_strategy()
+        self._step = tf.function(self._batch, reduce_retracing=True)
 
-        values = strategy.run(replica_step, args=(batch,))
+    def __call__(self, dataset) -> np.ndarray:
+        """One row per example, in the order of their `index`.
+
+        Args:
+            dataset: Finite batches with `index` int64 [B] and `is_real_example` float32 [B].
+
+        Returns:
+            [examples, ...]. Where batches have different numbers of choices, those that there
+            aren't have the logit ABSENT.
+        """
+        indices, rows = [], []
+        for batch in distribute(dataset):
+            index, real, values = (tensor.numpy() for tensor in self._step(batch))
+            indices.append(index[real > 0])
+            rows.append(values[real > 0])
+        if not rows:
+            return np.zeros((0, 1), np.float32)
+        order = np.argsort(np.concatenate(indices), kind="stable")
+        return np.concatenate(_of_one_shape(rows))[order]
+
+    def _batch(self, batch):
+        def replica_batch(batch):
+            return batch["index"], batch["is_real_example"], self.model(batch)[self.output]
+
+        values = self.strategy.run(replica_batch, args=(batch,))
+        if self.strategy.num_replicas_in_sync == 1:
+            return values
         # From all replicas of all workers.
-        return values if alone else [strategy.gather(value, axis=0) for value in values]
+        return [self.strategy.gather(value, axis=0) for value in values]
 
-    indices, rows = [], []
-    for batch in dataset:
-        index, real, values = (tensor.numpy() for tensor in step(batch))
-        indices.append(index[real > 0])
-        rows.append(values[real > 0])
-    order = np.argsort(np.concatenate(indices), kind="stable")
-    return np.concatenate(rows)[order]
+
+def _of_one_shape(arrays: list[np.ndarray]) -> list[np.ndarray]:
+    """Arrays filled up behind their axes but the first to the largest shape."""
+    shape = np.max([array.shape[1:] for array in arrays], axis=0, initial=0).astype(int)
+    return [
+        np.pad(
+            array,
+            [(0, 0), *((0, n - m) for n, m in zip(shape, array.shape[1:], strict=True))],
+            constant_values=ABSENT,
+        )
+        for array in arrays
+    ]

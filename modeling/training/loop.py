@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from modeling.errors import ModelingError
+from modeling.errors import NotFiniteError
 from modeling.training import distribution
 from modeling.training.reporting import Reporter
 from modeling.training.run_state import RunState
@@ -86,7 +86,7 @@ def train(
         Whether `evaluate` stopped it early.
 
     Raises:
-        ModelingError: The loss is not finite.
+        NotFiniteError: The loss is not finite.
         SystemExit: With code 0, after SIGTERM or SIGINT, when the run has been saved.
     """
     step = int(train_step.global_step.numpy())
@@ -195,7 +195,7 @@ def _check_finite(history, first_step, train_step, run_state, describe_examples)
             if describe_examples and train_step.example_ids is not None:
                 described = describe_examples(train_step.example_ids[offset])
                 examples = f" The batch held {described}."
-            raise ModelingError(
+            raise NotFiniteError(
                 f"The loss is {loss} at step {first_step + offset} (learning rate {rate:.3g}, "
                 f"gradient norm {norm:.3g}).{examples} The last good checkpoint, "
                 f"step {max(run_state.saved_step, 0)}, is kept in {run_state.directory}. Lower "

@@ -15,7 +15,7 @@ from absl import logging
 from modeling import checkpoints
 from modeling.checkpoints import tf1, weights_by_name
 from modeling.checkpoints.files import join, staged, write_text
-from modeling.errors import ModelingError
+from modeling.errors import ModelingError, NotFiniteError
 from modeling.logs import only_warnings
 from modeling.training import run_folder
 from modeling.training.distribution import is_chief
@@ -118,7 +118,7 @@ class RunState:
         # The update that spoils the weights comes after a loss that was still finite.
         bad = [name for name, tensor in tensors.items() if not np.isfinite(tensor).all()]
         if bad:
-            raise ModelingError(
+            raise NotFiniteError(
                 f"After step {step} {len(bad)} variables are not finite, {bad[0]} among them, so "
                 f"nothing is saved. The last good checkpoint, step {max(self.saved_step, 0)}, is "
                 f"kept in {self.directory}. Lower the learning rate or lengthen the warm-up."

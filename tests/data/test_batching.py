@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data.batching import batches, default_buckets, examples_dataset, tokenize_examples
+from data.batching import Batching, batches, default_buckets, steps_per_epoch
 from data.errors import DataError
-from data.tasks.glue import Example
+from data.features import TextSettings, tokenize_examples
+from data.tasks.examples import Example, Kind
 from data.tokenization import Tokenizer, build_inputs
 
 LABELS = ["no", "yes"]
@@ -19,6 +20,13 @@ VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh", *(f"##{c}" f
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
     return Tokenizer.from_vocab(VOCAB)
+
+
+def featurize(tokenizer, examples, max_seq_length, kind=Kind.CLASSES, **more):
+    labels = [] if kind is Kind.CHOICES else LABELS
+    return tokenize_examples(
+        tokenizer, examples, kind, labels, TextSettings(max_seq_length, **more)
+    )
 
 
 def make_examples(number: int) -> list[Example]:
@@ -67,7 +75,7 @@ def check_rows(batch, examples, tokenizer, max_seq_length):
 @pytest.mark.parametrize("number", [0, 16, 61])
 def test_evaluation_sees_every_example_once(tokenizer, number, buckets):
     examples = make_examples(number)
-    dataset = examples_dataset(tokenizer, examples, LABELS, 40, 16, False, buckets=buckets)
+    dataset = batches(featurize(tokenizer, examples, 40), Batching(16, buckets=buckets), False)
     seen = []
     for batch in dataset:
         check_rows(batch, examples, tokenizer, 40)
@@ -87,8 +95,8 @@ def test_evaluation_sees_every_example_once(tokenizer, number, buckets):
 @pytest.mark.parametrize("buckets", [None, [16, 32, 400]])
 def test_training_epochs(tokenizer, buckets):
     examples = make_examples(200)
-    tokenized = tokenize_examples(tokenizer, examples, LABELS, 40)
-    dataset = batches(tokenized, 16, True, 3, buckets)
+    tokenized = featurize(tokenizer, examples, 40)
+    dataset = batches(tokenized, Batching(16, buckets), True, 3)
     orders = []
     batch_iterator = iter(dataset)
     for _ in range(3):
@@ -101,10 +109,10 @@ def test_training_epochs(tokenizer, buckets):
     assert orders[0] != orders[1] != orders[2]
     # The eight left over are not the same ones each time, nor always the longest.
     assert set(orders[0]) != set(orders[1])
-    again = batches(tokenized, 16, True, 3, buckets)
+    again = batches(tokenized, Batching(16, buckets), True, 3)
     first = np.concatenate([batch["index"].numpy() for batch in again.take(12)])
     assert first.tolist() == orders[0]
-    other = batches(tokenized, 16, True, 4, buckets)
+    other = batches(tokenized, Batching(16, buckets), True, 4)
     assert next(iter(other))["index"].numpy().tolist() != orders[0][:16]
     assert dataset.element_spec["input_ids"].shape.as_list() == [16, None if buckets else 40]
 
@@ -112,7 +120,7 @@ def test_training_epochs(tokenizer, buckets):
 def test_training_order_mixes_the_whole_set(tokenizer):
     """Sorted data must not stay sorted: the first batches hold examples from everywhere."""
     examples = make_examples(1000)
-    dataset = examples_dataset(tokenizer, examples, LABELS, 40, 50, True, 1)
+    dataset = batches(featurize(tokenizer, examples, 40), Batching(50), True, 1)
     for batch in dataset.take(5):
         index = batch["index"].numpy()
         assert abs(index.mean() - 499.5) < 4 * 288.7 / np.sqrt(50)
@@ -121,10 +129,10 @@ def test_training_order_mixes_the_whole_set(tokenizer):
 
 def test_buckets_save_padding(tokenizer):
     examples = make_examples(500)
-    tokenized = tokenize_examples(tokenizer, examples, LABELS, 64)
+    tokenized = featurize(tokenizer, examples, 64)
     computed = {}
     for name, buckets in (("static", None), ("buckets", default_buckets(64))):
-        batch_list = list(batches(tokenized, 16, True, 0, buckets).take(31))
+        batch_list = list(batches(tokenized, Batching(16, buckets), True, 0).take(31))
         computed[name] = sum(int(tf.size(batch["input_ids"])) for batch in batch_list)
         widths = [batch["input_ids"].shape[1] for batch in batch_list]
     assert computed["buckets"] < 0.65 * computed["static"]
@@ -134,7 +142,7 @@ def test_buckets_save_padding(tokenizer):
 
 
 def test_fewer_examples_than_a_batch(tokenizer):
-    dataset = examples_dataset(tokenizer, make_examples(5), LABELS, 16, 12, True)
+    dataset = batches(featurize(tokenizer, make_examples(5), 16), Batching(12), True)
     counts = np.zeros(5, int)
     for batch in dataset.take(10):
         counts += np.bincount(batch["index"].numpy(), minlength=5)
@@ -144,10 +152,10 @@ def test_fewer_examples_than_a_batch(tokenizer):
 
 @pytest.mark.parametrize("buckets", [None, [16, 32]])
 def test_iterator_resumes(tokenizer, tmp_path, buckets):
-    tokenized = tokenize_examples(tokenizer, make_examples(300), LABELS, 40)
+    tokenized = featurize(tokenizer, make_examples(300), 40)
 
     def fresh():
-        return iter(batches(tokenized, 16, True, 5, buckets))
+        return iter(batches(tokenized, Batching(16, buckets), True, 5))
 
     iterator = fresh()
     for _ in range(25):
@@ -163,7 +171,7 @@ def test_iterator_resumes(tokenizer, tmp_path, buckets):
 
 def test_test_sets_have_label_zero(tokenizer):
     examples = [Example("test-0", "a b", None, None, "f:1")]
-    (batch,) = examples_dataset(tokenizer, examples, LABELS, 8, 2, False)
+    (batch,) = batches(featurize(tokenizer, examples, 8), Batching(2), False)
     assert batch["label_ids"].numpy().tolist() == [0, 0]
     assert batch["is_real_example"].numpy().tolist() == [1, 0]
     assert batch["index"].numpy().tolist() == [0, -1]
@@ -171,18 +179,18 @@ def test_test_sets_have_label_zero(tokenizer):
 
 def test_refused_data(tokenizer):
     with pytest.raises(DataError, match=r"f:7.*'maybe'.*no, yes"):
-        tokenize_examples(tokenizer, [Example("x", "a", None, "maybe", "f:7")], LABELS, 8)
+        featurize(tokenizer, [Example("x", "a", None, "maybe", "f:7")], 8)
     with pytest.raises(DataError, match="no examples"):
-        examples_dataset(tokenizer, [], LABELS, 8, 2, True)
+        batches(featurize(tokenizer, [], 8), Batching(2), True)
 
 
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("buckets", [None, [8, 16, 40]])
 def test_parts_of_several_workers_make_up_the_batches(tokenizer, training, buckets):
-    tokenized = tokenize_examples(tokenizer, make_examples(45), LABELS, 40)
+    tokenized = featurize(tokenizer, make_examples(45), 40)
 
     def rows(**parts):
-        dataset = batches(tokenized, 12, training, 3, buckets, **parts)
+        dataset = batches(tokenized, Batching(12, buckets, **parts), training, 3)
         return [batch["index"].numpy() for batch in dataset.take(12)]
 
     whole = rows()

@@ -14,7 +14,7 @@ from modeling import checkpoints
 from modeling.losses import pretraining_losses
 from modeling.tensors import dropout
 from modeling.training import loop
-from modeling.training.evaluation import Evaluator, predict
+from modeling.training.evaluation import Evaluator, Predictor
 from modeling.training.loss_scale import LossScale
 from modeling.training.optimizers import BertAdam
 from modeling.training.reporting import Reporter
@@ -37,7 +37,9 @@ def train(strategy, folder, **options):
         losses = [total for total, _ in step.run(iterator, 20)["loss"]]
         data = tf.data.Dataset.from_tensor_slices(records(30) | {"index": np.arange(30)})
         results = Evaluator(model, pretraining_losses)(data.batch(8))
-        results["rows"] = predict(model, data.shuffle(30, seed=1).batch(8), "next_sentence_logits")
+        results["rows"] = Predictor(model, "next_sentence_logits")(
+            data.shuffle(30, seed=1).batch(8)
+        )
         # What was saved comes back, on every replica.
         state = RunState(folder, step)
         state.save()

@@ -16,7 +16,7 @@ import tensorflow as tf
 from modeling import checkpoints
 from modeling.losses import pretraining_losses
 from modeling.training import distribution, loop
-from modeling.training.evaluation import Evaluator, predict
+from modeling.training.evaluation import Evaluator, Predictor
 from modeling.training.optimizers import BertAdam
 from modeling.training.reporting import Reporter
 from modeling.training.run_folder import latest_step, prepare_directory
@@ -70,7 +70,7 @@ def main(folder: str, steps: int) -> None:
         data = tf.data.Dataset.from_tensor_slices(records(32) | {"index": np.arange(32)})
         data = own_part(data.batch(8))
         results = Evaluator(model, pretraining_losses)(data)
-        predictions = predict(model, data, "pooled_output")
+        predictions = Predictor(model, "pooled_output")(data)
     np.savez(
         os.path.join(folder, f"worker-{index}.npz"),
         losses=[total for history in losses for total, _ in history["loss"]],

@@ -1,0 +1,260 @@
+"""Reading text files: bytes, lines and records, and the words that messages about them share.
+
+Every task reads its files through here, so all agree on what a file may be: UTF-8, with or
+without a byte order mark, gzip-compressed or not, with lines that end in LF, CRLF or CR. Every
+record comes with its source, "file:line", lines counting from 1.
+
+Files are read whole: what is fine-tuned on fits into memory.
+"""
+
+import csv
+import gzip
+import io
+import json
+import os
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+
+import tensorflow as tf
+
+from data.errors import DataError
+
+EXTENSIONS = (".tsv", ".csv", ".jsonl", ".ndjson", ".json", ".parquet")
+"""Extensions that `extension` and `stem` know, besides .gz behind them."""
+
+# The csv module refuses fields of more than 128 KiB unless told otherwise, and takes no more than
+# a C long, which has 32 bits on Windows.
+_CSV_FIELD_LIMIT = 2**31 - 1
+_READABLE = "Check the name and that the file is readable."
+
+
+def placed(data_dir: str | None, path: str) -> str:
+    """The path, starting from data_dir (None: the working folder) if it is a relative one."""
+    # tf.io.gfile.join would put gs:// before an absolute path too.
+    if not data_dir or "://" in path or os.path.isabs(path):
+        return path
+    return tf.io.gfile.join(data_dir, path)
+
+
+def extension(path: str) -> str:
+    """Which of EXTENSIONS the name ends in, .gz left aside; "" if none."""
+    name = path.lower().removesuffix(".gz")
+    return next((ending for ending in EXTENSIONS if name.endswith(ending)), "")
+
+
+def stem(path: str) -> str:
+    """A file's name without its folder and the extensions that are known here."""
+    name = path.replace("\\", "/").rstrip("/").rsplit("/", 1)[-1]
+    for ending in (".gz", *EXTENSIONS):
+        if name.lower().endswith(ending) and len(name) > len(ending):
+            name = name[: -len(ending)]
+    return name
+
+
+def read_bytes(path: str, hint: str = _READABLE) -> bytes:
+    """The file's content.
+
+    Args:
+        path: Anything that `tf.io.gfile` opens.
+        hint: What to do if it can't be read, a sentence.
+
+    Raises:
+        DataError: It can't be read; ends in the hint.
+    """
+    try:
+        with tf.io.gfile.GFile(path, "rb") as file:
+            return file.read()
+    except (tf.errors.OpError, OSError) as error:
+        raise DataError(f"{path} can't be read ({type(error).__name__}). {hint}") from error
+
+
+def read_text(path: str, hint: str = _READABLE) -> str:
+    """The text of a file, without a byte order mark, unpacked if it is gzip-compressed.
+
+    Compression is told by the first two bytes, whatever the name.
+
+    Args:
+        path: Anything that `tf.io.gfile` opens.
+        hint: See `read_bytes`.
+
+    Raises:
+        DataError: The file can't be read, is damaged, or isn't UTF-8; names the line.
+    """
+    data = read_bytes(path, hint)
+    if data[:2] == b"\x1f\x8b":
+        try:
+            data = gzip.decompress(data)
+        except (OSError, EOFError, zlib.error) as error:
+            raise DataError(
+                f"{path} is gzip-compressed and damaged ({error}); copy or compress it anew."
+            ) from error
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        # The codec's own view of the bytes, which lacks the byte order mark.
+        before = error.object[: error.start]
+        line = 1 + before.count(b"\n") + before.count(b"\r") - before.count(b"\r\n")
+        found = error.object[error.start : error.start + 4]
+        raise DataError(
+            f"{path}:{line}: found the bytes {found!r}, which are not UTF-8; convert the file to"
+            " UTF-8."
+        ) from error
+
+
+def lines_of(text: str) -> list[str]:
+    """Lines without their ends (LF, CRLF or CR) and without blank ones at the text's end."""
+    # Not splitlines(), which also splits at U+2028, U+0085 and others that occur in sentences.
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    while lines and not lines[-1]:
+        lines.pop()
+    return lines
+
+
+def tsv_records(path: str, text: str) -> Iterator[tuple[str, list[str]]]:
+    """Sources and fields, split at tabs and nothing else: quotation marks are text.
+
+    A blank line is a record of one empty field, but at the end of the text.
+    """
+    for number, line in enumerate(lines_of(text), 1):
+        yield f"{path}:{number}", line.split("\t")
+
+
+def csv_records(path: str, text: str) -> Iterator[tuple[str, list[str]]]:
+    """Sources (of a record's first line) and fields as of RFC 4180; blank lines as in TSV.
+
+    Quoted fields may hold commas, quotation marks and newlines, and be of any length.
+
+    Raises:
+        DataError: While iterating: quotation marks are where they can't be, or missing.
+    """
+    # newline="" leaves newlines inside quoted fields as they are and still ends lines at CR.
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    blank: list[str] = []
+    while True:
+        source = f"{path}:{reader.line_num + 1}"
+        # Process-wide, hence raised before every record: another library may have lowered it.
+        csv.field_size_limit(max(csv.field_size_limit(), _CSV_FIELD_LIMIT))
+        try:
+            record = next(reader, None)
+        except csv.Error as error:
+            raise DataError(
+                f"{source}: the row that begins here isn't CSV ({error}). A field that holds a"
+                " comma, a quotation mark or a newline stands in quotation marks, those inside it"
+                " doubled; if quotation marks are plain text in this file, it is no CSV."
+            ) from None
+        if record is None:
+            return
+        if not record:
+            blank.append(source)
+            continue
+        for earlier in blank:
+            yield earlier, [""]
+        blank.clear()
+        yield source, record
+
+
+def json_records(path: str, text: str) -> Iterator[tuple[str, dict[str, object]]]:
+    """Sources and objects of JSON lines, an object on every line; blank lines are skipped.
+
+    Half a surrogate pair, which JSON may hold and UTF-8 can't, becomes U+FFFD.
+
+    Raises:
+        DataError: While iterating: a line isn't JSON, or no object, or has a name twice.
+    """
+    for number, line in enumerate(lines_of(text), 1):
+        if not line.strip():
+            continue
+        source = f"{path}:{number}"
+        try:
+            fields = json.loads(line, object_pairs_hook=_object)
+        except (ValueError, RecursionError) as error:
+            raise DataError(
+                f"{source}: this line isn't JSON ({error}); it begins {shortened(line)}. A file of"
+                " JSON lines holds one whole object on every line; repair the line, or write the"
+                " file anew with one object per line."
+            ) from None
+        if not isinstance(fields, dict):
+            raise DataError(
+                f"{source}: expected an object, and this line, which holds {shortened(fields)}, is"
+                " not an object. A file of JSON lines holds one on every line, not an array over"
+                " many; write the file anew with one object per line."
+            )
+        yield source, fields
+
+
+def with_names(
+    source: str, names: Sequence[str], values: Sequence[str], separator: str, first: str = "header"
+) -> dict[str, str]:
+    """A record's values by the names of its columns.
+
+    Args:
+        source: For messages.
+        names: One for each column.
+        values: The record.
+        separator: "," or a tab.
+        first: Where the number of columns comes from: "header" or "first row".
+
+    Raises:
+        DataError: There are more or fewer values than names.
+    """
+    if len(values) == len(names):
+        return dict(zip(names, values, strict=True))
+    tab = separator == "\t"
+    called = "tab" if tab else "comma"
+    raise DataError(
+        f"{source}: this row has {len(values)} {called}-separated columns, the {first} has"
+        f" {len(names)}; the row begins {shortened(separator.join(values))}. Correct or remove"
+        f" it; a {called} inside a text "
+        + ("isn't possible in TSV." if tab else "needs quotation marks.")
+    )
+
+
+def split_names(purpose: str, paths: Iterable[str]) -> dict[str, str]:
+    """Files by split: the first is named as the purpose, the others by their stems too.
+
+    "dev", "dev_<stem>", and with a number behind it where a name is taken: "dev_<stem>_2".
+    Characters that not every file name and chart takes become "_".
+    """
+    files: dict[str, str] = {}
+    for path in paths:
+        tidy = re.sub(r"[^0-9A-Za-z_.-]", "_", stem(path))
+        name = base = f"{purpose}_{tidy}" if files else purpose
+        number = 1
+        while name in files:
+            number += 1
+            name = f"{base}_{number}"
+        files[name] = path
+    return files
+
+
+def shortened(value: object, limit: int = 60) -> str:
+    """The beginning of a value, for messages; what isn't a string is written as in JSON."""
+    if isinstance(value, str):
+        return repr(value if len(value) <= limit else value[:limit] + "…")
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= limit else text[:limit] + "…"
+
+
+def listing(names: Iterable[str], limit: int = 40) -> str:
+    """Names with commas between them, for messages, each shortened; how many more, if many."""
+    # Room for what `shortened` makes, quotation marks included.
+    names = [name if len(name) <= 70 else name[:70] + "…" for name in names]
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + more
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    fields = {name: _paired(value) for name, value in pairs}
+    if len(fields) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"the name {max(names, key=names.count)!r} occurs twice in one object")
+    return fields
+
+
+def _paired(value: object) -> object:
+    if isinstance(value, list):
+        return [_paired(item) for item in value]
+    if not isinstance(value, str) or value.isascii():
+        return value
+    return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -1,0 +1,303 @@
+"""The paper's search: some learning rates, batch sizes and epochs, each several times over.
+
+    trials = grid([5e-5, 3e-5], [32], [3.0], num_runs=5, seed=1)
+    search = Search(output_dir, "eval_f1", "MRPC, length 128")
+    best = search.run(trials, train)
+
+The paper fine-tunes with each setting, for small sets with several random restarts, and takes
+what is best on the dev set (section 4.1, appendix A.3). Every run has a folder in `runs/` of the
+output folder; a finished one keeps its curves and `result.json`. The weights of the best run so
+far lie in `best/`. Killed and started again, a search goes on in the run where it was.
+"""
+
+import dataclasses
+import itertools
+import json
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from modeling.checkpoints.files import join, staged, write_text
+from modeling.errors import ModelingError, NotFiniteError
+from modeling.metrics import smaller_is_better
+from modeling.training import charts
+from modeling.training.best import keep_as_best
+from modeling.training.distribution import is_chief
+
+FOLDER = "runs"
+FILE = "result.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """One run of a search: a setting and a seed, which is of head, data order and dropout."""
+
+    learning_rate: float
+    batch_size: int
+    num_epochs: float
+    seed: int
+
+    @property
+    def setting(self) -> str:
+        """What it shares with its restarts."""
+        return f"lr {self.learning_rate:g}, batch {self.batch_size}, epochs {self.num_epochs:g}"
+
+    @property
+    def name(self) -> str:
+        """Of its folder."""
+        return f"lr{self.learning_rate:g}-bs{self.batch_size}-ep{self.num_epochs:g}-seed{self.seed}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Finished:
+    """What training one trial gave.
+
+    Attributes:
+        results: Of the dev set.
+        step: Updates.
+        degenerate: Whether it predicts the same whatever the input (the paper's unstable runs).
+        tensors: Its weights by name.
+    """
+
+    results: Mapping[str, float]
+    step: int
+    degenerate: bool
+    tensors: Mapping[str, np.ndarray]
+
+
+def grid(
+    learning_rates: Sequence[float],
+    batch_sizes: Sequence[int],
+    numbers_of_epochs: Sequence[float],
+    num_runs: int,
+    seed: int,
+) -> list[Trial]:
+    """All settings with seed `seed`, then all with the next, `num_runs` times.
+
+    Raises:
+        ModelingError: There would be no run, or one twice.
+    """
+    settings = list(itertools.product(learning_rates, batch_sizes, numbers_of_epochs))
+    trials = [Trial(*setting, seed + run) for run in range(num_runs) for setting in settings]
+    names = [trial.name for trial in trials]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if not trials or twice:
+        problem = f"{twice} comes twice" if twice else "there is nothing to run"
+        raise ModelingError(
+            f"The search makes no sense: {problem}. It takes different learning rates, batch "
+            f"sizes and numbers of epochs, each positive, and one run or more."
+        )
+    return trials
+
+
+class Search:
+    """Runs trials and keeps the best.
+
+    Args:
+        directory: The output folder.
+        metric: Of the results, by which runs are compared; see `smaller_is_better`.
+        about: Says what is trained on what. A finished run with another one is refused.
+    """
+
+    def __init__(self, directory: str, metric: str, about: str):
+        self.directory = directory
+        self.metric = metric
+        self.about = about
+
+    def folder(self, trial: Trial) -> str:
+        """The trial's own output folder."""
+        return join(join(self.directory, FOLDER), trial.name)
+
+    def run(self, trials: Sequence[Trial], train: Callable[[Trial, str], Finished]) -> dict:
+        """Trains those that aren't finished; writes search.tsv, search_settings.tsv, search.png.
+
+        Args:
+            trials: See `grid`.
+            train: From a trial and its folder to what it gave. A run that diverges
+                (NotFiniteError) counts as degenerate, with results NaN.
+
+        Returns:
+            The best run's row of search.tsv.
+
+        Raises:
+            ModelingError: The folder holds runs of another search, or every run has diverged.
+        """
+        rows: dict[Trial, dict] = {}
+        for trial in trials:
+            row = self._read(trial)
+            if row:
+                rows[trial] = row
+        if rows:
+            logging.info("Search: %d of %d runs are finished.", len(rows), len(trials))
+        for number, trial in enumerate(trials, 1):
+            if trial not in rows:
+                logging.info(
+                    "Search: run %d of %d: %s, seed %d",
+                    number,
+                    len(trials),
+                    trial.setting,
+                    trial.seed,
+                )
+                rows[trial] = self._train(trial, train, list(rows.values()))
+            self._clear(trial)
+        ordered = [rows[trial] for trial in trials]
+        best = self._best(ordered)
+        if best is None:
+            raise ModelingError(
+                f"All {len(trials)} runs of the search in {self.directory} have diverged; take "
+                f"lower learning rates."
+            )
+        self._report(ordered, best)
+        return best
+
+    # ---- One run ----
+
+    def _train(self, trial, train, finished: list[dict]) -> dict:
+        start = time.monotonic()
+        done = None
+        try:
+            done = train(trial, self.folder(trial))
+        except NotFiniteError as error:
+            logging.warning("This run has diverged: %s", error)
+        value = math.nan
+        if done:
+            if self.metric not in done.results:
+                raise ModelingError(
+                    f"The search compares runs by {self.metric!r}, which isn't among the results; "
+                    f"choose one of {', '.join(sorted(done.results))}."
+                )
+            value = float(done.results[self.metric])
+        row = {
+            **dataclasses.asdict(trial),
+            "setting": trial.setting,
+            "value": value,
+            "degenerate": done is None or done.degenerate,
+            "step": done.step if done else 0,
+            "results": dict(done.results) if done else {},
+        }
+        if done and is_chief():
+            # First the weights, then the result: a run killed in between is simply repeated.
+            if self._best([*finished, row]) is row:
+                keep_as_best(self.directory, self.metric, value, done.step, done.tensors)
+            self._write(trial, row | {"seconds": round(time.monotonic() - start, 1)})
+        elif is_chief():
+            self._write(trial, row)
+        logging.info(
+            "Search: %s = %.4f%s",
+            self.metric,
+            value,
+            " (degenerate: the same prediction for every input)" if row["degenerate"] else "",
+        )
+        return row
+
+    def _best(self, rows: Sequence[dict]) -> dict | None:
+        """The first of the best; None if all have diverged."""
+        finite = [row for row in rows if math.isfinite(row["value"])]
+        sign = -1 if smaller_is_better(self.metric) else 1
+        return max(finite, key=lambda row: sign * row["value"], default=None)
+
+    # ---- Files ----
+
+    def _read(self, trial: Trial) -> dict | None:
+        path = join(self.folder(trial), FILE)
+        if not tf.io.gfile.exists(path):
+            return None
+        with tf.io.gfile.GFile(path, "r") as file:
+            row = json.load(file)
+        if row["about"] != self.about or row["metric"] != self.metric:
+            raise ModelingError(
+                f"{path} is of another search: {row['metric']} of {row['about']}; this one is "
+                f"{self.metric} of {self.about}. Choose another --output_dir."
+            )
+        row["value"] = math.nan if row["value"] is None else row["value"]
+        return row
+
+    def _write(self, trial: Trial, row: dict) -> None:
+        value = row["value"] if math.isfinite(row["value"]) else None
+        row = row | {"metric": self.metric, "about": self.about, "value": value}
+        with staged(self.folder(trial)) as temporary:
+            write_text(join(temporary, FILE), json.dumps(row, indent=1) + "\n")
+
+    def _clear(self, trial: Trial) -> None:
+        """Removes the checkpoints of a finished run: the best weights are in `best/`."""
+        folder = self.folder(trial)
+        if not is_chief() or not tf.io.gfile.isdir(folder):
+            return
+        for name in sorted(tf.io.gfile.listdir(folder), key=lambda n: not n.endswith(".index")):
+            if name.startswith(("model.ckpt-", "data-")) or name == "checkpoint":
+                tf.io.gfile.remove(join(folder, name))
+            elif name.rstrip("/") == "best":
+                tf.io.gfile.rmtree(join(folder, name))
+
+    def _report(self, rows: Sequence[dict], best: dict) -> None:
+        settings = [_statistics(group, self.metric) for group in _by_setting(rows)]
+        runs = [_run_columns(row, best) for row in rows]
+        if is_chief():
+            with staged(self.directory) as temporary:
+                write_text(join(temporary, "search.tsv"), _tsv(runs))
+                write_text(join(temporary, "search_settings.tsv"), _tsv(settings))
+            charts.spread_png(rows, join(self.directory, "search.png"), self.metric)
+        logging.info("Search: %s of %d runs\n%s", self.metric, len(rows), _table(settings))
+        logging.info(
+            "Search: best %s %.4f: %s, seed %d; its weights are in %s",
+            self.metric,
+            best["value"],
+            best["setting"],
+            best["seed"],
+            join(self.directory, "best"),
+        )
+
+
+def _by_setting(rows: Sequence[dict]) -> list[list[dict]]:
+    names = dict.fromkeys(row["setting"] for row in rows)
+    return [[row for row in rows if row["setting"] == name] for name in names]
+
+
+def _statistics(rows: Sequence[dict], metric: str) -> dict[str, str]:
+    """A setting's row: mean and sample standard deviation of its finite runs."""
+    values = np.array([row["value"] for row in rows if math.isfinite(row["value"])])
+    choose = np.min if smaller_is_better(metric) else np.max
+    return {
+        "setting": rows[0]["setting"],
+        "runs": str(len(rows)),
+        "mean": f"{values.mean():.4f}" if len(values) else "",
+        "std": f"{values.std(ddof=1):.4f}" if len(values) > 1 else "",
+        "best": f"{choose(values):.4f}" if len(values) else "",
+        "degenerate": str(sum(row["degenerate"] for row in rows)),
+    }
+
+
+def _run_columns(row: dict, best: dict) -> dict[str, str]:
+    return {
+        "learning_rate": f"{row['learning_rate']:g}",
+        "batch_size": str(row["batch_size"]),
+        "num_epochs": f"{row['num_epochs']:g}",
+        "seed": str(row["seed"]),
+        "step": str(row["step"]),
+        "value": repr(row["value"]),
+        "degenerate": str(row["degenerate"]),
+        "best": str(row is best),
+    }
+
+
+def _tsv(rows: Sequence[Mapping[str, str]]) -> str:
+    lines = ["\t".join(rows[0]), *("\t".join(row.values()) for row in rows)]
+    return "\n".join(lines) + "\n"
+
+
+def _table(rows: Sequence[Mapping[str, str]]) -> str:
+    """Aligned columns, the first to the left."""
+    lines = [list(rows[0]), *(list(row.values()) for row in rows)]
+    widths = [max(len(line[place]) for line in lines) for place in range(len(lines[0]))]
+    return "\n".join(
+        "  "
+        + line[0].ljust(widths[0])
+        + "".join(
+            "  " + cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True)
+        )
+        for line in lines
+    )
