@@ -34,9 +34,9 @@ from modeling.models import BertPretrainer
 from modeling.serving.fill_mask import fill_masks
 from modeling.training import common_flags, distribution, precision, run_folder, run_state
 from modeling.training.best import load_best
-from modeling.training.evaluation import Evaluator
+from modeling.training.evaluation import Evaluator, reported
 from modeling.training.fit import Stage, fit
-from modeling.training.phases import Phase, parse_phases
+from modeling.training.phases import Phase, folder_names, parse_phases
 from modeling.training.reporting import Reporter, write_results
 from modeling.training.setup import make_train_step
 from modeling.training.summary import RunSummary, given_flags
@@ -101,6 +101,16 @@ flags.DEFINE_float("mask_share", masking.MASK_SHARE, "Share of these that become
 flags.DEFINE_float("random_share", masking.RANDOM_SHARE, "Share that become a random token.")
 flags.DEFINE_float("short_seq_prob", 0.1, "Share of instances of random shorter length.")
 
+FOR_RAW_TEXT = (
+    *("text_field", "do_lower_case", "do_whole_word_mask", "dupe_factor", "masked_lm_prob"),
+    *("mask_share", "random_share", "short_seq_prob"),
+)
+CURVES = {
+    "Loss": ["masked_lm_loss", "next_sentence_loss"],
+    "Accuracy": ["masked_lm_accuracy", "next_sentence_accuracy"],
+    "Perplexity": ["masked_lm_perplexity"],
+}
+
 
 def set_demo_flags() -> None:
     """Gives the demo's values to the flags that the command line leaves alone."""
@@ -128,6 +138,13 @@ def check_flags() -> None:
             raise errors.ModelingError(
                 f"--{name} goes with --{needed}, but --{sources[0]} is given."
             )
+    idle = [f"--{name}" for name in FOR_RAW_TEXT if FLAGS[name].present]
+    if FLAGS.input_file and idle:
+        raise errors.ModelingError(
+            f"{', '.join(idle)} would change nothing: they say how records are made from raw text, "
+            f"but those of --input_file are made already. Leave them out, or give them to "
+            f"data.create_pretraining_data."
+        )
     if not FLAGS.demo and not FLAGS.bert_config_file:
         raise errors.ModelingError(
             "--bert_config_file is missing: the JSON file with the model's sizes."
@@ -246,7 +263,7 @@ def make_dataset(phase: Phase, records: from_text.Records, config: BertConfig, t
         objective=FLAGS.objective,
     )
     if not training and FLAGS.max_eval_steps:
-        dataset = dataset.take(FLAGS.max_eval_steps)
+        dataset = dataset.take(FLAGS.max_eval_steps * distribution.batches_per_step())
     return dataset
 
 
@@ -257,7 +274,7 @@ def main(_) -> None:
     run_folder.prepare_directory(FLAGS.output_dir)
     keras.utils.set_random_seed(FLAGS.random_seed)
     strategy = common_flags.make_strategy(FLAGS)
-    precision.set_precision(FLAGS.dtype)
+    precision.set_precision(FLAGS.dtype, FLAGS.xla)
     summary = RunSummary(FLAGS.output_dir, flags=given_flags(FLAGS))
     with strategy.scope(), summary:
         run(summary)
@@ -280,10 +297,8 @@ def run(summary: RunSummary) -> None:
             eval_batch_size=FLAGS.eval_batch_size,
         )
     records: list[from_text.Records] = []
-    for phase in phases:
-        folder = FLAGS.output_dir
-        if len(phases) > 1:
-            folder = os.path.join(folder, f"length-{phase.max_seq_length}")
+    for phase, name in zip(phases, folder_names(phases), strict=True):
+        folder = os.path.join(FLAGS.output_dir, name) if len(phases) > 1 else FLAGS.output_dir
         vocab_file = records[0].vocab_file if records else FLAGS.vocab_file
         records.append(find_records(config, phase, folder, vocab_file))
     eval_sets = [
@@ -307,17 +322,16 @@ def run(summary: RunSummary) -> None:
     num_train_steps = phases[-1].last_step
     reporter = Reporter(FLAGS.output_dir, num_train_steps, phases[0].batch_size)
     evaluator = Evaluator(model, losses)
+    plot = functools.partial(reporter.plot, "pretraining.png", CURVES)
 
-    def evaluate(step: int) -> dict[str, float]:
+    def held_out(step: int) -> dict[str, float]:
         """On the held-out records of the phase that the step belongs to."""
         number = sum(step > phase.last_step for phase in phases[:-1])
         results = evaluator(eval_sets[number])
         perplexity = math.exp(min(results["masked_lm_loss"], 700.0))
-        shown = results | {"masked_lm_perplexity": perplexity}
-        reporter.write("eval", step, shown)
-        values = "  ".join(f"{name} {value:.4f}" for name, value in shown.items())
-        logging.info("held out at step %d: %s", step, values)
-        return results
+        return results | {"masked_lm_perplexity": perplexity}
+
+    evaluate = reported(held_out, reporter, "held out")
 
     try:
         # ---- Train ----
@@ -345,6 +359,8 @@ def run(summary: RunSummary) -> None:
                 common_flags.loop_options(FLAGS),
                 evaluate,
                 summary,
+                result_names=lambda: [*evaluator.names(eval_sets[-1]), "masked_lm_perplexity"],
+                plot=plot,
             )
             if distribution.is_chief():
                 checkpoints.save(model, FLAGS.output_dir, records[0].vocab_file)
@@ -360,19 +376,15 @@ def run(summary: RunSummary) -> None:
         # ---- Evaluate ----
         if FLAGS.do_eval:
             results = evaluate(step)
-            write_results(FLAGS.output_dir, "eval_results.txt", results | {"global_step": step})
+            plot()
+            # The original's keys.
+            written = {k: v for k, v in results.items() if k != "masked_lm_perplexity"}
+            write_results(FLAGS.output_dir, "eval_results.txt", written | {"global_step": step})
     except (tf.errors.InvalidArgumentError, tf.errors.DataLossError):
         # If a record is to blame, this raises the error that names its file and number.
         for phase, found in zip(phases, records, strict=True):
             found.diagnose(phase.max_seq_length, phase.max_predictions_per_seq, config.vocab_size)
         raise
-    if distribution.is_chief():
-        panels = {
-            "Loss": ["masked_lm_loss", "next_sentence_loss"],
-            "Accuracy": ["masked_lm_accuracy", "next_sentence_accuracy"],
-            "Perplexity": ["masked_lm_perplexity"],
-        }
-        logging.info("Curves: %s", reporter.plot("pretraining.png", panels))
     if FLAGS.demo and FLAGS.do_eval:
         demo.show(
             functools.partial(fill_masks, model),

@@ -110,17 +110,30 @@ def batches(
                 tf.gather(tf.reshape(index, [batching.num_parts, -1]), list(batching.parts))
             )
         )
-    dataset = dataset.map(_gatherer(features, batching))
+    dataset = dataset.map(_gatherer(features, batching, training))
     options = tf.data.Options()
     options.deterministic = True
     return dataset.with_options(options).prefetch(1)
 
 
-def sources(examples: Sequence[Example], index: np.ndarray, limit: int = 8) -> str:
-    """Where the examples of a batch come from, for messages: "train.tsv:17, train.tsv:3, …"."""
-    known = [examples[i].source for i in index if i >= 0]
-    more = f" and {len(known) - limit} more" if len(known) > limit else ""
-    return ", ".join(known[:limit]) + more
+def sources(examples: Sequence[Example], index: np.ndarray) -> str:
+    """Where the examples of a batch come from, for messages: "a.tsv: lines 3, 17; b.tsv: line 5".
+
+    Args:
+        examples: All there are.
+        index: int64 [B], places in that list; -1 for rows that only fill the batch.
+
+    Returns:
+        Every line, each once.
+    """
+    of_file: dict[str, set[int]] = {}
+    for place in sorted({int(place) for place in index if place >= 0}):
+        file, _, line = examples[place].source.rpartition(":")
+        of_file.setdefault(file, set()).add(int(line))
+    return "; ".join(
+        f"{file}: line{'s' if len(lines) > 1 else ''} {', '.join(map(str, sorted(lines)))}"
+        for file, lines in of_file.items()
+    )
 
 
 def _like_lengths(features: Features, bounds: np.ndarray) -> np.ndarray:
@@ -214,11 +227,11 @@ def _evaluation_order(features: Features, batching: Batching) -> tf.data.Dataset
     return tf.data.Dataset.from_tensor_slices(order).batch(batching.batch_size)
 
 
-def _gatherer(features: Features, batching: Batching):
+def _gatherer(features: Features, batching: Batching, training: bool):
     """The function from example numbers [B] to a batch."""
     bounds = batching.bounds(features)
-    # What several workers have computed of one batch must fit together.
-    static_rows = bounds is None or batching.num_parts > 1
+    # What several workers have predicted of one batch must fit together.
+    static_rows = bounds is None or (batching.num_parts > 1 and not training)
     pieces = tf.constant(features.ids)
     starts = tf.constant(features.splits[:-1])
     lengths_of = tf.constant(np.diff(features.splits).astype(np.int32))
@@ -235,10 +248,10 @@ def _gatherer(features: Features, batching: Batching):
         first = tf.gather(first_row_of, at)
         if not features.several_rows:
             return first, real
-        counts = tf.gather(num_rows_of, at)
-        most = most_rows if static_rows else tf.reduce_max(counts)
+        counts = tf.where(real, tf.gather(num_rows_of, at), 0)
+        most = most_rows if static_rows else tf.maximum(tf.reduce_max(counts), 1)
         number = tf.range(tf.cast(most, tf.int64))
-        there = real[:, tf.newaxis] & (number < counts[:, tf.newaxis])
+        there = number < counts[:, tf.newaxis]
         return tf.where(there, first[:, tf.newaxis] + number, 0), there
 
     def gather(index: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -223,6 +223,8 @@ class BertMultipleChoice(BertModel):
         """
         dropout_key = self.next_dropout_key(training, dropout_key)
         inputs, rows = _flat_rows(inputs)
+        if rows is None:
+            raise ModelingError("Multiple choice needs inputs of shape [B, choices, length].")
         outputs = self.encoder(inputs, dropout_key)
         x = dropout(outputs["pooled_output"], self.dropout_rate, dropout_key, self.dropout_site)
         logits = linear_logits(x, self.output_weights, ops.zeros((1,)))

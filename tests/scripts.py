@@ -1,5 +1,6 @@
 """Runs the project's scripts and commands as a user would, for tests."""
 
+import json
 import os
 import pathlib
 import subprocess
@@ -34,3 +35,43 @@ def fail(*arguments, timeout: float = 300) -> str:
     assert result.returncode not in (0, None), result.stdout[-2000:]
     assert "Traceback" not in result.stderr, result.stderr[-4000:]
     return " ".join(result.stderr.split("Error:")[-1].split())
+
+
+# Several command lines of one script in one process, since starting TensorFlow takes seconds.
+_MANY = """
+import importlib, json, sys
+sys.path.insert(0, ".")
+name, *lines = json.load(sys.stdin)
+script = importlib.import_module(name)
+from absl import flags
+from absl.testing import flagsaver
+from data.errors import DataError
+from modeling.errors import ModelingError
+messages = []
+for line in lines:
+    saved = flagsaver.save_flag_values()
+    flags.FLAGS.unparse_flags()
+    try:
+        flags.FLAGS([name, *line])
+        script.main([name])
+        messages.append("")
+    except (DataError, ModelingError, OSError) as error:
+        messages.append(" ".join(str(error).split()))
+    flagsaver.restore_flag_values(saved)
+print("\\n" + json.dumps(messages))
+"""
+
+
+def messages(script: str, *lines: tuple, timeout: float = 300) -> list[str]:
+    """What a script's `main` says to each of several command lines; "" where nothing is wrong."""
+    result = subprocess.run(
+        [sys.executable, "-c", _MANY],
+        cwd=ROOT,
+        env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"},
+        input=json.dumps([script.removesuffix(".py"), *([str(a) for a in line] for line in lines)]),
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
+    assert result.returncode == 0, result.stderr[-4000:]
+    return json.loads(result.stdout.splitlines()[-1])

@@ -201,20 +201,23 @@ def pretraining_dataset(
     return dataset.prefetch(tf.data.AUTOTUNE).with_options(options)
 
 
-def describe_examples(files: Sequence[str], index: np.ndarray, limit: int = 8) -> str:
-    """Files and numbers of records, for messages: "record 5 of a.tfrecord, record 2 of …".
+def describe_examples(files: Sequence[str], index: np.ndarray) -> str:
+    """Files and numbers of records, for messages: "a.tfrecord: records 2, 5; b.tfrecord: record 7".
 
     Args:
         files: As given to `pretraining_dataset`.
         index: int64 [B], of one of its training batches.
-        limit: So many are named. Numbers count from 0.
+
+    Returns:
+        Every record, each once; numbers count from 0.
     """
-    named = [
-        f"record {number & (2**_RECORD_BITS - 1)} of {files[number >> _RECORD_BITS]}"
-        for number in map(int, index[:limit])
-    ]
-    more = f" and {len(index) - limit} more" if len(index) > limit else ""
-    return ", ".join(named) + more
+    of_file: dict[int, list[str]] = {}
+    for number in sorted({int(number) for number in index}):
+        of_file.setdefault(number >> _RECORD_BITS, []).append(str(number & (2**_RECORD_BITS - 1)))
+    return "; ".join(
+        f"{files[file]}: record{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}"
+        for file, numbers in of_file.items()
+    )
 
 
 def unmask(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:

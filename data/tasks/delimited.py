@@ -17,7 +17,6 @@ from data.tasks.examples import Example, Kind
 from data.tasks.labelled import (
     Layout,
     balanced_class_weights,
-    class_counts,
     classes_of,
     labels_of,
     split_examples,
@@ -31,7 +30,6 @@ __all__ = [
     "SavedLabels",
     "Task",
     "balanced_class_weights",
-    "class_counts",
     "load_labels",
     "make_task",
     "save_labels",

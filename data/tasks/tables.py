@@ -109,7 +109,8 @@ def value_of(row: Row, column: str) -> object:
         return row.fields[column]
     raise DataError(
         f"{row.source}: there is no column {column!r}; the columns are"
-        f" {listing(map(shortened, row.fields))}{nearest(column, row.fields)}. Name one that is there."
+        f" {listing(map(shortened, row.fields))}{nearest(column, row.fields)}. Name one that is"
+        " there."
     )
 
 
@@ -126,7 +127,8 @@ def _format_of(path: str) -> str:
         return _FORMATS[ending]
     raise DataError(
         f"{path}: the extension doesn't tell the format. Known are {listing(_FORMATS)} (the text"
-        f" formats with .gz too); rename the file or name its format, one of {listing(FORMATS)}."
+        f" formats with .gz too); rename the file or name its format (--file_format),"
+        f" one of {listing(FORMATS)}."
     )
 
 
@@ -150,8 +152,8 @@ def _check_names(source: str, names: list[str]) -> None:
     if twice:
         raise DataError(
             f"{source}: the columns {listing(map(shortened, names))} have a name twice:"
-            f" {listing(map(shortened, twice))}. Rename one of them; if the first line is data and no"
-            " header, say so (has_header=False)."
+            f" {listing(map(shortened, twice))}. Rename one of them; if the first line is data and"
+            " no header, say so (--noheader)."
         )
 
 

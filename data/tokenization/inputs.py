@@ -193,7 +193,7 @@ def build_choices(
     there = (tf.strings.length(texts) > 0)[:, tf.newaxis]
     for name, filling in (("input_ids", tokenizer.pad_id), ("input_mask", 0), ("segment_ids", 0)):
         inputs[name] = tf.where(there, inputs[name], filling)
-    # Not -1 for the length, which can't be inferred where there is no context at all.
+    # Not -1 for the length, which can't be inferred where there are no contexts.
     shape = tf.concat([tf.shape(choices), tf.shape(inputs["input_ids"])[1:]], 0)
     return {name: tf.reshape(tensor, shape) for name, tensor in inputs.items()}
 

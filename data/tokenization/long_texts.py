@@ -6,7 +6,7 @@ from data.errors import DataError
 
 LONG_TEXT = ("head", "tail", "head_tail", "windows")
 MAX_WINDOWS = 16
-HEAD_SHARE = 4  # With "head_tail" one piece in so many is of the head.
+HEAD_SHARE = 4  # With "head_tail" one piece in so many is of the head, rounded up.
 
 
 def check(
@@ -42,7 +42,7 @@ def kept(pieces: tf.RaggedTensor, lengths: tf.Tensor, long_text: str) -> tf.Ragg
         return _slices(pieces, starts, lengths)
     if long_text == "tail":
         return _slices(pieces, starts + there - lengths, lengths)
-    head = tf.where(lengths < there, lengths // HEAD_SHARE, lengths)
+    head = tf.where(lengths < there, -(-lengths // HEAD_SHARE), lengths)
     tail = lengths - head
     return tf.concat(
         [_slices(pieces, starts, head), _slices(pieces, starts + there - tail, tail)], 1

@@ -3,12 +3,21 @@
 import contextlib
 import os
 import posixpath
+import re
+import socket
+import time
 import uuid
 from collections.abc import Iterator
 
 import tensorflow as tf
 
 from modeling.errors import ModelingError
+
+_STAGING = ".saving-"
+_HOST = re.sub(r"[^\w.]", "_", socket.gethostname())
+# Longer than writing takes: a temporary folder of another machine, as old as this, is abandoned.
+_ABANDONED_SECONDS = 6 * 3600
+_under_way: set[str] = set()  # names of this process's temporary folders
 
 
 def join(directory: str, name: str) -> str:
@@ -31,14 +40,16 @@ def staged(directory: str) -> Iterator[str]:
     Raises:
         ModelingError: The folder can't be made or written.
     """
-    temporary = join(directory, f".saving-{uuid.uuid4().hex[:12]}")
+    name = f"{_STAGING}{_HOST}-{os.getpid()}-{uuid.uuid4().hex[:12]}"
+    temporary = join(directory, name)
+    _under_way.add(name)
     try:
         try:
             tf.io.gfile.makedirs(temporary)
             yield temporary
-            names = tf.io.gfile.listdir(temporary)
-            for name in sorted(names, key=lambda name: (name.endswith(".index"), name)):
-                source, target = join(temporary, name), join(directory, name)
+            files = tf.io.gfile.listdir(temporary)
+            for file in sorted(files, key=lambda file: (file.endswith(".index"), file)):
+                source, target = join(temporary, file), join(directory, file)
                 tf.io.gfile.rename(source, target, overwrite=True)
         finally:
             if tf.io.gfile.exists(temporary):
@@ -48,6 +59,39 @@ def staged(directory: str) -> Iterator[str]:
             f"Can't write to the folder {directory}: {error.message}. Check that it is a folder, "
             f"that you may write to it and that the disk isn't full."
         ) from error
+    finally:
+        _under_way.discard(name)
+
+
+def remove_abandoned(directory: str) -> None:
+    """Removes temporary folders of `staged` whose process was killed.
+
+    Those of processes that are still writing stay: their names say which machine and process.
+    """
+    for entry in tf.io.gfile.listdir(directory):
+        name = entry.rstrip("/")
+        # Another worker may be removing the same ones.
+        with contextlib.suppress(tf.errors.NotFoundError):
+            if name.startswith(_STAGING) and _is_abandoned(directory, name):
+                tf.io.gfile.rmtree(join(directory, name))
+
+
+def _is_abandoned(directory: str, name: str) -> bool:
+    host, _, rest = name.removeprefix(_STAGING).rpartition(f"{_HOST}-")
+    process = rest.partition("-")[0]
+    if rest and not host and process.isdecimal() and os.name == "posix":
+        if int(process) == os.getpid():  # maybe of an earlier process of the same number
+            return name not in _under_way
+        try:
+            os.kill(int(process), 0)
+        except ProcessLookupError:
+            return True
+        except OSError:
+            pass
+    temporary = join(directory, name)
+    paths = [join(temporary, file) for file in tf.io.gfile.listdir(temporary)] or [temporary]
+    newest = max(tf.io.gfile.stat(path).mtime_nsec for path in paths) / 1e9
+    return time.time() - newest > _ABANDONED_SECONDS
 
 
 def write_text(path: str, text: str) -> None:

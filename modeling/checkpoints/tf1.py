@@ -23,7 +23,7 @@ _Reader = Any  # TensorFlow has no public name for the class.
 
 # TensorFlow's reader turns status codes into whichever Python exception sounds alike: a cut data
 # file is an IndexError.
-_READ_ERRORS = (tf.errors.OpError, ValueError, RuntimeError, LookupError, OSError)
+READ_ERRORS = (tf.errors.OpError, ValueError, RuntimeError, LookupError, OSError)
 
 # TF2's object-based checkpoints are bundles too, but their keys are paths through Python objects.
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
@@ -98,7 +98,7 @@ def find(path: str | os.PathLike) -> str:
 def _open(prefix: str) -> _Reader:
     try:
         return tf.train.load_checkpoint(prefix)
-    except _READ_ERRORS as error:
+    except READ_ERRORS as error:
         raise ModelingError(
             f"The TF1 checkpoint {prefix} can't be opened: {error}. Its .index and .data files "
             f"must both be whole and belong together; copy them again."
@@ -108,7 +108,7 @@ def _open(prefix: str) -> _Reader:
 def _read(reader: _Reader, prefix: str, name: str) -> np.ndarray:
     try:
         return reader.get_tensor(name)
-    except _READ_ERRORS as error:
+    except READ_ERRORS as error:
         raise ModelingError(
             f"Tensor {name} of the TF1 checkpoint {prefix} can't be read: {error}. Its .index "
             f"and .data files must both be whole and belong together; copy them again."

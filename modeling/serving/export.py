@@ -74,7 +74,7 @@ def export_sentence_model(
 
     def from_text(**inputs):
         nonlocal several_rows
-        built = preprocess(*inputs.values())
+        built = preprocess(*(inputs[name] for name in shapes))
         several_rows = built["input_ids"].shape.rank == 3
         return answer(model(built)["logits"])
 

@@ -95,12 +95,7 @@ class BestKeeper:
         Raises:
             ModelingError: The results have no such metric, or `best/` can't be written.
         """
-        if self.metric not in results:
-            raise ModelingError(
-                f"The metric {self.metric!r}, by which the best checkpoint is to be chosen, isn't "
-                f"among the results of the evaluation at step {step}. Choose one of "
-                f"{', '.join(sorted(results))}."
-            )
+        check_metric(self.metric, results, f"the evaluation at step {step}")
         value = float(results[self.metric])
         self._history[step] = value
         if self._chief:
@@ -231,6 +226,16 @@ def keep_as_best(
     for name in tf.io.gfile.listdir(folder):
         if name.startswith("model.ckpt-") and not name.startswith(f"model.ckpt-{step}."):
             tf.io.gfile.remove(join(folder, name))
+
+
+def check_metric(metric: str, names: Iterable[str], of: str) -> None:
+    """Raises ModelingError if there is no such metric among the results of an evaluation."""
+    names = sorted(names)
+    if metric not in names:
+        raise ModelingError(
+            f"The metric {metric!r}, by which the best checkpoint is to be chosen, isn't among "
+            f"the results of {of}. Choose one of {', '.join(names)}."
+        )
 
 
 def has_best(directory: str) -> bool:

@@ -112,13 +112,38 @@ def _tf_config() -> dict:
     text = os.environ.get("TF_CONFIG", "")
     try:
         config = json.loads(text or "{}")
-        config.get("cluster", {}).get("worker"), config.get("task", {}).get("index")
-        return config
-    except (ValueError, AttributeError) as error:
+        problem = _tf_config_problem(config)
+    except ValueError as error:
+        problem = str(error)
+    if problem:
         raise ModelingError(
-            f"The environment variable TF_CONFIG isn't the JSON object it has to be ({error}): "
+            f"The environment variable TF_CONFIG isn't the JSON object it has to be ({problem}): "
             f"{text[:200]!r}."
-        ) from error
+        )
+    return config
+
+
+def _tf_config_problem(config) -> str:
+    """What is wrong with a TF_CONFIG that has been read; "" if nothing is."""
+    cluster, task = {}, {}
+    if isinstance(config, dict):
+        cluster, task = config.get("cluster", cluster), config.get("task", task)
+    if not all(isinstance(part, dict) for part in (config, cluster, task)):
+        return "it, its cluster and its task have to be objects"
+    number = 0
+    for job in ("chief", "worker"):
+        addresses = cluster.get(job, [])
+        if not isinstance(addresses, list) or not all(isinstance(a, str) for a in addresses):
+            return f'{job} in its cluster has to be a list of addresses, as in ["host:port"]'
+        number += len(addresses)
+    if number < 2:
+        return ""
+    kind, index = task.get("type", "worker"), task.get("index", 0)
+    if kind not in ("chief", "worker"):
+        return f"the task's type is {kind!r}, but only chief and worker take part"
+    if str(index) not in map(str, range(len(cluster.get(kind, [])))):
+        return f"the task is {kind} {index!r}, which its cluster doesn't have"
+    return ""
 
 
 def _cluster() -> list[str]:
@@ -181,6 +206,11 @@ def share(batch_size: int) -> Share:
     own, index = replicas // num_workers(), worker_index()
     parts = range(index * own, (index + 1) * own)
     return Share(num_workers(), index, batch_size // replicas, replicas, parts)
+
+
+def batches_per_step() -> int:
+    """Elements of a data set, made by the rule of `share`, that this process takes in a step."""
+    return len(share(1).parts)
 
 
 def distribute(dataset: tf.data.Dataset):

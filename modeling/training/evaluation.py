@@ -1,12 +1,16 @@
 """A model over a whole data set: exact means, or one row of outputs per example."""
 
+from collections.abc import Callable
+
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
 from modeling.errors import ModelingError
 from modeling.losses import Losses
 from modeling.models import ABSENT
 from modeling.training.distribution import distribute
+from modeling.training.reporting import Reporter
 
 
 class Evaluator:
@@ -52,6 +56,11 @@ class Evaluator:
         results["loss"] = sum(results[name] for name in self._loss_names)
         return results
 
+    def names(self, dataset) -> list[str]:
+        """Names of the results that evaluating such a data set gives; nothing is computed."""
+        self._step.get_concrete_function(distribute(dataset).element_spec)
+        return [*dict.fromkeys([*self._names, "loss"])]
+
     def _batch(self, batch):
         values = self.strategy.run(self._replica_batch, args=(batch,))
         return self.strategy.experimental_local_results(values)[0]
@@ -63,6 +72,29 @@ class Evaluator:
         sums = tf.stack([tf.stack([m.total, m.weight]) for m in (losses | metrics).values()])
         replica = tf.distribute.get_replica_context()
         return replica.all_reduce(tf.distribute.ReduceOp.SUM, sums)
+
+
+def reported(
+    evaluate: Callable[[int], dict[str, float]], reporter: Reporter, data_name: str
+) -> Callable[[int], dict[str, float]]:
+    """An evaluation whose results also go to the log, TensorBoard and the metrics file.
+
+    For the evaluations on the way and the one in the end alike.
+
+    Args:
+        evaluate: From a step to the results of an evaluation of the model as it is.
+        reporter: Of the run.
+        data_name: Of what is evaluated on, for the log: "held out".
+    """
+
+    def evaluate_and_report(step: int) -> dict[str, float]:
+        results = evaluate(step)
+        reporter.write("eval", step, results)
+        values = "  ".join(f"{name} {value:.4f}" for name, value in results.items())
+        logging.info("%s at step %d: %s", data_name, step, values)
+        return results
+
+    return evaluate_and_report
 
 
 class Predictor:

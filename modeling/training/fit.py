@@ -5,7 +5,7 @@ step = fit(train_step, [Stage(1000, make_dataset, "my data", 32)], output_dir, N
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -13,8 +13,9 @@ from absl import logging
 
 from modeling.errors import ModelingError
 from modeling.training import run_folder
-from modeling.training.best import BestKeeper, load_best
-from modeling.training.loop import Interruption, leave, make_iterator, train
+from modeling.training.best import BestKeeper, check_metric, load_best
+from modeling.training.distribution import is_chief
+from modeling.training.loop import Agreement, Interruption, leave, make_iterator, train
 from modeling.training.reporting import Reporter
 from modeling.training.run_state import RunState, start_or_resume
 from modeling.training.step import TrainStep
@@ -47,8 +48,9 @@ class Options:
 
     Attributes:
         best_metric: Result of the evaluations by which the best weights are kept; None: the last
-            weights count.
-        early_stopping_patience: See `BestKeeper`.
+            weights count. Of a run with several stages, only evaluations of the last one count:
+            those before may be on other data, and no earlier weights are what the run is for.
+        early_stopping_patience: See `BestKeeper`; in the last stage too.
     """
 
     save_checkpoints_steps: int
@@ -70,6 +72,9 @@ def fit(
     options: Options,
     evaluate: Callable[[int], dict[str, float]] | None = None,
     summary: RunSummary | None = None,
+    *,
+    result_names: Callable[[], Iterable[str]] | None = None,
+    plot: Callable[[], str] | None = None,
 ) -> int:
     """Trains from where the folder stands until the last stage ends; call it in the scope.
 
@@ -80,8 +85,12 @@ def fit(
         init_checkpoint: Weights to start from if the folder has none.
         reporter: Of the run.
         options: See there.
-        evaluate: From a step to the results of an evaluation of the model as it is.
+        evaluate: From a step to the results of an evaluation of the model as it is; see
+            `evaluation.reported`.
         summary: Is told what it is about once the run stands.
+        result_names: Names of the results that `evaluate` gives, by which a mistyped `best_metric`
+            is found before training. Only called if there is one.
+        plot: Draws the run's curves and returns their file; called in the end.
 
     Returns:
         The step of the weights that the model has in the end: the last, or the best.
@@ -90,10 +99,16 @@ def fit(
         ModelingError: The loss isn't finite, or a setting can't work.
     """
     check(options)
+    if options.best_metric and result_names:
+        check_metric(options.best_metric, result_names(), "the evaluations")
     with Interruption() as interruption:
         run = _Run(train_step, directory, reporter, options, evaluate, interruption)
         step = run.through(stages, init_checkpoint, summary)
-        if interruption.wanted:
+        if plot:
+            path = plot()
+            if is_chief():
+                logging.info("Curves: %s", path)
+        if run.is_to_leave():
             leave(step)
     return step
 
@@ -108,8 +123,14 @@ class _Run:
         self.options = options
         self.evaluate = evaluate
         self.interruption = interruption
+        self.agreement = Agreement()
         self.state = RunState(directory, train_step, keep=options.keep_checkpoint_max)
         self.keeper: BestKeeper | None = None
+        self.judged_after = 0  # evaluations up to this step don't count for the best weights
+
+    def is_to_leave(self) -> bool:
+        """Whether some worker was told to stop; every worker waits here for the others."""
+        return self.agreement.reach(self.interruption.wanted, False, 1.0)[0]
 
     def through(self, stages, init_checkpoint, summary) -> int:
         """Trains through the stages that are left; the step of the weights to go on with."""
@@ -127,12 +148,11 @@ class _Run:
                         stage.data_id.splitlines()[-1],
                     )
                 iterator = self._take_up(stage, first_step, step)
-                if not self.keeper:
-                    self._start(init_checkpoint, summary)
-                stopped = self._train(stage, iterator)
+                self._start(init_checkpoint, summary)
+                if stage is stages[-1] and self.options.best_metric:
+                    self._keep_best(first_step)
+                self._train(stage, iterator)
                 step = int(self.train_step.global_step.numpy())
-                if stopped:
-                    break
             first_step = stage.last_step
         self.reporter.close()
         return self._best(step)
@@ -151,20 +171,27 @@ class _Run:
             summary.attach(
                 model=self.train_step.model, train_step=self.train_step, reporter=self.reporter
             )
-        metric = self.options.best_metric
-        if metric:
-            self.keeper = BestKeeper(
-                self.directory,
-                metric,
-                self.options.early_stopping_patience,
-                history=self.reporter.curve("eval", metric),
-            )
 
-    def _train(self, stage: Stage, iterator) -> bool:
+    def _keep_best(self, first_step: int) -> None:
+        metric = self.options.best_metric
+        if first_step:
+            logging.info(
+                "The best %s is chosen among evaluations after step %d.", metric, first_step
+            )
+        self.judged_after = first_step
+        curve = self.reporter.curve("eval", metric)
+        self.keeper = BestKeeper(
+            self.directory,
+            metric,
+            self.options.early_stopping_patience,
+            history=[(step, value) for step, value in curve if step > first_step],
+        )
+
+    def _train(self, stage: Stage, iterator) -> None:
         if self.keeper and self.keeper.should_stop:
             logging.info("This run has stopped early already.")
-            return True
-        return train(
+            return
+        train(
             self.train_step,
             iterator,
             self.state,
@@ -178,17 +205,23 @@ class _Run:
             evaluate=self._evaluate_and_judge if self.evaluate else None,
             describe_examples=stage.describe_examples,
             interruption=self.interruption,
+            agreement=self.agreement,
         )
 
     def _evaluate_and_judge(self, step: int) -> bool:
         results = self.evaluate(step)
-        return bool(self.keeper and self.keeper.update(step, results, self.train_step.model))
+        if not self.keeper or step <= self.judged_after:
+            return False
+        return self.keeper.update(step, results, self.train_step.model)
 
     def _best(self, step: int) -> int:
         if not self.keeper:
             return step
         if step not in self.reporter.steps("eval"):
             self._evaluate_and_judge(step)
+        # The chief writes what the others are going to read.
+        if self.is_to_leave():
+            leave(step)
         return load_best(self.train_step.model, self.directory)
 
 

@@ -64,23 +64,27 @@ def train(
     evaluate: Callable[[int], bool | None] | None = None,
     describe_examples: Callable[[np.ndarray], str] | None = None,
     interruption: "Interruption | None" = None,
+    agreement: "Agreement | None" = None,
 ) -> bool:
     """Trains until `num_train_steps` updates are done, counting those of a resumed run.
 
     Args:
         train_step: The compiled step.
         iterator: Endless training batches.
-        run_state: Saves every `save_checkpoints_steps`, at the end, and when told to stop.
+        run_state: Saves every `save_checkpoints_steps`, before evaluations (which may take longer
+            than a machine leaves between telling to stop and stopping), at the end, and when told
+            to stop.
         reporter: Gets every step; reports every `log_steps`, or after a minute.
         num_train_steps: Total number of updates.
         save_checkpoints_steps: Steps between checkpoints.
         steps_per_call: Most steps in one call to TensorFlow.
         save_checkpoints_minutes: Most minutes between checkpoints; 0 for no limit.
         log_steps: Steps between status lines.
-        eval_steps: Steps between calls of `evaluate(step)`; 0 for none.
+        eval_steps: Steps between calls of `evaluate(step)`, the last one included where it is a
+            multiple; 0 for none.
         evaluate: Returns whether to stop training here.
         describe_examples: Says in words which examples the `example_ids` of a batch are.
-        interruption: Of the caller, if that heeds signals already.
+        interruption, agreement: Of the caller, if that heeds signals already.
 
     Returns:
         Whether `evaluate` stopped it early.
@@ -90,23 +94,23 @@ def train(
         SystemExit: With code 0, after SIGTERM or SIGINT, when the run has been saved.
     """
     step = int(train_step.global_step.numpy())
-    if step >= num_train_steps:
-        logging.info(
-            "Nothing to train: the run is at step %d and --num_train_steps is %d.",
-            step,
-            num_train_steps,
-        )
-        return False
-    every = [n for n in (save_checkpoints_steps, log_steps, eval_steps if evaluate else 0) if n]
-    agreement = Agreement()
+    eval_steps = eval_steps if evaluate else 0
+    every = [n for n in (save_checkpoints_steps, log_steps, eval_steps) if n]
+    agreement = agreement or Agreement()
     pace = 1.0  # steps in a call, grown until a call takes CHUNK_SECONDS
     stop_early = interrupted = False
     saved_at = time.monotonic()
     heeding = contextlib.nullcontext(interruption) if interruption else Interruption()
     with heeding as interruption:
-        if evaluate and eval_steps and step and step % eval_steps == 0:
+        if eval_steps and step and step % eval_steps == 0 and step not in reporter.steps("eval"):
             # A run may have been stopped between saving and evaluating.
-            stop_early = step not in reporter.steps("eval") and bool(evaluate(step))
+            stop_early = bool(evaluate(step))
+        if step >= num_train_steps:
+            logging.info(
+                "Nothing to train: the run is at step %d and --num_train_steps is %d.",
+                step,
+                num_train_steps,
+            )
         reporter.start_clock()
         while step < num_train_steps and not stop_early and not interrupted:
             to_event = min(n - step % n for n in every)
@@ -122,11 +126,12 @@ def train(
             late = 0 < save_checkpoints_minutes <= minutes
             interrupted, late, pace = agreement.reach(interruption.wanted, late, pace)
             done = step == num_train_steps
-            saving = step % save_checkpoints_steps == 0 or done or interrupted or late
-            evaluating = bool(evaluate and eval_steps and step % eval_steps == 0 and not done)
+            evaluating = eval_steps > 0 and step % eval_steps == 0
+            due = step % save_checkpoints_steps == 0
+            saving = due or evaluating or done or interrupted or late
             # Also before what takes time of its own, so that speeds are those of the steps.
             unheard = reporter.seconds > REPORT_SECONDS
-            if step % log_steps == 0 or saving or evaluating or unheard:
+            if step % log_steps == 0 or saving or unheard:
                 reporter.report(step)
             if saving:
                 prefix = run_state.save()
@@ -137,9 +142,7 @@ def train(
                 stop_early = bool(evaluate(step))
                 # The wish to stop may have come during the evaluation.
                 interrupted, _, _ = agreement.reach(interruption.wanted, False, pace)
-            if stop_early or interrupted:
-                run_state.save()
-            if saving or evaluating:
+            if saving:
                 reporter.start_clock()
     if interrupted:
         reporter.close()
@@ -155,7 +158,10 @@ def leave(step: int) -> NoReturn:
 
 
 class Agreement:
-    """Several workers have to stop, save and count alike, though only one may get a signal."""
+    """Several workers have to stop, save and count alike, though only one may get a signal.
+
+    Made in the strategy's scope, by every worker.
+    """
 
     def __init__(self):
         strategy = tf.distribute.get_strategy()
@@ -163,7 +169,10 @@ class Agreement:
         self._sum = tf.function(self._sum_over_replicas)
 
     def reach(self, stop: bool, save: bool, pace: float) -> tuple[bool, bool, float]:
-        """Whether any worker wants to stop, to save; and the mean pace of all."""
+        """Whether any worker wants to stop, to save; and the mean pace of all.
+
+        No worker gets past this before all have come here.
+        """
         if self._strategy is None:
             return stop, save, pace
         sums = self._sum(tf.constant([float(stop), float(save), pace])).numpy()
@@ -210,10 +219,12 @@ def make_iterator(dataset: tf.data.Dataset, steps_done: int = 0):
         The iterator, and whether it can be saved.
 
     A distributed iterator can't be saved. As the order of the data is a function of the seed,
-    it is brought to its place by going past the batches of the `steps_done` steps instead.
+    it is brought to its place by going past the batches of the `steps_done` steps instead: of
+    several workers each takes one for each of its replicas.
     """
     if tf.distribute.get_strategy().num_replicas_in_sync == 1:
         return iter(dataset), True
     if steps_done:
         logging.info("Going past the %d batches that this run has seen.", steps_done)
-    return iter(distribution.distribute(dataset.skip(steps_done))), False
+    batches = steps_done * distribution.batches_per_step()
+    return iter(distribution.distribute(dataset.skip(batches))), False

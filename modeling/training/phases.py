@@ -8,6 +8,7 @@ to phase as if nothing had happened, only the data change.
 import dataclasses
 import math
 import re
+from collections.abc import Sequence
 
 from modeling.errors import ModelingError
 
@@ -37,6 +38,16 @@ class Phase:
     def last_step(self) -> int:
         """Updates done when it ends."""
         return self.first_step + self.num_steps
+
+
+def folder_names(phases: Sequence[Phase]) -> list[str]:
+    """Where each phase's own records go; phases of equal records share a folder."""
+    names = []
+    for phase in phases:
+        length, predictions = phase.max_seq_length, phase.max_predictions_per_seq
+        alike = {p.max_predictions_per_seq for p in phases if p.max_seq_length == length}
+        names.append(f"length-{length}" + (f"-{predictions}" if len(alike) > 1 else ""))
+    return names
 
 
 def parse_phases(text: str) -> list[Phase]:

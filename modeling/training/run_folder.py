@@ -1,6 +1,5 @@
 """The checkpoints in a run's output folder: which there are, which of them are whole."""
 
-import contextlib
 import functools
 import re
 import uuid
@@ -9,22 +8,20 @@ import tensorflow as tf
 from absl import logging
 
 from modeling.checkpoints import tf1
-from modeling.checkpoints.files import join
+from modeling.checkpoints.files import join, remove_abandoned
 from modeling.errors import ModelingError
 
 
 def prepare_directory(directory: str) -> None:
     """Makes the output folder; raises ModelingError if it can't be written.
 
-    Of several workers each calls it, before they join: none can be saving yet.
+    What a process that was killed while saving has left there is removed. Of several workers each
+    calls it.
     """
     probe = join(directory, f".write-test-{uuid.uuid4().hex[:12]}")
     try:
         tf.io.gfile.makedirs(directory)
-        for name in tf.io.gfile.listdir(directory):
-            if name.startswith(".saving-"):  # of a process that was killed while saving
-                with contextlib.suppress(tf.errors.NotFoundError):  # another worker was faster
-                    tf.io.gfile.rmtree(join(directory, name))
+        remove_abandoned(directory)
         with tf.io.gfile.GFile(probe, "w") as file:
             file.write("")
         tf.io.gfile.remove(probe)
@@ -44,20 +41,34 @@ def steps(directory: str) -> list[int]:
     return sorted(int(match[1]) for match in matches if match)
 
 
-def latest(directory: str) -> str | None:
+def latest(directory: str, to_train: bool = True) -> str | None:
     """Prefix of the newest training checkpoint that can be read in full, or None.
 
     Damaged ones (a disk that was full, a copy cut short) are passed over with a warning.
+
+    Args:
+        directory: The run's output folder.
+        to_train: Whether to go on training from it: then the position in the training data beside
+            it has to be whole too, if one was kept. Only where no checkpoint has that does one
+            without it count.
 
     Raises:
         ModelingError: There are checkpoints, and every one is damaged.
     """
     there = steps(directory)
+    without_position = None
     for step in reversed(there):
         prefix = join(directory, f"model.ckpt-{step}")
         problem = _problem(prefix, *_signature(prefix))
-        if not problem:
+        if problem:
+            continue
+        position = join(directory, f"data-{step}")
+        kept = to_train and tf.io.gfile.exists(f"{position}.id")
+        if not kept or not _position_problem(position, *_signature(position)):
             return prefix
+        without_position = without_position or prefix
+    if without_position:
+        return without_position
     if there:
         raise ModelingError(
             f"None of the {len(there)} checkpoints in {directory} can be read; of the newest: "
@@ -97,4 +108,29 @@ def _problem(prefix: str, *signature: int) -> str:
     except ModelingError as error:
         logging.warning("Damaged, so the checkpoint before it counts: %s", error)
         return str(error)
+    return ""
+
+
+@functools.lru_cache(maxsize=64)
+def _position_problem(prefix: str, *signature: int) -> str:
+    """The same of a position in the training data, which is an object-based checkpoint."""
+    try:
+        dtypes = tf.train.load_checkpoint(prefix).get_variable_to_dtype_map()
+        with tf.device("CPU:0"):
+            # The reader itself only reads what NumPy has a type for.
+            tf.raw_ops.RestoreV2(
+                prefix=prefix,
+                tensor_names=list(dtypes),
+                shape_and_slices=[""] * len(dtypes),
+                dtypes=list(dtypes.values()),
+            )
+    except tf1.READ_ERRORS as error:
+        problem = " ".join(str(error).split()).rpartition("}} ")[2][:300]
+        logging.warning(
+            "Damaged, so the checkpoint before it counts: the position in the training data, %s: "
+            "%s",
+            prefix,
+            problem,
+        )
+        return problem
     return ""

@@ -161,7 +161,7 @@ class RunState:
                 tf.train.Checkpoint(iterator=self.iterator).read(prefix).assert_consumed()
             else:
                 problem = "it belongs to other data, or to another order of it"
-        except (tf.errors.OpError, AssertionError, ValueError) as error:
+        except (*tf1.READ_ERRORS, AssertionError) as error:
             problem = " ".join(str(error).split())[:300]
         if problem:
             logging.warning(
@@ -224,7 +224,7 @@ def load_trained(
         prefer_directory: The newest checkpoint of the folder wins in any case. For pre-training,
             where a released checkpoint has every weight although it isn't what was trained.
     """
-    newest = run_folder.latest(directory)
+    newest = run_folder.latest(directory, to_train=False)
     wanted = checkpoints.weights_by_name(model).keys()
     if init_checkpoint and (
         not newest

@@ -6,6 +6,7 @@ so that N replicas take the step that one device would take with the whole batch
 clipped each replica on its own).
 """
 
+import numpy as np
 import tensorflow as tf
 
 from modeling.losses import Losses
@@ -67,7 +68,7 @@ class TrainStep:
     def run(self, iterator, steps: int) -> dict[str, list[tuple[float, float]]]:
         """Does `steps` updates with batches from `iterator`.
 
-        `example_ids` then holds int64 [steps, B], which examples each step saw, if the batches
+        `example_ids` then holds int64 [B] for each step, which examples it saw, if the batches
         say so (and None otherwise).
 
         Returns:
@@ -77,9 +78,11 @@ class TrainStep:
             also `loss_scale`, and `skipped_updates`, 1 where the gradient was not finite; the
             norm there has weight 0.
         """
-        values, ids = self._run(iterator, tf.constant(steps, tf.int32))
+        values, ids, sizes = self._run(iterator, tf.constant(steps, tf.int32))
         values = values.numpy()  # [steps, names, 2]
-        self.example_ids = ids.numpy() if ids.shape[1] else None
+        self.example_ids = None
+        if tf.size(ids):
+            self.example_ids = np.split(ids.numpy(), np.cumsum(sizes.numpy())[:-1])
         return {
             name: [(float(total), float(weight)) for total, weight in values[:, index]]
             for index, name in enumerate(self.metric_names)
@@ -87,17 +90,20 @@ class TrainStep:
 
     def _run_steps(self, iterator, steps):
         history = tf.TensorArray(tf.float32, size=steps)
-        ids = tf.TensorArray(tf.int64, size=steps)
+        # Batches made by a budget of tokens differ in size.
+        ids = tf.TensorArray(tf.int64, size=steps, infer_shape=False, element_shape=[None])
+        sizes = tf.TensorArray(tf.int32, size=steps)
         for index in tf.range(steps):
             step = tf.identity(self.global_step)
             batch = dict(next(iterator))
             examples = batch.pop(EXAMPLE_IDS, tf.zeros([0], tf.int64))
             examples = tf.concat(self.strategy.experimental_local_results(examples), 0)
             ids = ids.write(index, examples)
+            sizes = sizes.write(index, tf.size(examples))
             values = self.strategy.run(self._replica_step, args=(batch, step))
             history = history.write(index, self.strategy.experimental_local_results(values)[0])
             self.global_step.assign_add(1)
-        return history.stack(), ids.stack()
+        return history.stack(), ids.concat(), sizes.stack()
 
     def _replica_step(self, batch, step):
         replica = tf.distribute.get_replica_context()

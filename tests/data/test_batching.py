@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data.batching import Batching, batches, default_buckets, steps_per_epoch
+from data.batching import Batching, batches, default_buckets
 from data.errors import DataError
 from data.features import TextSettings, tokenize_examples
 from data.tasks.examples import Example, Kind

@@ -13,12 +13,12 @@ from data.errors import DataError
 from data.tasks.delimited import (
     SavedLabels,
     balanced_class_weights,
-    class_counts,
     load_labels,
     make_task,
     save_labels,
 )
 from data.tasks.examples import Example, Kind
+from data.tasks.labelled import class_counts
 
 TRAIN = "id\ttext\tlabel\n" + "".join(f"{i}\ttext {i}\t{'bc'[i % 2]}\n" for i in range(10))
 

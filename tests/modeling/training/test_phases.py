@@ -2,12 +2,16 @@
 
 import pytest
 
+from modeling import checkpoints
+from modeling.checkpoints import tf1
 from modeling.errors import ModelingError
 from modeling.losses import pretraining_losses
 from modeling.training import fit
-from modeling.training.phases import Phase, parse_phases
+from modeling.training.phases import Phase, folder_names, parse_phases
+from modeling.training.reporting import Reporter
+from modeling.training.run_folder import prepare_directory
 from modeling.training.setup import Settings, make_train_step
-from tests.modeling.training.test_training import tiny_model
+from tests.modeling.training.test_training import batches, tiny_model
 
 
 def test_phases_follow_each_other():
@@ -17,6 +21,12 @@ def test_phases_follow_each_other():
     ]
     assert parse_phases("512:3:1")[0].max_predictions_per_seq == 77
     assert parse_phases("8:2:1,8:3:1")[1].last_step == 5
+
+
+def test_only_equal_records_share_a_folder():
+    names = folder_names(parse_phases("24:1:4:4,24:1:8:4,16:1:4:4"))
+    assert names == ["length-24", "length-24", "length-16"]
+    assert folder_names(parse_phases("24:1:4:4,24:1:4:2")) == ["length-24-4", "length-24-2"]
 
 
 @pytest.mark.parametrize("text", ["", "128:5", "128:0:4", "128:5:4:20:1", "a:5:4", "128:5:4,"])
@@ -30,6 +40,61 @@ def test_best_weights_need_evaluations():
         fit.check(fit.Options(1, best_metric="accuracy"))
     with pytest.raises(ModelingError, match="needs --best_metric"):
         fit.check(fit.Options(1, eval_steps=1, early_stopping_patience=2))
+
+
+class Small:
+    """A run of two stages, whose evaluations give what `values` says."""
+
+    stages = (fit.Stage(4, batches, "first data", 8), fit.Stage(8, batches, "second data", 8))
+
+    def __init__(self, directory, values):
+        prepare_directory(str(directory))
+        self.directory = str(directory)
+        self.values = values
+        self.reporter = Reporter(self.directory, 8, 8)
+        self.step = make_train_step(tiny_model(), pretraining_losses, Settings(1e-3, 8, 0, seed=0))
+
+    def fit(self, stages=stages, plot=None, **options):
+        options = fit.Options(4, log_steps=4, eval_steps=1, best_metric="accuracy", **options)
+
+        def evaluate(step):
+            results = {"accuracy": self.values[step]}
+            self.reporter.write("eval", step, results)
+            return results
+
+        names = lambda: ["accuracy"]  # noqa: E731
+        return fit.fit(
+            *(self.step, stages, self.directory, None, self.reporter, options, evaluate),
+            result_names=names,
+            plot=plot,
+        )
+
+
+def test_only_the_last_stage_is_judged(tmp_path):
+    """Stages may have other held-out data; and the run isn't for a first stage's weights."""
+    values = {1: 0.9, 2: 0.8, 3: 0.8, 4: 0.8, 5: 0.4, 6: 0.5, 7: 0.3, 8: 0.2}
+    drawn = []
+    run = Small(tmp_path, values)
+    plot = lambda: drawn.append(1) or "curves.png"  # noqa: E731
+    assert run.fit(plot=plot, early_stopping_patience=2) == 6 and drawn == [1]
+    assert [step for step, _ in run.reporter.curve("eval", "accuracy")] == list(values)
+    again = Small(tmp_path, values)
+    assert again.fit(early_stopping_patience=2) == 6
+    stored = tf1.read_bundle(tmp_path / "best/model.ckpt-6")
+    for step in (run.step, again.step):
+        for name, weight in checkpoints.weights_by_name(step.model).items():
+            assert (weight.numpy() == stored[name]).all()
+
+
+def test_mistyped_metric_is_found_before_training(tmp_path):
+    run = Small(tmp_path, {})
+    with pytest.raises(ModelingError, match=r"'acuracy'.*Choose one of accuracy"):
+        fit.fit(
+            *(run.step, Small.stages, run.directory, None, run.reporter),
+            fit.Options(4, eval_steps=1, best_metric="acuracy"),
+            result_names=lambda: ["accuracy"],
+        )
+    assert int(run.step.global_step) == 0
 
 
 def test_more_layers_than_there_are_cannot_be_frozen():

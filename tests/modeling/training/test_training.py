@@ -7,12 +7,14 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from modeling import checkpoints
+from modeling.checkpoints import files
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
 from modeling.losses import Mean, classifier_losses, pretraining_losses
@@ -190,24 +192,87 @@ def test_signal_saves_and_ends_with_code_0(tmp_path, caplog):
 def test_signal_during_an_evaluation_loses_nothing(tmp_path):
     run = Run(tmp_path, steps=100)
 
+    saved = []
+
     def evaluate(step):
         os.kill(os.getpid(), signal.SIGTERM)
+        # A machine may not wait for the evaluation's end.
+        saved.append(latest(str(tmp_path)))
 
     with pytest.raises(SystemExit):
         run.go(save_checkpoints_steps=50, eval_steps=7, evaluate=evaluate)
-    assert latest(str(tmp_path)).endswith("model.ckpt-7")
+    assert saved == [latest(str(tmp_path))] and saved[0].endswith("model.ckpt-7")
+
+
+def test_last_step_is_evaluated_once(tmp_path):
+    evaluated = []
+    run = Run(tmp_path, steps=4)
+
+    def evaluate(step):
+        evaluated.append(step)
+
+    run.go(eval_steps=2, evaluate=evaluate)
+    assert evaluated == [2, 4]
+    # Killed between saving and evaluating.
+    run.reporter.write("eval", 2, {"loss": 1.0})
+    run.go(eval_steps=2, evaluate=evaluate)
+    assert evaluated == [2, 4, 4]
+    run.reporter.write("eval", 4, {"loss": 1.0})
+    run.go(eval_steps=2, evaluate=evaluate)
+    assert evaluated == [2, 4, 4]
 
 
 def test_what_a_killed_process_left_is_cleared(tmp_path):
     run = Run(tmp_path)
     run.go(steps=4)
-    (tmp_path / ".saving-123").mkdir()
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    host = files._HOST
+    names = [f"{host}-{ended.pid}-1", f"{host}-{os.getpid()}-1", "elsewhere-1-1", "elsewhere-1-2"]
+    for name in names:
+        (tmp_path / f".saving-{name}").mkdir()
+    (tmp_path / ".saving-elsewhere-1-1/model.ckpt-9.index").write_text("")
+    long_ago = time.time() - 10**5
+    for name in (".saving-elsewhere-1-1/model.ckpt-9.index", ".saving-elsewhere-1-2"):
+        os.utime(tmp_path / name, (long_ago, long_ago))
     with open(tmp_path / "metrics.jsonl", "a") as file:
         file.write('{"kind": "train", "st')
-    again = Run(tmp_path)
-    assert not (tmp_path / ".saving-123").exists()
+    # What may be under way stays: of this process, of a living one, of another machine.
+    (tmp_path / f".saving-{host}-{os.getppid()}-1").mkdir()
+    (tmp_path / ".saving-elsewhere-2-1").mkdir()
+    with files.staged(str(tmp_path)) as own:
+        again = Run(tmp_path)
+        left = {path.name for path in tmp_path.glob(".saving-*")}
+        alive = {f".saving-{host}-{os.getppid()}-1", ".saving-elsewhere-2-1"}
+        assert left == alive | {os.path.basename(own)}
     start_or_resume(again.state, again.reporter, None)
     assert [step for step, _ in again.reporter.curve("train", "loss")] == [2, 4]
+
+
+def test_damaged_position_in_the_data_falls_back(tmp_path, caplog):
+    whole = Run(tmp_path)
+    whole.go(steps=8)
+    expected = whole.values()
+    index, data = (tmp_path / f"data-8.{part}" for part in ("index", "data-00000-of-00001"))
+    whole_index = index.read_bytes()
+    index.write_bytes(b"")
+    assert latest(str(tmp_path)).endswith("-4")
+    index.write_bytes(whole_index)
+    assert latest(str(tmp_path)).endswith("-8")
+    data.write_bytes(data.read_bytes()[:-100])
+    assert latest(str(tmp_path), to_train=False).endswith("-8")  # to evaluate it is good enough
+    resumed = Run(tmp_path)
+    start_or_resume(resumed.state, resumed.reporter, None)
+    assert "Damaged, so the checkpoint before it counts: the position" in caplog.text
+    assert int(resumed.step.global_step) == 4
+    resumed.go(steps=8)
+    values = resumed.values()
+    assert all((expected[name] == values[name]).all() for name in expected)
+    for step in (4, 8):
+        (tmp_path / f"data-{step}.index").write_bytes(b"")
+    last = Run(tmp_path)
+    start_or_resume(last.state, last.reporter, None)
+    assert int(last.step.global_step) == 8 and "from the beginning of the data" in caplog.text
 
 
 def test_folder_wins_where_a_release_would_hide_the_run(tmp_path):
@@ -268,6 +333,7 @@ def test_evaluation_is_exact_whatever_the_batch_size():
     results = evaluate(tf.data.Dataset.from_tensor_slices(padded).batch(8))
     with pytest.raises(ModelingError, match="nothing to evaluate"):
         evaluate(tf.data.Dataset.from_tensor_slices(data).batch(8).take(0))
+    assert set(Evaluator(model, pretraining_losses).names(batches())) == set(results)
     assert set(results) == {
         "loss",
         "masked_lm_loss",

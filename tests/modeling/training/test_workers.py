@@ -86,6 +86,9 @@ def test_two_workers_equal_one_device(tmp_path):
     expected = Predictor(step.model, "pooled_output")(data)
     np.testing.assert_allclose(chief["predictions"], expected, atol=5e-5)
     assert (tmp_path / "model.ckpt-20.index").exists()
+    # Both have the best weights, which the chief was slow to write, and both left.
+    assert [list(worker["best"]) for worker in (chief, other)] == [[6, 1], [6, 1]]
+    np.testing.assert_array_equal(chief["best_weights"], other["best_weights"])
 
 
 @pytest.mark.slow
@@ -109,6 +112,9 @@ def test_a_signal_to_one_worker_stops_both_and_they_go_on(tmp_path):
     np.testing.assert_allclose(resumed, losses[stopped:], rtol=1e-2)
 
 
+CLUSTER = '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": %s}}'
+
+
 def newest_steps(folder) -> list[int]:
     return [int(path.stem.split("-")[1]) for path in folder.glob("model.ckpt-*.index")]
 
@@ -119,6 +125,10 @@ def newest_steps(folder) -> list[int]:
         ("multi_worker_mirrored", None, "TF_CONFIG doesn't name several workers"),
         ("multi_worker_mirrored", "{broken", "isn't the JSON object"),
         ("auto", "[1]", "isn't the JSON object"),
+        ("auto", '{"cluster": {"worker": null}}', "worker in its cluster has to be a list"),
+        ("auto", '{"cluster": {"worker": "h:1"}}', "worker in its cluster has to be a list"),
+        ("auto", CLUSTER % '"evaluator", "index": 0', "only chief and worker take part"),
+        ("auto", CLUSTER % '"worker", "index": 2', "worker 2, which its cluster doesn't have"),
         ("horovod", None, "must be one of auto"),
     ],
 )

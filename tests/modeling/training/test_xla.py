@@ -11,6 +11,8 @@ from data.pretraining.pipeline import predict_every_next
 from modeling.config import LEFT_TO_RIGHT, BertConfig
 from modeling.losses import PretrainingLosses, classifier_losses
 from modeling.models import BertClassifier, BertPretrainer
+from modeling.training.fine_tuning import KINDS, SentenceHead
+from modeling.training.precision import set_precision
 from modeling.training.setup import Settings, make_train_step
 from tests.modeling.training.test_training import records
 
@@ -25,8 +27,36 @@ CONFIG = BertConfig(
 )
 
 
+def sentence_case(name):
+    """(model, losses, batch) of a kind of sentence task; with several rows some are missing."""
+    kind = name.split()[0]
+    batch = {key: tf.constant(value) for key, value in records(4).items() if key[0] == "i"}
+    batch["segment_ids"] = tf.zeros_like(batch["input_ids"])
+    if kind == "choices" or "windows" in name:
+        there = tf.constant([[1, 1, 1], [1, 1, 0], [1, 1, 1], [1, 0, 0]])[..., tf.newaxis]
+        for key in ("input_ids", "input_mask", "segment_ids"):
+            batch[key] = tf.repeat(batch[key][:, tf.newaxis], 3, 1) * there
+        order = tf.constant([0, 3, 2, 1, 4, 5, 6, 7, 8, 9])
+        second = tf.gather(batch["input_ids"][:, 1:], order, axis=-1)
+        batch["input_ids"] = tf.concat([batch["input_ids"][:, :1], second], 1)
+    batch["label_ids"] = {
+        "classes": tf.constant([0, 2, 1, 0]),
+        "choices": tf.constant([2, 1, 0, 0]),
+        "multi_label": tf.constant([[1.0, 0, 1], [0, 0, 0], [1, 1, 1], [0, 1, 0]]),
+        "regression": tf.constant([1.5, 2.0, 0.0, 4.0]),
+    }[kind]
+    batch["is_real_example"] = tf.constant([1.0, 1, 1, 0])
+    weights = (1.0, 2.0, 3.0) if "weights" in name else None
+    head = SentenceHead(kind, 3 if kind in ("classes", "multi_label") else 1, weights)
+    config = dataclasses.replace(CONFIG, num_hidden_layers=1)
+    model = head.make_model(config, row_pooling="max" if "max" in name else "mean")
+    return model, head.losses, batch
+
+
 def case(name):
     """(model, losses, batch) of one objective or head."""
+    if name.split()[0] in KINDS:
+        return sentence_case(name)
     batch = {key: tf.constant(value) for key, value in records(4).items()}
     config = CONFIG
     if name.startswith("ltr"):
@@ -42,6 +72,22 @@ def case(name):
     return model, PretrainingLosses(next_sentence), batch
 
 
+def test_bfloat16_reaches_what_is_compiled():
+    """TensorFlow's graph optimizer, which casts on CPU, doesn't see XLA's programs."""
+    options = tf.config.optimizer.get_experimental_options()
+    try:
+        set_precision("bfloat16", xla=True)
+        model, losses, batch = case("mlm")
+        model.build()
+        step = make_train_step(model, losses, Settings(1e-2, 10, 2, seed=0, jit_compile=True))
+        arguments = (batch, tf.zeros([3], tf.int32), [tf.constant(4.0)], tf.constant(1.0))
+        hlo = step._gradients.experimental_get_compiler_ir(*arguments)(stage="hlo")
+        assert "bf16[" in hlo
+    finally:
+        set_precision("float32")
+        tf.config.optimizer.set_experimental_options(options)
+
+
 @pytest.mark.parametrize(
     ("name", "options"),
     [
@@ -51,13 +97,18 @@ def case(name):
         ("ltr", {}),
         ("classifier", {"freeze_layers": 1, "layerwise_lr_decay": 0.9}),
         ("ltr classifier bilstm", {}),
+        ("choices", {"accumulation_steps": 2}),
+        ("classes weights windows", {}),
+        ("multi_label weights", {}),
+        ("regression windows max", {}),
     ],
 )
 def test_compiles(name, options):
     """Static shapes, no float64, nothing that XLA has to call from outside."""
     keras.utils.set_random_seed(0)
     model, losses, batch = case(name)
-    model.build()
+    if not model.built:
+        model.build()
     step = make_train_step(model, losses, Settings(1e-2, 10, 2, seed=0, **options))
     compiled = tf.function(step._replica_step, jit_compile=True)
     arguments = (batch, tf.constant(5, tf.int64))

@@ -13,7 +13,7 @@ import tensorflow as tf
 from modeling import checkpoints
 from modeling.losses import pretraining_losses
 from modeling.tensors import dropout
-from modeling.training import loop
+from modeling.training import distribution, loop
 from modeling.training.evaluation import Evaluator, Predictor
 from modeling.training.loss_scale import LossScale
 from modeling.training.optimizers import BertAdam
@@ -36,7 +36,9 @@ def train(strategy, folder, **options):
         iterator, _ = loop.make_iterator(batches())
         losses = [total for total, _ in step.run(iterator, 20)["loss"]]
         data = tf.data.Dataset.from_tensor_slices(records(30) | {"index": np.arange(30)})
-        results = Evaluator(model, pretraining_losses)(data.batch(8))
+        evaluator = Evaluator(model, pretraining_losses)
+        results = evaluator(data.batch(8))
+        assert set(evaluator.names(data.batch(8))) == set(results)
         results["rows"] = Predictor(model, "next_sentence_logits")(
             data.shuffle(30, seed=1).batch(8)
         )
@@ -84,6 +86,22 @@ def check_loss_scale(strategy):
         ).any()
 
 
+def check_place_in_the_data(strategy):
+    """One of several workers with two replicas goes on where it was."""
+    real = distribution._is_multi_worker, distribution.num_workers, distribution.worker_index
+    distribution._is_multi_worker = lambda: True
+    distribution.num_workers, distribution.worker_index = lambda: 1, lambda: 0
+    with strategy.scope():
+        data = tf.data.Dataset.range(64).batch(distribution.share(8).batch_size)
+        seen = []
+        for done in (0, 3):
+            iterator, _ = loop.make_iterator(data, done)
+            local = [strategy.experimental_local_results(next(iterator)) for _ in range(4 - done)]
+            seen.append(np.concatenate([tensor.numpy() for tensor in local[-1]]))
+    np.testing.assert_array_equal(seen, [np.arange(24, 32)] * 2)
+    distribution._is_multi_worker, distribution.num_workers, distribution.worker_index = real
+
+
 def check_repeatable(strategy):
     """With dropout, the same seed gives the same weights bit for bit; another seed others."""
     runs = []
@@ -119,6 +137,7 @@ def main(folder):
             np.testing.assert_allclose(value, two[2][name], rtol=1e-5, atol=1e-5, err_msg=name)
     check_loss_scale(strategy)
     check_repeatable(strategy)
+    check_place_in_the_data(strategy)
 
     # With dropout, the replicas draw different masks.
     @tf.function

@@ -4,18 +4,21 @@
 
 Trains `tiny_model` for twenty steps as the tests do on one device, and leaves the losses and
 weights in FOLDER/worker-N.npz, with an evaluation and predictions. The chief writes checkpoints.
+Then a second run takes its best weights, written slowly, and only the chief is told to stop.
 """
 
 import json
 import os
+import signal
 import sys
+import time
 
 import numpy as np
 import tensorflow as tf
 
 from modeling import checkpoints
 from modeling.losses import pretraining_losses
-from modeling.training import distribution, loop
+from modeling.training import best, distribution, fit, loop
 from modeling.training.evaluation import Evaluator, Predictor
 from modeling.training.optimizers import BertAdam
 from modeling.training.reporting import Reporter
@@ -35,6 +38,37 @@ def own_part(dataset: tf.data.Dataset) -> tf.data.Dataset:
         return {name: tf.concat([parts[i] for i in share.parts], 0) for name, parts in cut.items()}
 
     return dataset.map(rows)
+
+
+def second_run(folder: str, step: TrainStep) -> tuple[int, bool]:
+    """(Step of the weights in the end, whether this worker was made to leave)."""
+    prepare_directory(folder)
+    write, load = best._write_weights, fit.load_best
+    loaded = []
+
+    def slow_write(*arguments):
+        time.sleep(1)
+        write(*arguments)
+
+    def load_and_stop(*arguments):
+        # After the last step, so that no step's agreement is there to tell the other worker.
+        loaded.append(load(*arguments))
+        if distribution.is_chief():
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    best._write_weights, fit.load_best = slow_write, load_and_stop
+    step.global_step.assign(0)
+    try:
+        fit.fit(
+            *(step, [fit.Stage(6, lambda: own_part(batches()), "data", 8)], folder, None),
+            Reporter(folder, 6, 8),
+            # The last evaluation isn't one of the loop's.
+            fit.Options(10, eval_steps=4, best_metric="step"),
+            lambda step: {"step": float(step)},
+        )
+    except SystemExit:
+        return loaded[0], True
+    return loaded[0], False
 
 
 def main(folder: str, steps: int) -> None:
@@ -71,12 +105,18 @@ def main(folder: str, steps: int) -> None:
         data = own_part(data.batch(8))
         results = Evaluator(model, pretraining_losses)(data)
         predictions = Predictor(model, "pooled_output")(data)
+        first = {
+            "losses": [total for history in losses for total, _ in history["loss"]],
+            **{name: variable.numpy() for name, variable in weights.items()},
+        }
+        last = second_run(f"{folder}/second", step)
     np.savez(
         os.path.join(folder, f"worker-{index}.npz"),
-        losses=[total for history in losses for total, _ in history["loss"]],
+        **first,
         evaluation=[results[name] for name in sorted(results)],
         predictions=predictions,
-        **{name: variable.numpy() for name, variable in weights.items()},
+        best=last,
+        best_weights=model.encoder.pooler.kernel.numpy(),
     )
 
 
