@@ -14,6 +14,7 @@ writes test_results.tsv and predictions.tsv, --do_export a SavedModel that takes
 from modeling import quiet  # noqa: F401  isort: skip
 
 import dataclasses
+import functools
 import os
 
 import keras
@@ -31,8 +32,8 @@ from modeling.config import BertConfig
 from modeling.serving import export
 from modeling.training import charts, common_flags, distribution, precision, run_folder, run_state
 from modeling.training.best import has_best, load_best
-from modeling.training.evaluation import Predictor
-from modeling.training.fine_tuning import SentenceHead
+from modeling.training.evaluation import Predictor, reported
+from modeling.training.fine_tuning import SentenceEvaluator, SentenceHead
 from modeling.training.fit import Stage, fit
 from modeling.training.reporting import Reporter, write_results
 from modeling.training.search import Finished, Search, Trial
@@ -149,8 +150,10 @@ def make_head(task: Task, train: Split | None) -> SentenceHead:
 # ---- Training ----
 
 
-def train_model(model, head: SentenceHead, train: Split, trial: Trial, folder, evaluate, summary):
-    """Fine-tunes from where the folder or --init_checkpoint stands; returns the step."""
+def train_model(
+    model, head: SentenceHead, train: Split, trial: Trial, folder: str, evaluator, summary=None
+) -> tuple[int, dict[str, float]]:
+    """Fine-tunes from where the folder or --init_checkpoint stands; returns step and results."""
     shape = batch_shape(trial.batch_size, FLAGS.train_batch_tokens)
     steps_per_epoch = batching.steps_per_epoch(train.features, shape)
     num_train_steps = FLAGS.num_train_steps or int(steps_per_epoch * trial.num_epochs)
@@ -170,24 +173,25 @@ def train_model(model, head: SentenceHead, train: Split, trial: Trial, folder, e
         examples_per_step,
         lambda index: batching.sources(train.examples, index),
     )
-
-    def evaluate_and_report(step: int) -> dict[str, float]:
-        results = evaluate()
-        reporter.write("eval", step, results)
-        values = "  ".join(f"{name} {value:.4f}" for name, value in results.items())
-        logging.info("dev set at step %d: %s", step, values)
-        return results
-
-    return fit(
+    names = evaluator.names if evaluator else []
+    evaluate = reported(evaluator, reporter, "dev set") if evaluator else None
+    panels = {"Loss": ["loss", "eval_loss"], "Training": ["accuracy"], "Dev set": names[:-1]}
+    plot = functools.partial(reporter.plot, "training.png", panels)
+    step = fit(
         make_train_step(model, head.losses, settings),
         [stage],
         folder,
         FLAGS.init_checkpoint,
         reporter,
         common_flags.loop_options(FLAGS),
-        evaluate_and_report,
+        evaluate,
         summary,
+        result_names=lambda: names,
+        plot=plot,
     )
+    results = evaluate(step) if evaluate else {}
+    plot()
+    return step, results
 
 
 def describe_data(train: Split) -> str:
@@ -196,27 +200,26 @@ def describe_data(train: Split) -> str:
     return text + ("" if FLAGS.long_text == "head" else f" {FLAGS.long_text}")
 
 
-def search(make_model, head, train: Split, dev: Split, task: Task, trials, evaluate) -> None:
+def search(make_model, make_evaluator, head: SentenceHead, train: Split, trials) -> None:
     """The paper's search; leaves the best weights in best/ of the output folder."""
-    about = f"{describe_data(train)}, {FLAGS.num_train_steps or 'all'} steps, "
-    about += f"from {FLAGS.init_checkpoint}"
 
     def train_one(trial: Trial, folder: str) -> Finished:
         keras.backend.clear_session()
         keras.utils.set_random_seed(trial.seed)
         run_folder.prepare_directory(folder)
         model = make_model()
-        predictor = Predictor(model)
-        step = train_model(model, head, train, trial, folder, lambda: evaluate(predictor), None)
-        logits = predictor(dataset(dev, batch_shape(FLAGS.eval_batch_size)))
-        results = head.evaluate(logits, dev.features.label_ids, task.metrics)
-        degenerate = metrics.is_degenerate(head.probabilities(logits), dev.features.label_ids)
+        evaluator = make_evaluator(model)
+        step, results = train_model(model, head, train, trial, folder, evaluator)
+        outputs = head.probabilities(evaluator.logits)
+        degenerate = metrics.is_degenerate(outputs, evaluator.label_ids)
         weights = checkpoints.weights_by_name(model)
         tensors = {name: weight.value.numpy() for name, weight in weights.items()}
         return Finished(results, step, degenerate, tensors)
 
-    metric = FLAGS.best_metric or f"eval_{task.metrics[0]}"
-    Search(FLAGS.output_dir, metric, about).run(trials, train_one)
+    about = f"{describe_data(train)}, {FLAGS.num_train_steps or 'all'} steps, "
+    about += f"from {FLAGS.init_checkpoint}"
+    names = make_evaluator(None).names
+    Search(FLAGS.output_dir, FLAGS.best_metric or names[0], about).run(trials, train_one)
 
 
 # ---- Results ----
@@ -293,7 +296,7 @@ def main(_) -> None:
     run_folder.prepare_directory(FLAGS.output_dir)
     keras.utils.set_random_seed(FLAGS.random_seed)
     strategy = common_flags.make_strategy(FLAGS)
-    precision.set_precision(FLAGS.dtype)
+    precision.set_precision(FLAGS.dtype, FLAGS.xla)
     summary = RunSummary(FLAGS.output_dir, flags=given_flags(FLAGS))
     with strategy.scope(), summary:
         for trial in common_flags.search_trials(FLAGS):
@@ -336,24 +339,20 @@ def run(summary: RunSummary) -> None:
     def make_model():
         return head.make_model(config, FLAGS.bilstm, FLAGS.window_pooling, FLAGS.remat)
 
-    def evaluate(predictor: Predictor) -> dict[str, float]:
-        logits = predictor(dataset(dev[0], batch_shape(FLAGS.eval_batch_size)))
-        return head.evaluate(logits, dev[0].features.label_ids, task.metrics)
+    def make_evaluator(model, split: Split | None = None) -> SentenceEvaluator:
+        split = split or dev[0]
+        batches = dataset(split, batch_shape(FLAGS.eval_batch_size))
+        return SentenceEvaluator(model, head, batches, split.features.label_ids, task.metrics)
 
     # ---- Train ----
     if searching:
-        search(make_model, head, train, dev[0], task, trials, evaluate)
+        search(make_model, make_evaluator, head, train, trials)
     model = make_model()
-    predictor = Predictor(model)
+    evaluator = make_evaluator(model) if dev else None
+    results = {}
     if train and not searching:
-        step = train_model(
-            model,
-            head,
-            train,
-            trials[0],
-            FLAGS.output_dir,
-            lambda: evaluate(predictor),
-            summary,
+        step, results = train_model(
+            model, head, train, trials[0], FLAGS.output_dir, evaluator, summary
         )
     elif searching or FLAGS.best_metric or found_by_search():
         step = load_best(model, FLAGS.output_dir)
@@ -364,10 +363,13 @@ def run(summary: RunSummary) -> None:
 
     # ---- Evaluate, predict, export ----
     for split in dev if FLAGS.do_eval else []:
-        logits = predictor(dataset(split, batch_shape(FLAGS.eval_batch_size)))
-        results = head.evaluate(logits, split.features.label_ids, task.metrics)
-        results |= {"global_step": step, "loss": results["eval_loss"]}
-        report(task, head, split, logits, results, suffix(split, dev[0]))
+        if split is not dev[0]:
+            evaluator = make_evaluator(model, split)
+        if split is not dev[0] or not results:
+            results = evaluator()
+        extra = {"global_step": step, "loss": results["eval_loss"]}
+        report(task, head, split, evaluator.logits, results | extra, suffix(split, dev[0]))
+    predictor = evaluator.predictor if evaluator else Predictor(model)
     for split in test:
         logits = predictor(dataset(split, batch_shape(FLAGS.predict_batch_size)))
         if chief:

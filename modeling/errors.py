@@ -47,7 +47,10 @@ def run(main: Callable[[list[str]], None], *user_errors: type[Exception]) -> Non
             main(argv)
         except quiet as error:
             paragraph = textwrap.fill(
-                " ".join(str(error).split()), width=100, break_long_words=False
+                " ".join(str(error).split()),
+                width=100,
+                break_long_words=False,
+                break_on_hyphens=False,
             )
             print(f"\nError: {paragraph}", file=sys.stderr, flush=True)
             sys.exit(1)

@@ -17,6 +17,7 @@ from modeling.config import BertConfig
 from modeling.errors import ModelingError
 from modeling.losses import ClassifierLosses, Losses, MultiLabelLosses, RegressionLosses
 from modeling.models import BertClassifier, BertMultipleChoice
+from modeling.training.evaluation import Predictor
 
 KINDS = ("classes", "multi_label", "regression", "choices")
 
@@ -112,3 +113,35 @@ class SentenceHead:
         if self.kind == "multi_label":
             return MultiLabelLosses(class_weights)
         return ClassifierLosses(class_weights)
+
+
+class SentenceEvaluator:
+    """Evaluates a model on a set; `logits` are those of the last evaluation.
+
+    Made once and called as often as wanted.
+
+    Args:
+        model: From `SentenceHead.make_model`.
+        head: Of the model.
+        dataset: Finite batches, see `evaluation.Predictor`.
+        label_ids: [N] or [N, L], in the order of the batches' `index`.
+        names: Metrics, see `modeling.metrics`.
+    """
+
+    def __init__(self, model, head: SentenceHead, dataset, label_ids, names: Sequence[str]):
+        self.head = head
+        self.dataset = dataset
+        self.label_ids = label_ids
+        self.metric_names = tuple(names)
+        self.logits: np.ndarray | None = None
+        self.predictor = Predictor(model)
+
+    @property
+    def names(self) -> list[str]:
+        """Of the results."""
+        return [*(f"eval_{name}" for name in self.metric_names), "eval_loss"]
+
+    def __call__(self, step: int = 0) -> dict[str, float]:
+        """Results of the model as it is, whatever the step."""
+        self.logits = self.predictor(self.dataset)
+        return self.head.evaluate(self.logits, self.label_ids, self.metric_names)
