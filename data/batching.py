@@ -239,6 +239,7 @@ def _gatherer(features: Features, batching: Batching, training: bool):
     first_row_of = tf.constant(features.row_splits[:-1])
     num_rows_of = tf.constant(features.num_rows)
     label_ids_of = tf.constant(features.label_ids)
+    extra_of = {name: tf.constant(values) for name, values in features.extra.items()}
     longest = features.max_seq_length
     most_rows = int(features.num_rows.max(initial=1))
     bound_lengths = None if bounds is None else tf.constant(bounds.astype(np.int32))
@@ -253,6 +254,10 @@ def _gatherer(features: Features, batching: Batching, training: bool):
         number = tf.range(tf.cast(most, tf.int64))
         there = number < counts[:, tf.newaxis]
         return tf.where(there, first[:, tf.newaxis] + number, 0), there
+
+    def of_examples(values: tf.Tensor, at: tf.Tensor, real: tf.Tensor) -> tf.Tensor:
+        there = tf.reshape(real, [-1, *(1 for _ in values.shape[1:])])
+        return tf.where(there, tf.gather(values, at), tf.zeros([], values.dtype))
 
     def gather(index: tf.Tensor) -> dict[str, tf.Tensor]:
         real = index >= 0
@@ -269,15 +274,13 @@ def _gatherer(features: Features, batching: Batching, training: bool):
         ids = tf.gather(pieces, tf.minimum(places, len(features.ids) - 1))
         mask = tf.sequence_mask(lengths, width)
         second = mask & ~tf.sequence_mask(first_lengths, width)
-        label_ids = tf.gather(label_ids_of, at)
-        labelled = tf.reshape(real, [-1, *(1 for _ in features.label_ids.shape[1:])])
         return {
             "input_ids": tf.where(mask, ids, features.pad_id),
             "input_mask": tf.cast(mask, tf.int32),
             "segment_ids": tf.cast(second, tf.int32),
-            "label_ids": tf.where(labelled, label_ids, tf.zeros([], label_ids.dtype)),
+            "label_ids": of_examples(label_ids_of, at, real),
             "is_real_example": tf.cast(real, tf.float32),
             "index": index,
-        }
+        } | {name: of_examples(values, at, real) for name, values in extra_of.items()}
 
     return gather

@@ -11,7 +11,7 @@ import hashlib
 import io
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -41,6 +41,7 @@ class Features:
         max_seq_length: What the rows were truncated to.
         pad_id: Id that fills rows up.
         several_rows: Whether batches have an axis for rows.
+        extra: Further arrays [N, …], which batches have under the same names; 0 in filling rows.
     """
 
     ids: np.ndarray
@@ -51,6 +52,7 @@ class Features:
     max_seq_length: int
     pad_id: int
     several_rows: bool = False
+    extra: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.label_ids)
@@ -214,7 +216,7 @@ def cached(
     tf.io.gfile.makedirs(folder)
     content = io.BytesIO()
     arrays = dataclasses.asdict(features)
-    del arrays["label_ids"]
+    del arrays["label_ids"], arrays["extra"]
     np.savez(content, **arrays)
     temporary = f"{path}.tmp-{os.getpid()}"
     with tf.io.gfile.GFile(temporary, "wb") as file:

@@ -1,4 +1,4 @@
-"""What stands on the encoder: masked LM, next sentence, linear classes."""
+"""What stands on the encoder: masked LM, next sentence, linear classes, spans."""
 
 import keras
 from keras import ops
@@ -84,3 +84,18 @@ class NextSentenceHead(keras.layers.Layer):
     def call(self, pooled_output):
         """[B, H] → float32 logits [B, 2]."""
         return linear_logits(pooled_output, self.output_weights, self.output_bias)
+
+
+class SpanHead(keras.layers.Layer):
+    """Logits of being an answer's first and last piece (paper, section 4.2)."""
+
+    def __init__(self, config: BertConfig, name: str = "squad", **kwargs):
+        super().__init__(name=name, **kwargs)
+        self.config = config
+
+    def build(self, input_shape=None):
+        self.output_weights, self.output_bias = add_linear_weights(self, 2, self.config.hidden_size)
+
+    def call(self, sequence_output):
+        """[B, T, H] → float32 logits [B, T, 2]: start, end."""
+        return linear_logits(sequence_output, self.output_weights, self.output_bias)

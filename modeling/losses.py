@@ -179,6 +179,32 @@ class RegressionLosses:
         return {"loss": tf.reduce_sum(_real_examples(batch, batch["label_ids"]))}
 
 
+class SpanLosses:
+    """Mean of the cross-entropies of start and end, of `BertQuestionAnswering`.
+
+    `label_ids` int32 [B, 2] are the places of the answer's first and last piece, 0 and 0 ([CLS])
+    where the row holds no answer. Places of padding don't take part, so that the loss doesn't
+    depend on how much there is of it (in the original they did). The accuracy is the share of
+    rows where both places are right.
+    """
+
+    def __call__(self, outputs: Mapping, batch: Mapping) -> tuple[Means, Means]:
+        labels = batch["label_ids"]
+        real = _real_examples(batch, labels[:, 0])
+        padding = tf.cast(1 - batch["input_mask"], tf.float32) * 1e9
+        total, right = 0.0, real
+        for place, name in enumerate(("start_logits", "end_logits")):
+            logits, label = outputs[name] - padding, labels[:, place]
+            total += 0.5 * cross_entropy(logits, label, real).total
+            hit = tf.equal(tf.argmax(logits, -1, output_type=label.dtype), label)
+            right *= tf.cast(hit, tf.float32)
+        count = tf.reduce_sum(real)
+        return {"loss": Mean(total, count)}, {"accuracy": Mean(tf.reduce_sum(right), count)}
+
+    def weights(self, batch: Mapping) -> dict[str, tf.Tensor]:
+        return {"loss": tf.reduce_sum(_real_examples(batch, batch["label_ids"][:, 0]))}
+
+
 pretraining_losses = PretrainingLosses()
 classifier_losses = ClassifierLosses()
 

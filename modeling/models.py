@@ -17,6 +17,7 @@ from modeling.heads import (
     HEAD_STDDEV,
     MaskedLMHead,
     NextSentenceHead,
+    SpanHead,
     add_linear_weights,
     linear_logits,
 )
@@ -231,6 +232,31 @@ class BertMultipleChoice(BertModel):
         logits = ops.reshape(logits, (-1, ops.shape(rows)[1]))
         outputs["logits"] = ops.where(rows, logits, ABSENT)
         return outputs
+
+
+class BertQuestionAnswering(BertModel):
+    """Where in the context an answer begins and ends (paper, section 4.2).
+
+    The new weights are a start and an end vector, with a bias each as in the original.
+    """
+
+    def __init__(self, config: BertConfig, name: str = "bert_question_answering", **kwargs):
+        super().__init__(config, name=name, **kwargs)
+        self.spans = SpanHead(config, dtype=self.dtype_policy)
+
+    def build(self, input_shape=None):
+        super().build()
+        with keras.name_scope("cls"):
+            self.spans.build()
+
+    def call(self, inputs, training=False, dropout_key=None):
+        """Dict of int32 [B, T] tensors → the encoder's dict with `start_logits`, `end_logits`.
+
+        Both are float32 [B, T]; places of padding have some as well.
+        """
+        outputs = self.encoder(inputs, self.next_dropout_key(training, dropout_key))
+        logits = self.spans(outputs["sequence_output"])
+        return outputs | {"start_logits": logits[..., 0], "end_logits": logits[..., 1]}
 
 
 def _flat_rows(inputs):

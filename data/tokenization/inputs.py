@@ -56,11 +56,11 @@ def pack_inputs(
     length_a = tf.cast(pieces_a.row_lengths(), tf.int32)
     if pieces_b is None:
         keep_a = tf.minimum(length_a, max_seq_length - 2)
-        return _joined(tokenizer, long_texts.kept(pieces_a, keep_a, long_text), None)
+        return joined(tokenizer, long_texts.kept(pieces_a, keep_a, long_text), None)
     length_b = tf.cast(pieces_b.row_lengths(), tf.int32)
     limit = tf.where(length_b == 0, max_seq_length - 2, max_seq_length - 3)
     keep_a, keep_b = truncated_lengths(length_a, length_b, limit)
-    return _joined(
+    return joined(
         tokenizer,
         long_texts.kept(pieces_a, keep_a, long_text),
         long_texts.kept(pieces_b, keep_b, long_text),
@@ -85,7 +85,7 @@ def pack_windows(
     rows_a, rows_b, counts = long_texts.windows(
         pieces_a, pieces_b, max_seq_length, stride, max_windows
     )
-    return *_joined(tokenizer, rows_a, rows_b), counts
+    return *joined(tokenizer, rows_a, rows_b), counts
 
 
 def check_length(max_seq_length: int) -> None:
@@ -96,17 +96,18 @@ def check_length(max_seq_length: int) -> None:
         )
 
 
-def _joined(tokenizer, pieces_a, pieces_b) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
-    """[CLS] A [SEP], and where B has pieces B [SEP]."""
+def joined(
+    tokenizer: Tokenizer, pieces_a: tf.RaggedTensor, pieces_b: tf.RaggedTensor | None, always=False
+) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
+    """[CLS] A [SEP], and where B has pieces (or `always`) B [SEP]: ids and segments."""
     rows = pieces_a.nrows(tf.int32)
     first = tf.fill([rows, 1], tf.constant(tokenizer.cls_id, tf.int32))
     separator = tf.fill([rows, 1], tf.constant(tokenizer.sep_id, tf.int32))
     segment_a = tf.concat([first, pieces_a, separator], 1)
     if pieces_b is None:
         return segment_a, tf.zeros_like(segment_a)
-    last = tf.RaggedTensor.from_tensor(
-        separator, lengths=tf.cast(pieces_b.row_lengths() > 0, tf.int64), row_splits_dtype=tf.int64
-    )
+    there = tf.cast((pieces_b.row_lengths() > 0) | always, tf.int64)
+    last = tf.RaggedTensor.from_tensor(separator, lengths=there, row_splits_dtype=tf.int64)
     segment_b = tf.concat([pieces_b, last], 1)
     ids = tf.concat([segment_a, segment_b], 1)
     segments = tf.concat([tf.zeros_like(segment_a), tf.ones_like(segment_b)], 1)

@@ -39,14 +39,12 @@ def kept(pieces: tf.RaggedTensor, lengths: tf.Tensor, long_text: str) -> tf.Ragg
     starts, there = pieces.row_starts(), pieces.row_lengths()
     lengths = tf.cast(lengths, there.dtype)
     if long_text == "head":
-        return _slices(pieces, starts, lengths)
+        return slices(pieces, starts, lengths)
     if long_text == "tail":
-        return _slices(pieces, starts + there - lengths, lengths)
+        return slices(pieces, starts + there - lengths, lengths)
     head = tf.where(lengths < there, -(-lengths // HEAD_SHARE), lengths)
     tail = lengths - head
-    return tf.concat(
-        [_slices(pieces, starts, head), _slices(pieces, starts + there - tail, tail)], 1
-    )
+    return tf.concat([slices(pieces, starts, head), slices(pieces, starts + there - tail, tail)], 1)
 
 
 def windows(
@@ -92,7 +90,7 @@ def windows(
 
     def rows(pieces, moves):
         starts = tf.gather(pieces.row_starts(), example)
-        return _slices(
+        return slices(
             pieces,
             starts + tf.where(moves, begin, 0),
             tf.where(moves, size, tf.gather(fixed, example)),
@@ -102,7 +100,7 @@ def windows(
     return rows_a, None if pieces_b is None else rows(pieces_b, ~a_moves), counts
 
 
-def _slices(pieces: tf.RaggedTensor, begins: tf.Tensor, lengths: tf.Tensor) -> tf.RaggedTensor:
-    """Row i: pieces.values[begins[i] : begins[i] + lengths[i]]."""
+def slices(pieces: tf.RaggedTensor, begins: tf.Tensor, lengths: tf.Tensor) -> tf.RaggedTensor:
+    """Row i is pieces.values[begins[i] : begins[i] + lengths[i]]; both int64 [rows]."""
     places = tf.ragged.range(begins, begins + lengths)
     return places.with_values(tf.gather(pieces.values, places.values))

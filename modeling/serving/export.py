@@ -17,7 +17,7 @@ from modeling.logs import only_warnings
 Preprocess = Callable[..., Mapping[str, tf.Tensor]]
 
 
-class _Servable(tf.Module):
+class Servable(tf.Module):
     """What a SavedModel keeps: variables and signatures, nothing of Keras.
 
     Tracking Keras variables or layers works in Python but not in the C++ loader of TF Serving.
@@ -64,7 +64,7 @@ def export_sentence_model(
     Returns:
         The folder of the new version. It appears whole or not at all.
     """
-    servable = _Servable(model)
+    servable = Servable(model)
     answer = _answers(kind, labels)
     texts = ["text_a", "text_b"] if pairs else ["text_a"]
     shapes = {name: [None] for name in texts}
@@ -94,7 +94,7 @@ def export_sentence_model(
             }
         ),
     }
-    return _save(servable, signatures, directory, assets, {"labels.json": json.dumps(list(labels))})
+    return save(servable, signatures, directory, assets, {"labels.json": json.dumps(list(labels))})
 
 
 def _answers(kind: str, labels: Sequence[str]):
@@ -124,7 +124,13 @@ def _answers(kind: str, labels: Sequence[str]):
     }[kind]
 
 
-def _save(servable, signatures, directory, assets, texts) -> str:
+def save(
+    servable: Servable,
+    signatures: Mapping,
+    directory: str,
+    assets: Mapping[str, str],
+    texts: Mapping[str, str] | None = None,
+) -> str:
     """Saves under a temporary name, then renames to the next free version."""
     try:
         tf.io.gfile.makedirs(directory)
@@ -139,7 +145,7 @@ def _save(servable, signatures, directory, assets, texts) -> str:
         tf.io.gfile.makedirs(folder)
         for name, path in assets.items():
             tf.io.gfile.copy(path, join(folder, name), overwrite=True)
-        for name, content in texts.items():
+        for name, content in (texts or {}).items():
             with tf.io.gfile.GFile(join(folder, name), "w") as file:
                 file.write(content + "\n")
         tf.io.gfile.rename(temporary, target)

@@ -1,0 +1,140 @@
+"""The SavedModel that answers questions: two strings in, an answer and its place out."""
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import tensorflow as tf
+
+from modeling.serving.export import Servable, save
+from modeling.spans import IMPOSSIBLE, SpanSearch, merge
+
+
+class Windows(Protocol):
+    """What the text side gives, in the graph; `data.tasks.squad_windows` makes it.
+
+    All ragged tensors of places have a row per question; see there.
+    """
+
+    input_ids: tf.RaggedTensor
+    first_lengths: tf.Tensor
+    counts: tf.Tensor
+    begins: tf.Tensor
+    start_range: tf.Tensor
+    byte_starts: tf.RaggedTensor
+    byte_ends: tf.RaggedTensor
+    starts: tf.RaggedTensor
+    ends: tf.RaggedTensor
+
+
+def export_question_answering(
+    model,
+    directory: str,
+    make_windows: Callable[[tf.Tensor, tf.Tensor], Windows],
+    *,
+    n_best: int,
+    max_answer_length: int,
+    version_2: bool,
+    threshold: float,
+    assets: Mapping[str, str],
+) -> str:
+    """Exports a question answering model as the next version in `directory`.
+
+    Signatures, from string `question` [B] and `context` [B] of any length:
+        serving_default: `answer` string [B], a slice of the context ("" if there is none);
+            `start`, `end` int32 [B] in characters and `start_byte`, `end_byte` in bytes, from and
+            to before (-1 without an answer); `score` float32 [B], the sum of its two logits (0
+            without one); `probability` among the n best; `null_score` float32 [B].
+        n_best: the same as `answers`, … [B, n_best], the best first, whatever the null score;
+            what is lacking is "" with probability 0.
+
+    Args:
+        model: `BertQuestionAnswering`.
+        directory: Holds one folder per version.
+        make_windows: From questions and contexts to windows, in the graph.
+        n_best, max_answer_length: See `SpanSearch`.
+        version_2: Whether there may be no answer: if the null score exceeds the best one's by
+            more than `threshold`.
+        assets: File name → path of files to keep with the model.
+
+    Returns:
+        The folder of the new version. It appears whole or not at all.
+    """
+    servable = Servable(model)
+    search = SpanSearch([model], n_best, max_answer_length)
+
+    def find(question, context):
+        windows = make_windows(question, context)
+        ids = windows.input_ids.to_tensor()
+        place = tf.range(tf.shape(ids)[1])[tf.newaxis]
+        lengths = tf.cast(windows.input_ids.row_lengths(), tf.int32)[:, tf.newaxis]
+        mask = tf.cast(place < lengths, tf.int32)
+        batch = {
+            "input_ids": ids,
+            "input_mask": mask,
+            "segment_ids": mask * tf.cast(place >= windows.first_lengths[:, tf.newaxis], tf.int32),
+            "start_range": windows.start_range,
+        }
+        found = merge(search(batch)["spans"], windows.counts)
+        first = tf.gather(windows.begins, found.rows) - tf.cast(
+            tf.gather(windows.first_lengths, found.rows), tf.int64
+        )
+
+        def places(ragged, of_rows):
+            """Where the pieces at these places of the rows lie in the contexts."""
+            piece = first + tf.cast(of_rows, tf.int64) + ragged.row_starts()[:, tf.newaxis]
+            flat = tf.concat([ragged.values, ragged.values[:0] + 0, [0]], 0)
+            last = tf.size(flat, tf.int64) - 1
+            at = tf.where(found.possible, tf.clip_by_value(piece, 0, last), last)
+            return tf.where(found.possible, tf.cast(tf.gather(flat, at), tf.int32), -1)
+
+        begin = places(windows.byte_starts, found.starts)
+        end = places(windows.byte_ends, found.ends)
+        texts = tf.strings.substr(
+            tf.repeat(context, n_best),
+            tf.reshape(tf.maximum(begin, 0), [-1]),
+            tf.reshape(end - begin, [-1]),
+        )
+        scores = found.start_logits + found.end_logits
+        null = found.null_starts + found.null_ends
+        logits = tf.where(found.possible, scores, IMPOSSIBLE)
+        if version_2:
+            logits = tf.concat([logits, null[:, tf.newaxis]], 1)
+        return (
+            {
+                "answer": tf.reshape(texts, tf.shape(begin)),
+                "start": places(windows.starts, found.starts),
+                "end": places(windows.ends, found.ends),
+                "start_byte": begin,
+                "end_byte": end,
+                "score": tf.where(found.possible, scores, 0.0),
+                "probability": tf.nn.softmax(logits)[:, :n_best]
+                * tf.cast(found.possible, tf.float32),
+            },
+            null,
+            found.possible,
+        )
+
+    def best(question, context):
+        answers, null, possible = find(question, context)
+        given = possible[:, 0]
+        if version_2:
+            given &= null - answers["score"][:, 0] <= threshold
+        nothing = {"answer": "", "score": 0.0, "probability": 0.0}
+        result = {
+            name: tf.where(given, value[:, 0], tf.constant(nothing.get(name, -1), value.dtype))
+            for name, value in answers.items()
+        }
+        return result | {"null_score": null}
+
+    def several(question, context):
+        answers, null, _ = find(question, context)
+        renamed = {"answer": "answers", "score": "scores", "probability": "probabilities"}
+        result = {renamed.get(name, f"{name}s"): value for name, value in answers.items()}
+        return result | {"null_score": null}
+
+    texts = {name: tf.TensorSpec([None], tf.string, name) for name in ("question", "context")}
+    signatures = {
+        "serving_default": tf.function(best).get_concrete_function(**texts),
+        "n_best": tf.function(several).get_concrete_function(**texts),
+    }
+    return save(servable, signatures, directory, assets)

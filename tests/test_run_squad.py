@@ -1,0 +1,215 @@
+"""run_squad.py as a user runs it: the original's command-line results, and what goes beyond."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from data.tasks import squad, squad_metrics
+from tests.scripts import messages, succeed
+
+CLIENT = """
+import json, sys
+import tensorflow as tf, tensorflow_text
+loaded = tf.saved_model.load(sys.argv[1])
+asked = json.load(open(sys.argv[2]))
+given = loaded.signatures["serving_default"](
+    question=tf.constant(asked["question"]), context=tf.constant(asked["context"]))
+several = loaded.signatures["n_best"](
+    question=tf.constant(asked["question"]), context=tf.constant(asked["context"]))
+assert not [m for m in sys.modules if m.split(".")[0] in ("modeling", "data")]
+texts = lambda tensor: [x.decode() for x in tensor.numpy().ravel()]
+json.dump({"answer": texts(given["answer"]), "answers": texts(several["answers"]),
+           **{k: given[k].numpy().tolist() for k in ("start", "end", "start_byte", "end_byte",
+              "score", "null_score", "probability")}}, open(sys.argv[3], "w"))
+"""
+
+
+def served(export, questions, folder):
+    """Answers of a SavedModel in a fresh process, outside of the project's folder."""
+    asked = {"question": [q.question for q in questions], "context": [q.context for q in questions]}
+    (folder / "asked.json").write_text(json.dumps(asked))
+    (folder / "client.py").write_text(CLIENT)
+    subprocess.run(
+        [sys.executable, folder / "client.py", export, folder / "asked.json", folder / "out.json"],
+        cwd=folder,
+        env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": ""},
+        check=True,
+        timeout=300,
+    )
+    return json.loads((folder / "out.json").read_text())
+
+
+def read(path):
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def golden_command(golden, shared_data, version, out, *more):
+    return (
+        "run_squad.py",
+        "--do_predict",
+        f"--predict_file={golden}/squad/synth_v{version}.json",
+        f"--vocab_file={shared_data}/vocab/bert-uncased-en/vocab.txt",
+        f"--bert_config_file={golden}/tiny2/bert_config.json",
+        f"--init_checkpoint={golden}/tiny2/model.ckpt",
+        f"--output_dir={out}",
+        *("--max_seq_length=96", "--doc_stride=32", "--max_query_length=24"),
+        *(("--version_2_with_negative",) if version == 2 else ()),
+        *more,
+    )
+
+
+@pytest.mark.parametrize(
+    ("version", "name", "more"),
+    [
+        (1, "squad_v1", ()),
+        (2, "squad_v2_nbest60_thr1.5", ("--n_best_size=60", "--null_score_diff_threshold=1.5")),
+    ],
+)
+def test_the_originals_own_results(golden, shared_data, tmp_path, version, name, more):
+    original, ours = tmp_path / "original", tmp_path / "ours"
+    lines = (
+        golden_command(golden, shared_data, version, original, "--original_postprocessing", *more),
+        golden_command(golden, shared_data, version, ours, "--do_export", *more),
+    )
+    assert messages("run_squad.py", *(line[1:] for line in lines)) == ["", ""]
+    recorded = golden / "e2e" / name
+    assert read(original / "predictions.json") == read(recorded / "predictions.json")
+    theirs = read(recorded / "nbest_predictions.json")
+    got = read(original / "nbest_predictions.json")
+    assert list(got) == list(theirs)
+    for key, entries in theirs.items():
+        assert [entry["text"] for entry in got[key]] == [entry["text"] for entry in entries]
+        for mine, entry in zip(got[key], entries, strict=True):
+            assert list(mine) == list(entry)
+            for field in ("probability", "start_logit", "end_logit"):
+                assert mine[field] == pytest.approx(entry[field], abs=1e-5)
+    if version == 2:
+        odds = read(recorded / "null_odds.json")
+        assert read(original / "null_odds.json") == pytest.approx(odds, abs=1e-5)
+
+    # Our own way: slices of the context, at least as often right.
+    path = str(golden / "squad" / f"synth_v{version}.json")
+    questions = squad.read_squad(path, version_2=version == 2, training=False)
+    predictions = read(ours / "predictions.json")
+    for question in questions:
+        assert predictions[question.id] in question.context
+    name = "exact" if version == 2 else "exact_match"
+    theirs = squad_metrics.evaluate(
+        questions, read(original / "predictions.json"), version_2=version == 2
+    )
+    assert read(ours / "eval_results.json")[name] >= theirs[name]
+
+    answers = served(ours / "export" / "1", questions, tmp_path)
+    assert answers["answer"] == [predictions[question.id] for question in questions]
+    for number, question in enumerate(questions):
+        text, start, end = (answers[key][number] for key in ("answer", "start", "end"))
+        assert text == (question.context[start:end] if text else "")
+        start, end = (answers[key][number] for key in ("start_byte", "end_byte"))
+        assert text == (question.context.encode()[start:end].decode() if text else "")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Contexts where the word behind "is" is the answer to everything: quickly learned."""
+    folder = tmp_path_factory.mktemp("squad")
+    names = [f"n{number}" for number in range(12)]
+    words = ["who", "is", "it", "the", "man", "was", "here", "and", "gone"]
+    vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *names, *words]
+    (folder / "vocab.txt").write_text("\n".join(vocab) + "\n")
+    config = {"vocab_size": len(vocab), "hidden_size": 32, "num_hidden_layers": 2}
+    config |= {"num_attention_heads": 2, "intermediate_size": 64, "max_position_embeddings": 64}
+    config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    (folder / "config.json").write_text(json.dumps(config))
+    for file, count, impossible in (("train", 300, 0), ("dev", 40, 0), ("v2", 300, 3)):
+        draw = np.random.default_rng(len(file) + count)
+        paragraphs = []
+        for number in range(count):
+            text = list(draw.choice([*words[2:], *names], draw.integers(4, 40)))
+            place = int(draw.integers(0, len(text) - 1))
+            there = not impossible or number % impossible
+            if there:
+                text[place : place + 2] = ["is", str(draw.choice(names))]
+            context = " ".join(text)
+            start = len(" ".join(text[: place + 1])) + 1
+            answers = [{"text": text[place + 1], "answer_start": start}] if there else []
+            question = {"id": f"{file}{number}", "question": "who is it", "answers": answers}
+            if impossible:
+                question["is_impossible"] = not there
+            paragraphs.append({"context": context, "qas": [question]})
+        data = {"version": "x", "data": [{"title": "t", "paragraphs": paragraphs}]}
+        (folder / f"{file}.json").write_text(json.dumps(data))
+    return folder
+
+
+def command(folder, out, *more):
+    return (
+        "run_squad.py",
+        f"--vocab_file={folder}/vocab.txt",
+        f"--bert_config_file={folder}/config.json",
+        f"--output_dir={folder}/{out}",
+        *("--max_seq_length=32", "--doc_stride=8", "--max_query_length=8", *more),
+    )
+
+
+TRAIN = ("--do_train", "--learning_rate=2e-3", "--train_batch_size=16", "--num_train_epochs=4")
+
+
+def test_training_two_files_ensemble_and_bad_input(folder):
+    train = (*TRAIN, f"--train_file={folder}/v2.json,{folder}/train.json")
+    predict = ("--do_predict", f"--predict_file={folder}/dev.json")
+    v2 = ("--version_2_with_negative", "--null_score_diff_threshold=auto")
+    odd = json.loads((folder / "dev.json").read_text())
+    odd["data"][0]["paragraphs"][1]["qas"][0]["id"] = "dev0"
+    (folder / "twice.json").write_text(json.dumps(odd))
+    (folder / "broken.json").write_text('{"data": [\n{"title": "t", }]}')
+    long = {"context": "the man " * 50_000, "qas": [{"id": "0", "question": "who", "answers": []}]}
+    (folder / "long.json").write_text(json.dumps({"data": [{"title": "", "paragraphs": [long]}]}))
+    lines = {
+        "trained": command(folder, "a", *train, *predict, *v2, "--epochs_per_file=4,2"),
+        "again": command(folder, "b", *train, "--random_seed=3", *v2, "--epochs_per_file=4,2"),
+        "ensemble": command(folder, "a", *predict, *v2, f"--ensemble={folder}/b"),
+        "twice": command(folder, "a", "--do_predict", f"--predict_file={folder}/twice.json"),
+        "broken": command(folder, "a", "--do_predict", f"--predict_file={folder}/broken.json"),
+        "2.0 file": command(folder, "c", *TRAIN, f"--train_file={folder}/v2.json"),
+        "epochs": command(folder, "c", *train, "--epochs_per_file=1"),
+        "file": command(folder, "c", "--do_predict"),
+        "long": command(folder, "a", "--do_predict", f"--predict_file={folder}/long.json", *v2),
+        "query": command(folder, "c", *train, "--max_query_length=30"),
+    }
+    said = messages("run_squad.py", *(line[1:] for line in lines.values()), timeout=600)
+    said = dict(zip(lines, said, strict=True))
+    for name in ("trained", "again", "ensemble", "long"):
+        assert said[name] == "", name
+    results = read(folder / "a" / "eval_results.json")
+    assert results["exact"] > 90, results
+    assert "dev0" in said["twice"] and "broken.json:2" in said["broken"]
+    assert "--version_2_with_negative" in said["2.0 file"]
+    assert "--epochs_per_file" in said["epochs"] and "--predict_file" in said["file"]
+    assert "max_query_length 30" in said["query"]
+    threshold = read(folder / "a" / "null_score_diff_threshold.json")
+    assert np.isfinite(threshold["null_score_diff_threshold"])
+    assert (folder / "a" / "training.png").exists()
+
+
+@pytest.mark.slow
+def test_minilm_learns_squad(shared_data, minilm, tmp_path):
+    """Real weights, real questions: 1,500 steps, then all of dev-v1.1."""
+    log = succeed(
+        "run_squad.py",
+        f"--vocab_file={minilm}/vocab.txt",
+        f"--bert_config_file={minilm}/config.json",
+        f"--init_checkpoint={minilm}/model.safetensors",
+        f"--train_file={shared_data}/squad/train-v1.1.json",
+        f"--predict_file={shared_data}/squad/dev-v1.1.json",
+        f"--output_dir={tmp_path}",
+        *("--do_train", "--do_predict", "--num_train_steps=300", "--train_batch_size=16"),
+        *("--learning_rate=2e-4", "--max_seq_length=192", "--doc_stride=64", "--dtype=bfloat16"),
+        "--predict_batch_size=32",
+        timeout=3000,
+    )
+    results = read(tmp_path / "eval_results.json")
+    assert results["f1"] > 20, log[-2000:]
