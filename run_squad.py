@@ -17,12 +17,9 @@ from modeling import quiet  # noqa: F401  isort: skip
 import dataclasses
 import functools
 import itertools
-import json
 import os
-import time
 
 import keras
-import numpy as np
 import tensorflow as tf
 from absl import flags, logging
 
@@ -30,11 +27,18 @@ from data import batching
 from data.errors import DataError
 from data.features import Features
 from data.tasks import squad, squad_metrics, squad_original, squad_original_answers, squad_windows
-from data.tasks.squad_answers import AnswerFiles, read_answers, write_json
+from data.tasks.squad_answers import (
+    AnswerFiles,
+    keep_threshold,
+    kept_threshold,
+    read_answers,
+    write_json,
+)
 from data.tasks.squad_features import SpanSettings, make_rows, training_rows
 from data.tokenization import Tokenizer, casing
 from modeling import errors
 from modeling.config import BertConfig
+from modeling.logs import Progress
 from modeling.losses import SpanLosses
 from modeling.models import BertQuestionAnswering
 from modeling.serving import question_answering
@@ -42,7 +46,7 @@ from modeling.spans import SpanLogits, SpanSearch, merge_arrays
 from modeling.training import common_flags, distribution, precision, run_folder, run_state
 from modeling.training.evaluation import Predictor
 from modeling.training.fit import Stage, fit
-from modeling.training.reporting import Reporter, duration
+from modeling.training.reporting import Reporter
 from modeling.training.setup import make_train_step
 from modeling.training.summary import RunSummary, given_flags
 
@@ -182,29 +186,14 @@ def read_training_set(tokenizer: Tokenizer, path: str) -> tuple[Features, int]:
     questions = squad.read_squad(path, version_2=version_2, training=not original)
     if original:
         examples = squad_original.read_examples(questions, True, version_2)
-        made = squad_original.build_features(
-            examples, tokenizer, True, *dataclasses.astuple(span_settings())
-        )
-        features, count = original_features(list(made), tokenizer), len(examples)
+        settings = dataclasses.astuple(span_settings())
+        made = squad_original.build_features(examples, tokenizer, True, *settings)
+        features = squad_original.as_rows(list(made), FLAGS.max_seq_length, tokenizer.pad_id)
+        count = len(examples)
     else:
         features, count = training_rows(tokenizer, questions, span_settings()), len(questions)
     logging.info("%s: %d questions, %d windows", path, count, len(features))
     return features, count
-
-
-def original_features(made: list[squad_original.Feature], tokenizer: Tokenizer) -> Features:
-    """The original's features as rows."""
-    lengths = [len(feature.input_ids) for feature in made]
-    places = [(feature.start_position or 0, feature.end_position or 0) for feature in made]
-    return Features(
-        ids=np.concatenate([feature.input_ids for feature in made]).astype(np.int32),
-        splits=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-        first_lengths=np.array([feature.segment_b_start for feature in made], np.int32),
-        row_splits=np.arange(len(made) + 1),
-        label_ids=np.array(places, np.int32).reshape(-1, 2),
-        max_seq_length=FLAGS.max_seq_length,
-        pad_id=tokenizer.pad_id,
-    )
 
 
 def train_model(model, tokenizer: Tokenizer, summary: RunSummary) -> int:
@@ -274,7 +263,7 @@ def answer(models: list, tokenizer: Tokenizer, directory: str) -> dict[str, floa
 def answer_slices(models: list, tokenizer: Tokenizer, questions: list, files) -> None:
     """Answers as slices of their contexts, some questions at a time."""
     predictor = Predictor(SpanSearch(models, FLAGS.n_best_size, FLAGS.max_answer_length), "spans")
-    start = time.monotonic()
+    progress = Progress("questions", len(questions))
     for begin in range(0, len(questions), QUESTIONS_AT_ONCE):
         some = questions[begin : begin + QUESTIONS_AT_ONCE]
         rows = make_rows(tokenizer, some, span_settings(), training=False)
@@ -284,7 +273,7 @@ def answer_slices(models: list, tokenizer: Tokenizer, questions: list, files) ->
             files.add(
                 answered.question.id, answered.n_best(), answered.best_text, answered.null_odds
             )
-        log_progress(begin + len(some), len(questions), start)
+        progress.add(len(some))
 
 
 def answer_as_original(models: list, tokenizer: Tokenizer, questions: list, files) -> None:
@@ -295,20 +284,16 @@ def answer_as_original(models: list, tokenizer: Tokenizer, questions: list, file
     made = squad_original.build_features(
         examples, tokenizer, False, *dataclasses.astuple(span_settings())
     )
-    start = time.monotonic()
+    progress = Progress("windows")
 
     def windows():
-        done = 0
         while some := list(itertools.islice(made, QUESTIONS_AT_ONCE)):
             # Its n best are of all places, padding too.
-            rows = dataset(
-                original_features(some, tokenizer), FLAGS.predict_batch_size, padded=True
-            )
-            logits = predictor(rows)
+            rows = squad_original.as_rows(some, FLAGS.max_seq_length, tokenizer.pad_id)
+            logits = predictor(dataset(rows, FLAGS.predict_batch_size, padded=True))
             for feature, (starts, ends) in zip(some, logits.transpose(0, 2, 1), strict=True):
                 yield feature, starts, ends
-            done += len(some)
-            logging.info("%d windows, %.1f a second", done, done / (time.monotonic() - start))
+            progress.add(len(some))
 
     settings = squad_original_answers.Settings(
         FLAGS.n_best_size, FLAGS.max_answer_length, version_2
@@ -319,18 +304,7 @@ def answer_as_original(models: list, tokenizer: Tokenizer, questions: list, file
         files.add(one.id, entries, best, one.null_odds or 0.0)
 
 
-def log_progress(done: int, total: int, start: float) -> None:
-    rate = done / (time.monotonic() - start)
-    logging.info(
-        "%d of %d questions, %.1f a second, ETA %s",
-        done,
-        total,
-        rate,
-        duration((total - done) / rate),
-    )
-
-
-def choose_threshold(files: AnswerFiles, questions: list | None) -> float:
+def choose_threshold(files: AnswerFiles | None = None, questions: list | None = None) -> float:
     """What --null_score_diff_threshold says; auto: found on `questions`, or else kept earlier."""
     if FLAGS.null_score_diff_threshold != "auto":
         return fixed_threshold()
@@ -340,28 +314,15 @@ def choose_threshold(files: AnswerFiles, questions: list | None) -> float:
             questions, files.best_texts, files.null_odds, characters=FLAGS.characters
         )
         if distribution.is_chief():
-            write_json(path, {"null_score_diff_threshold": found})
+            keep_threshold(path, found)
         logging.info("Best threshold on %s: %.4f, kept in %s", FLAGS.predict_file, found, path)
         return found
-    return kept_threshold()
-
-
-def kept_threshold() -> float:
-    """What an earlier run with auto has found."""
-    path = os.path.join(FLAGS.output_dir, THRESHOLD_FILE)
-    if not tf.io.gfile.exists(path):
-        raise errors.ModelingError(
-            f"--null_score_diff_threshold=auto needs a --predict_file with answers first; there "
-            f"is no {path} of an earlier run."
-        )
-    with tf.io.gfile.GFile(path, "r") as file:
-        return float(json.load(file)["null_score_diff_threshold"])
+    return kept_threshold(path)
 
 
 def export(model, tokenizer: Tokenizer) -> None:
     """A SavedModel from question and context to answer."""
     version_2 = FLAGS.version_2_with_negative
-    auto = FLAGS.null_score_diff_threshold == "auto"
     folder = question_answering.export_question_answering(
         model,
         FLAGS.export_dir or os.path.join(FLAGS.output_dir, "export"),
@@ -371,7 +332,7 @@ def export(model, tokenizer: Tokenizer) -> None:
         n_best=FLAGS.n_best_size,
         max_answer_length=FLAGS.max_answer_length,
         version_2=version_2,
-        threshold=(kept_threshold() if auto else fixed_threshold()) if version_2 else 0.0,
+        threshold=choose_threshold() if version_2 else 0.0,
         assets={"vocab.txt": FLAGS.vocab_file, "bert_config.json": FLAGS.bert_config_file},
     )
     logging.info("Wrote the SavedModel %s", folder)

@@ -207,3 +207,25 @@ def write_json(path: str, values: dict) -> None:
         tf.io.gfile.rename(temporary, path, overwrite=True)
     except tf.errors.OpError as error:
         raise DataError(f"{path} can't be written: {error.message}") from error
+
+
+def keep_threshold(path: str, threshold: float) -> None:
+    """Writes a threshold that was found on a dev set, for `kept_threshold`."""
+    write_json(path, {"null_score_diff_threshold": threshold})
+
+
+def kept_threshold(path: str) -> float:
+    """Reads what `keep_threshold` wrote.
+
+    Raises:
+        DataError: The file is absent or is another.
+    """
+    try:
+        with tf.io.gfile.GFile(path, "r") as file:
+            return float(json.load(file)["null_score_diff_threshold"])
+    except (tf.errors.OpError, ValueError, KeyError, TypeError) as error:
+        raise DataError(
+            f"The threshold for the empty answer isn't known: {path} can't be read "
+            f"({type(error).__name__}). It is written when questions with answers are answered "
+            f"with the threshold auto; do that first, or give a number."
+        ) from error

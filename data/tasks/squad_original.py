@@ -16,6 +16,7 @@ import tensorflow as tf
 from absl import logging
 
 from data.errors import DataError
+from data.features import Features
 from data.tasks.squad import Question
 from data.tokenization.tokenizer import Tokenizer
 
@@ -189,6 +190,21 @@ def build_features(
             "doc_stride has to be at least 1, max_query_length at least 0."
         )
     return _features(examples, tokenizer, is_training, max_seq_length, doc_stride, max_query_length)
+
+
+def as_rows(features: Sequence[Feature], max_seq_length: int, pad_id: int) -> Features:
+    """The features as arrays that batches are made of; see `data.batching`."""
+    lengths = [len(feature.input_ids) for feature in features]
+    places = [(feature.start_position or 0, feature.end_position or 0) for feature in features]
+    return Features(
+        ids=np.concatenate([feature.input_ids for feature in features]),
+        splits=np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]),
+        first_lengths=np.array([feature.segment_b_start for feature in features], np.int32),
+        row_splits=np.arange(len(features) + 1),
+        label_ids=np.array(places, np.int32).reshape(-1, 2),
+        max_seq_length=max_seq_length,
+        pad_id=pad_id,
+    )
 
 
 def _with_answer(
