@@ -139,6 +139,23 @@ def test_windows_regression_labels_and_choices(folder):
 SEARCH = ("--learning_rates=3e-3,1e-5", "--num_runs=2", "--num_train_steps=30")
 
 
+def kill_at(line, text):
+    """Runs a command until it has said something, then kills it."""
+    process = subprocess.Popen(
+        [sys.executable, *map(str, line)],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    )
+    for said in process.stderr:
+        if text in said:
+            process.send_signal(signal.SIGKILL)
+            break
+    process.wait()
+    process.stderr.close()
+
+
 def test_search_killed_half_way_gives_the_same_table(folder):
     flags = (*COLUMNS, *TRAIN, *SEARCH, "--dev_file=dev.tsv", "--do_eval", "--log_steps=5")
     log = succeed(*command(folder, "search", *flags))
@@ -153,20 +170,7 @@ def test_search_killed_half_way_gives_the_same_table(folder):
     assert (folder / "search/search.png").exists()
 
     # Killed in the second run, started again.
-    line = [sys.executable, *map(str, command(folder, "killed", *flags))]
-    process = subprocess.Popen(
-        line,
-        cwd=ROOT,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"PYTHONUNBUFFERED": "1"},
-    )
-    for text in process.stderr:
-        if "run 2 of 4" in text:
-            process.send_signal(signal.SIGKILL)
-            break
-    process.wait()
-    process.stderr.close()
+    kill_at(command(folder, "killed", *flags), "run 2 of 4")
     log = succeed(*command(folder, "killed", *flags))
     assert "1 of 4 runs are finished" in log
     assert (folder / "killed/search.tsv").read_text() == table
@@ -207,3 +211,55 @@ def test_bad_input_is_named(folder):
     for expected, message in zip(lines, said, strict=True):
         assert bool(message) == bool(expected), (expected, message)
         assert all(part in message for part in expected), (expected, message)
+
+
+def minilm_command(minilm, out, *more):
+    return (
+        "run_classifier.py",
+        f"--vocab_file={minilm}/vocab.txt",
+        f"--bert_config_file={minilm}/config.json",
+        f"--init_checkpoint={minilm}/model.safetensors",
+        f"--output_dir={out}",
+        *("--do_train", "--do_eval", "--eval_batch_size=32", "--dtype=bfloat16", *more),
+    )
+
+
+@pytest.mark.slow
+def test_search_on_rte_killed_half_way_gives_the_same_table(shared_data, minilm, tmp_path):
+    """Real weights: four learning rates with two seeds, a few steps each."""
+    flags = ("--task_name=RTE", f"--data_dir={shared_data}/glue/RTE", "--max_seq_length=64")
+    flags += ("--learning_rates=5e-5,4e-5,3e-5,2e-5", "--num_runs=2", "--num_train_steps=4")
+    succeed(*minilm_command(minilm, tmp_path / "whole", *flags), timeout=900)
+    kill_at(minilm_command(minilm, tmp_path / "killed", *flags), "run 5 of 8")
+    log = succeed(*minilm_command(minilm, tmp_path / "killed", *flags), timeout=900)
+    assert "4 of 8 runs are finished" in log
+    for name in ("search.tsv", "search_settings.tsv", "eval_results.txt", "search.png"):
+        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+@pytest.mark.slow
+def test_codah_and_chinese_reviews(shared_data, minilm, tmp_path):
+    """Real sets of the other kinds: MiniLM on CODAH, a new small model on ChnSentiCorp."""
+    flags = ("--task_name=codah", f"--data_dir={shared_data}/swag/codah/data/cv_split/fold_0")
+    flags += ("--num_train_steps=100", "--train_batch_size=16", "--learning_rate=1e-4")
+    succeed(*minilm_command(minilm, tmp_path / "codah", *flags), timeout=900)
+    assert results(tmp_path / "codah/eval_results.txt")["eval_accuracy"] > 0.3  # chance: 0.25
+
+    vocab = shared_data / "vocab/bert-chinese/vocab.txt"
+    config = {"vocab_size": 21128, "hidden_size": 64, "num_hidden_layers": 2}
+    config |= {"num_attention_heads": 2, "intermediate_size": 256, "type_vocab_size": 2}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    succeed(
+        "run_classifier.py",
+        "--task_name=delimited",
+        f"--data_dir={shared_data}/chinese/chnsenticorp",
+        *("--train_file=train.tsv", "--dev_file=dev.tsv", "--test_file=test.tsv"),
+        *("--text_columns=text_a", "--label_column=label", f"--vocab_file={vocab}"),
+        f"--bert_config_file={tmp_path}/config.json",
+        f"--output_dir={tmp_path}/chinese",
+        *("--do_train", "--do_eval", "--do_predict", "--num_train_steps=300"),
+        *("--learning_rate=1e-3", "--eval_batch_size=32", "--predict_batch_size=32"),
+        timeout=900,
+    )
+    assert results(tmp_path / "chinese/eval_results.txt")["eval_accuracy"] > 0.75
+    assert len((tmp_path / "chinese/predictions.tsv").read_text().splitlines()) == 1201

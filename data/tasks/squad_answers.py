@@ -124,14 +124,16 @@ def read_answers(
         if version_2:
             null = Candidate("", float(merged.null_starts[number]), float(merged.null_ends[number]))
             odds = null.score - found[0].score if found else NO_OTHER
-            found = sorted([*found, null], key=lambda candidate: -candidate.score)
+            # Not sorted: spans whose float32 sums are equal stay as they are in an export.
+            place = sum(candidate.score >= null.score for candidate in found)
+            found = [*found[:place], null, *found[place:]]
         yield Answered(question, found or [Candidate("", 0.0, 0.0)], odds)
 
 
 class AnswerFiles:
     """Writes predictions.json, nbest_predictions.json and null_odds.json as answers come.
 
-    A context manager; the files appear under their names when it ends well. The n-best lists,
+    A context manager; the files appear under their names with `finish`. The n-best lists,
     which are long, aren't kept in memory.
 
     Args:
@@ -156,9 +158,9 @@ class AnswerFiles:
             raise DataError(f"{self._temporary} can't be written: {error.message}") from error
         return self
 
-    def __exit__(self, kind, *_):
+    def __exit__(self, *_):
         self._file.close()
-        if kind and tf.io.gfile.exists(self._temporary):
+        if tf.io.gfile.exists(self._temporary):
             tf.io.gfile.remove(self._temporary)
 
     def add(self, key: str, n_best: list[dict], best_text: str, null_odds: float) -> None:

@@ -5,12 +5,14 @@ batches(rows.features, Batching(12, default_buckets(384)), training=True)
 """
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from data.errors import DataError
 from data.features import Features
 from data.tasks.squad import Question
 from data.tasks.squad_windows import check, make_windows
@@ -52,6 +54,9 @@ class Rows:
 
     def characters(self, rows: np.ndarray, starts: np.ndarray, ends: np.ndarray):
         """Characters of spans given by places in rows: (from, to before which), of same shape."""
+        if not len(self.starts):
+            # All contexts are without pieces, such as of zero width spaces only.
+            return np.zeros_like(starts), np.zeros_like(ends)
         question = np.repeat(np.arange(len(self.counts)), self.counts)[rows]
         base = self.splits[question] + self.offsets[rows]
         last = len(self.starts) - 1
@@ -78,21 +83,7 @@ def make_rows(
     """
     check(settings.max_seq_length, settings.max_query_length, settings.doc_stride)
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)] * 2)
-    def windows(texts, contexts):
-        made = make_windows(tokenizer, texts, contexts, **dataclasses.asdict(settings))
-        return {
-            "ids": made.input_ids.values,
-            "lengths": made.input_ids.row_lengths(),
-            "first_lengths": made.first_lengths,
-            "counts": made.counts,
-            "begins": made.begins,
-            "start_range": made.start_range,
-            "pieces": made.starts.row_lengths(),
-            "starts": tf.cast(made.starts.values, tf.int32),
-            "ends": tf.cast(made.ends.values, tf.int32),
-        }
-
+    windows = _windows_function(tokenizer, settings)
     parts: list[dict] = []
     for begin in range(0, len(questions), _QUESTIONS_AT_ONCE):
         some = questions[begin : begin + _QUESTIONS_AT_ONCE]
@@ -133,12 +124,22 @@ def make_rows(
 def training_rows(
     tokenizer: Tokenizer, questions: Sequence[Question], settings: SpanSettings
 ) -> Features:
-    """The rows to train on. Questions whose answer has no pieces are left out, with a warning."""
+    """The rows to train on. Questions whose answer has no pieces are left out, with a warning.
+
+    Raises:
+        DataError: None is left, or the lengths leave no room for a context.
+    """
     rows = make_rows(tokenizer, questions, settings, training=True)
     usable = rows.found | np.array([question.is_impossible for question in questions])
     lost = [question for question, there in zip(questions, usable, strict=True) if not there]
     if not lost:
         return rows.features
+    if len(lost) == len(questions):
+        raise DataError(
+            f"{lost[0].source}: no piece of text is left of the answer, and of no other one of "
+            f"{len(lost)} questions either, so that there is nothing to train on. Check that the "
+            "answers have letters, and that the vocabulary is for their language."
+        )
     logging.warning(
         "%d of %d questions are left out, since no piece of text is left of their answer: %s%s",
         len(lost),
@@ -149,6 +150,28 @@ def training_rows(
     return training_rows(
         tokenizer, [q for q, there in zip(questions, usable, strict=True) if there], settings
     )
+
+
+@functools.lru_cache(maxsize=2)
+def _windows_function(tokenizer: Tokenizer, settings: SpanSettings):
+    """The graph of `make_rows`, kept since prediction calls that once per thousand questions."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)] * 2)
+    def windows(texts, contexts):
+        made = make_windows(tokenizer, texts, contexts, **dataclasses.asdict(settings))
+        return {
+            "ids": made.input_ids.values,
+            "lengths": made.input_ids.row_lengths(),
+            "first_lengths": made.first_lengths,
+            "counts": made.counts,
+            "begins": made.begins,
+            "start_range": made.start_range,
+            "pieces": made.starts.row_lengths(),
+            "starts": tf.cast(made.starts.values, tf.int32),
+            "ends": tf.cast(made.ends.values, tf.int32),
+        }
+
+    return windows
 
 
 def _answer_pieces(questions, splits, starts, ends) -> tuple[np.ndarray, np.ndarray]:

@@ -109,16 +109,19 @@ def _most_context(begins: tf.Tensor, sizes: tf.Tensor, last: tf.Tensor) -> tf.Te
     The original's measure is the smaller of the contexts to both sides plus 0.01 of the row's
     length; of equal rows the first counts. Rows of one question only move forward, so each has
     the most for one stretch, and the border to the next row is where its right context becomes
-    less than the next one's left: half-way through what they share.
+    less than the next one's left: half-way through what they share. Only the last row may be
+    shorter than the one before; where that costs it more than it reaches further, as with one
+    piece more at doc_stride 128, it has the most for none but the pieces of its own.
     """
     ends = begins + sizes
     next_begins = tf.concat([begins[1:], begins[-1:]], 0)
     next_sizes = tf.concat([sizes[1:], sizes[-1:]], 0)
-    shorter = 0.01 * tf.cast(sizes - next_sizes, tf.float64)
-    middle = (tf.cast(ends - 1 + next_begins, tf.float64) + shorter) / 2
-    border = tf.cast(tf.floor(middle + 1e-9), tf.int64) + 1
+    further = next_begins + next_sizes - ends
+    # In hundredths, where the measure is a whole number.
+    shorter = sizes - next_sizes
+    border = (100 * (ends - 1 + next_begins) + shorter) // 200 + 1
     border = tf.clip_by_value(border, tf.minimum(next_begins, ends), ends)
-    limits = tf.where(last, ends, border)
+    limits = tf.where(last | (shorter >= 100 * further), ends, border)
     first = tf.concat([[True], last[:-1]], 0)
     previous = tf.concat([[tf.constant(0, tf.int64)], limits[:-1]], 0)
     return tf.stack([tf.where(first, begins, previous), limits], 1)

@@ -112,13 +112,16 @@ def export_question_answering(
             },
             null,
             found.possible,
+            # In float64, so that odds are on the same side of a threshold as in prediction.
+            _sum(found.null_starts, found.null_ends)
+            - _sum(found.start_logits[:, 0], found.end_logits[:, 0]),
         )
 
     def best(question, context):
-        answers, null, possible = find(question, context)
+        answers, null, possible, null_odds = find(question, context)
         given = possible[:, 0]
         if version_2:
-            given &= null - answers["score"][:, 0] <= threshold
+            given &= null_odds <= threshold
         nothing = {"answer": "", "score": 0.0, "probability": 0.0}
         result = {
             name: tf.where(given, value[:, 0], tf.constant(nothing.get(name, -1), value.dtype))
@@ -127,7 +130,7 @@ def export_question_answering(
         return result | {"null_score": null}
 
     def several(question, context):
-        answers, null, _ = find(question, context)
+        answers, null, _, _ = find(question, context)
         renamed = {"answer": "answers", "score": "scores", "probability": "probabilities"}
         result = {renamed.get(name, f"{name}s"): value for name, value in answers.items()}
         return result | {"null_score": null}
@@ -138,3 +141,8 @@ def export_question_answering(
         "n_best": tf.function(several).get_concrete_function(**texts),
     }
     return save(servable, signatures, directory, assets)
+
+
+def _sum(first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
+    """In float64."""
+    return tf.cast(first, tf.float64) + tf.cast(second, tf.float64)

@@ -117,7 +117,13 @@ def define_optimizer_flags() -> None:
         OPTIMIZERS,
         "adam: the original's, without bias correction; adamw: with it; lamb: for large batches.",
     )
-    flags.DEFINE_enum("lr_schedule", "linear", SCHEDULES, "Learning rate after the warm-up.")
+    flags.DEFINE_enum(
+        "lr_schedule",
+        "linear",
+        SCHEDULES,
+        "Learning rate after the warm-up. linear is the original's, which falls from step 0 on and "
+        "so has a jump where the warm-up ends; linear_from_peak has none.",
+    )
     flags.DEFINE_float("lr_decay_power", 0.5, "Power of --lr_schedule=polynomial.", lower_bound=0)
     flags.DEFINE_float("weight_decay_rate", 0.01, "Decoupled weight decay.", lower_bound=0)
     flags.DEFINE_float(

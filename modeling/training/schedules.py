@@ -41,11 +41,7 @@ def warmup_polynomial_decay(
 
     A power of 0.5 is what NVIDIA trains BERT with LAMB with. Arguments and errors as there.
     """
-    if num_train_steps < 1:
-        raise ModelingError(
-            f"The number of training steps is {num_train_steps}; at least 1 is needed. Check "
-            f"the step or epoch flags and the number of training examples."
-        )
+    _check_steps(num_train_steps)
 
     def rate(step: tf.Tensor) -> tf.Tensor:
         done = tf.cast(step, tf.float32)
@@ -60,6 +56,26 @@ def warmup_polynomial_decay(
     return rate
 
 
+def warmup_then_linear_decay(
+    learning_rate: float, num_train_steps: int, num_warmup_steps: int
+) -> Schedule:
+    """Linear warm-up to `learning_rate`, and from there in a straight line to 0 at the last step.
+
+    What the paper describes, and other projects do; the original's schedule has a jump at the
+    end of the warm-up, see `warmup_linear_decay`. Arguments and errors as there.
+    """
+    _check_steps(num_train_steps)
+    decay_steps = max(num_train_steps - num_warmup_steps, 1)
+
+    def rate(step: tf.Tensor) -> tf.Tensor:
+        done = tf.cast(step, tf.float32)
+        left = tf.maximum(num_train_steps - tf.cast(step, tf.int64), 0)
+        decayed = learning_rate * (tf.cast(left, tf.float32) / decay_steps)
+        return _warmed_up(done, learning_rate, num_warmup_steps, decayed)
+
+    return rate
+
+
 def warmup_constant(learning_rate: float, num_warmup_steps: int) -> Schedule:
     """Linear warm-up, then `learning_rate` for ever."""
 
@@ -70,7 +86,7 @@ def warmup_constant(learning_rate: float, num_warmup_steps: int) -> Schedule:
     return rate
 
 
-SCHEDULES = ("linear", "polynomial", "constant")
+SCHEDULES = ("linear", "linear_from_peak", "polynomial", "constant")
 
 
 def make_schedule(
@@ -89,6 +105,8 @@ def make_schedule(
         raise ModelingError(f"--lr_schedule must be one of {', '.join(SCHEDULES)}; got {name!r}.")
     if name == "constant":
         return warmup_constant(learning_rate, num_warmup_steps)
+    if name == "linear_from_peak":
+        return warmup_then_linear_decay(learning_rate, num_train_steps, num_warmup_steps)
     power = power if name == "polynomial" else 1.0
     return warmup_polynomial_decay(learning_rate, num_train_steps, num_warmup_steps, power)
 
@@ -99,3 +117,11 @@ def _warmed_up(done, learning_rate: float, num_warmup_steps: int, afterwards) ->
         return afterwards
     warming = learning_rate * (done / num_warmup_steps)
     return tf.where(done < num_warmup_steps, warming, afterwards)
+
+
+def _check_steps(num_train_steps: int) -> None:
+    if num_train_steps < 1:
+        raise ModelingError(
+            f"The number of training steps is {num_train_steps}; at least 1 is needed. Check "
+            f"the step or epoch flags and the number of training examples."
+        )

@@ -101,6 +101,7 @@ def test_names_that_are_not_there():
 def test_schedules(warmup):
     decays = {
         "linear": lambda s: max(0, 1 - s / 50),
+        "linear_from_peak": lambda s: max(0, (50 - s) / (50 - warmup)),
         "polynomial": lambda s: math.sqrt(max(0, 1 - s / 50)),
         "constant": lambda s: 1.0,
     }
@@ -113,7 +114,7 @@ def test_schedules(warmup):
             np.testing.assert_allclose(got, wanted, rtol=1e-6, err_msg=f"{name} {step}")
 
 
-@pytest.mark.parametrize("name", ["linear", "polynomial"])
+@pytest.mark.parametrize("name", ["linear", "linear_from_peak", "polynomial"])
 def test_schedules_end_at_zero_when_compiled(name):
     """XLA turns a division by the number of steps into a product, which can overshoot 1."""
     for steps in (3, 7, 41, 47, 999_999):

@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from data.pretraining.pipeline import predict_every_next
 from modeling.config import LEFT_TO_RIGHT, BertConfig
-from modeling.losses import PretrainingLosses, classifier_losses
-from modeling.models import BertClassifier, BertPretrainer
+from modeling.losses import PretrainingLosses, SpanLosses, classifier_losses
+from modeling.models import BertClassifier, BertPretrainer, BertQuestionAnswering
 from modeling.training.fine_tuning import KINDS, SentenceHead
 from modeling.training.precision import set_precision
 from modeling.training.setup import Settings, make_train_step
@@ -67,6 +67,11 @@ def case(name):
         batch = {key: value for key, value in batch.items() if "masked" not in key}
         model = BertClassifier(config, num_labels=3, bilstm="bilstm" in name)
         return model, classifier_losses, batch
+    if name == "question answering":
+        batch["label_ids"] = tf.constant([[0, 0], [3, 5], [2, 2], [1, 4]])
+        batch["is_real_example"] = tf.constant([1.0, 1, 1, 0])
+        batch = {key: value for key, value in batch.items() if "masked" not in key}
+        return BertQuestionAnswering(config), SpanLosses(), batch
     next_sentence = name == "mlm_nsp"
     model = BertPretrainer(config, next_sentence=next_sentence, remat="remat" in name)
     return model, PretrainingLosses(next_sentence), batch
@@ -101,6 +106,7 @@ def test_bfloat16_reaches_what_is_compiled():
         ("classes weights windows", {}),
         ("multi_label weights", {}),
         ("regression windows max", {}),
+        ("question answering", {"accumulation_steps": 2}),
     ],
 )
 def test_compiles(name, options):
