@@ -14,7 +14,6 @@ writes test_results.tsv and predictions.tsv, --do_export a SavedModel that takes
 from modeling import quiet  # noqa: F401  isort: skip
 
 import dataclasses
-import functools
 import os
 
 import keras
@@ -27,18 +26,16 @@ from data.tasks import delimited, glue_submission, predictions
 from data.tasks.examples import Kind, Task
 from data.tasks.splits import Split, read_splits
 from data.tokenization import Tokenizer, build_choices, build_inputs, casing
-from modeling import checkpoints, errors, metrics
+from modeling import errors, metrics
 from modeling.config import BertConfig
 from modeling.serving import export
-from modeling.training import charts, common_flags, distribution, precision, run_folder, run_state
-from modeling.training.best import has_best, load_best
-from modeling.training.evaluation import Predictor, reported
+from modeling.training import charts, common_flags, distribution, precision, run_folder
+from modeling.training.evaluation import Predictor
 from modeling.training.fine_tuning import SentenceEvaluator, SentenceHead
-from modeling.training.fit import Stage, fit
-from modeling.training.reporting import Reporter, write_results
-from modeling.training.search import Finished, Search, Trial
-from modeling.training.setup import make_train_step
+from modeling.training.reporting import write_results
+from modeling.training.search import Trial
 from modeling.training.summary import RunSummary, given_flags
+from modeling.training.trials import TrainingData, load_weights, run_search, train_trial
 
 FLAGS = flags.FLAGS
 
@@ -97,18 +94,7 @@ def check_flags(config: BertConfig, tokenizer: Tokenizer) -> None:
         raise errors.ModelingError(
             "Nothing to do: give at least one of --do_train, --do_eval, --do_predict, --do_export."
         )
-    if FLAGS.max_seq_length > config.max_position_embeddings:
-        raise errors.ModelingError(
-            f"--max_seq_length is {FLAGS.max_seq_length}, but the model was made for "
-            f"max_position_embeddings {config.max_position_embeddings} "
-            f"({FLAGS.bert_config_file})."
-        )
-    if tokenizer.vocab_size > config.vocab_size:
-        raise errors.ModelingError(
-            f"The vocabulary {FLAGS.vocab_file} has {tokenizer.vocab_size} tokens, but vocab_size "
-            f"in {FLAGS.bert_config_file} is {config.vocab_size}. Use the vocabulary that the "
-            f"model was pre-trained with."
-        )
+    common_flags.check_model_fits(FLAGS, config, tokenizer.vocab_size)
 
 
 def batch_shape(batch_size: int, tokens: int = 0) -> batching.Batching:
@@ -150,48 +136,16 @@ def make_head(task: Task, train: Split | None) -> SentenceHead:
 # ---- Training ----
 
 
-def train_model(
-    model, head: SentenceHead, train: Split, trial: Trial, folder: str, evaluator, summary=None
-) -> tuple[int, dict[str, float]]:
-    """Fine-tunes from where the folder or --init_checkpoint stands; returns step and results."""
+def training_data(train: Split, trial: Trial) -> TrainingData:
+    """What a trial trains on."""
     shape = batch_shape(trial.batch_size, FLAGS.train_batch_tokens)
-    steps_per_epoch = batching.steps_per_epoch(train.features, shape)
-    num_train_steps = FLAGS.num_train_steps or int(steps_per_epoch * trial.num_epochs)
-    settings = dataclasses.replace(
-        common_flags.training_settings(
-            FLAGS, num_train_steps, int(num_train_steps * FLAGS.warmup_proportion)
-        ),
-        learning_rate=trial.learning_rate,
-        seed=trial.seed,
-    )
-    examples_per_step = round(len(train.examples) / steps_per_epoch)
-    reporter = Reporter(folder, num_train_steps, examples_per_step)
-    stage = Stage(
-        num_train_steps,
+    return TrainingData(
         lambda: dataset(train, shape, trial.seed),
+        batching.steps_per_epoch(train.features, shape),
+        len(train.examples),
         f"{describe_data(train)}, batch {shape.tokens or trial.batch_size}, seed {trial.seed}",
-        examples_per_step,
         lambda index: batching.sources(train.examples, index),
     )
-    names = evaluator.names if evaluator else []
-    evaluate = reported(evaluator, reporter, "dev set") if evaluator else None
-    panels = {"Loss": ["loss", "eval_loss"], "Training": ["accuracy"], "Dev set": names[:-1]}
-    plot = functools.partial(reporter.plot, "training.png", panels)
-    step = fit(
-        make_train_step(model, head.losses, settings),
-        [stage],
-        folder,
-        FLAGS.init_checkpoint,
-        reporter,
-        common_flags.loop_options(FLAGS),
-        evaluate,
-        summary,
-        result_names=lambda: names,
-        plot=plot,
-    )
-    results = evaluate(step) if evaluate else {}
-    plot()
-    return step, results
 
 
 def describe_data(train: Split) -> str:
@@ -203,23 +157,18 @@ def describe_data(train: Split) -> str:
 def search(make_model, make_evaluator, head: SentenceHead, train: Split, trials) -> None:
     """The paper's search; leaves the best weights in best/ of the output folder."""
 
-    def train_one(trial: Trial, folder: str) -> Finished:
-        keras.backend.clear_session()
-        keras.utils.set_random_seed(trial.seed)
-        run_folder.prepare_directory(folder)
-        model = make_model()
+    def train_one(model, trial: Trial, folder: str) -> tuple[int, dict[str, float], bool]:
         evaluator = make_evaluator(model)
-        step, results = train_model(model, head, train, trial, folder, evaluator)
+        data = training_data(train, trial)
+        step, results = train_trial(
+            *(FLAGS, model, head.losses, trial, data, folder, evaluator),
+            init_checkpoint=FLAGS.init_checkpoint,
+        )
         outputs = head.probabilities(evaluator.logits)
-        degenerate = metrics.is_degenerate(outputs, evaluator.label_ids)
-        weights = checkpoints.weights_by_name(model)
-        tensors = {name: weight.value.numpy() for name, weight in weights.items()}
-        return Finished(results, step, degenerate, tensors)
+        return step, results, metrics.is_degenerate(outputs, evaluator.label_ids)
 
-    about = f"{describe_data(train)}, {FLAGS.num_train_steps or 'all'} steps, "
-    about += f"from {FLAGS.init_checkpoint}"
     names = make_evaluator(None).names
-    Search(FLAGS.output_dir, FLAGS.best_metric or names[0], about).run(trials, train_one)
+    run_search(FLAGS, names, describe_data(train), trials, make_model, train_one)
 
 
 # ---- Results ----
@@ -351,14 +300,13 @@ def run(summary: RunSummary) -> None:
     evaluator = make_evaluator(model) if dev else None
     results = {}
     if train and not searching:
-        step, results = train_model(
-            model, head, train, trials[0], FLAGS.output_dir, evaluator, summary
+        data = training_data(train, trials[0])
+        step, results = train_trial(
+            *(FLAGS, model, head.losses, trials[0], data, FLAGS.output_dir, evaluator, summary),
+            init_checkpoint=FLAGS.init_checkpoint,
         )
-    elif searching or FLAGS.best_metric or found_by_search():
-        step = load_best(model, FLAGS.output_dir)
-        summary.attach(model=model)
     else:
-        step = run_state.load_trained(model, FLAGS.output_dir, FLAGS.init_checkpoint)
+        step = load_weights(FLAGS, model, searching, init_checkpoint=FLAGS.init_checkpoint)
         summary.attach(model=model)
 
     # ---- Evaluate, predict, export ----
@@ -376,12 +324,6 @@ def run(summary: RunSummary) -> None:
             write_predictions(task, head, split, logits, suffix(split, test[0]))
     if FLAGS.do_export and chief:
         export_model(model, task, tokenizer)
-
-
-def found_by_search() -> bool:
-    """Whether the output folder is that of a search, whose weights are in best/."""
-    folder = FLAGS.output_dir
-    return not run_folder.latest(folder) and has_best(folder) and not FLAGS.init_checkpoint
 
 
 if __name__ == "__main__":

@@ -75,10 +75,8 @@ flags.DEFINE_float(
 )
 flags.DEFINE_integer("n_best_size", 20, "Answers in nbest_predictions.json.", lower_bound=1)
 flags.DEFINE_integer("max_answer_length", 30, "Most pieces of an answer.", lower_bound=1)
-flags.DEFINE_bool("verbose_logging", False, "Also say what is usually left unsaid.")
-flags.DEFINE_bool(
-    "version_2_with_negative", False, "Some questions have no answer, as in SQuAD 2.0."
-)
+flags.DEFINE_bool("verbose_logging", False, "Name every answer that is out of place.")
+flags.DEFINE_bool("version_2_with_negative", False, "Some questions have no answer: SQuAD 2.0.")
 flags.DEFINE_string(
     "null_score_diff_threshold",
     "0.0",
@@ -89,6 +87,9 @@ flags.DEFINE_string(
 flags.DEFINE_list("epochs_per_file", [], "For several --train_file; default: num_train_epochs.")
 flags.DEFINE_integer(
     "num_train_steps", 0, "Train so many steps instead of num_train_epochs.", lower_bound=0
+)
+flags.DEFINE_integer(
+    "max_contexts", 0, "Train on so many contexts of a question; 0: all.", lower_bound=0
 )
 flags.DEFINE_bool("original_step_count", False, "Epochs of questions, not of windows.")
 flags.DEFINE_bool(
@@ -183,7 +184,9 @@ def read_training_set(tokenizer: Tokenizer, path: str) -> tuple[Features, int]:
     version_2 = FLAGS.version_2_with_negative
     original = FLAGS.original_postprocessing
     # The original looks for answers in its own way.
-    questions = squad.read_squad(path, version_2=version_2, training=not original)
+    questions = squad.read_squad(
+        path, version_2=version_2, training=not original, max_contexts=FLAGS.max_contexts
+    )
     if original:
         examples = squad_original.read_examples(questions, True, version_2)
         settings = dataclasses.astuple(span_settings())
@@ -242,9 +245,8 @@ def answer(models: list, tokenizer: Tokenizer, directory: str) -> dict[str, floa
     answer_all = answer_as_original if FLAGS.original_postprocessing else answer_slices
     with AnswerFiles(directory, version_2) as files:
         answer_all(models, tokenizer, questions, files)
-        threshold = 0.0
-        if version_2:
-            threshold = choose_threshold(files, questions if labelled else None)
+        known = questions if labelled else None
+        threshold = choose_threshold(files, known) if version_2 else 0.0
         predictions = files.finish(threshold)
     logging.info("Answered %d questions, in %s", len(questions), directory)
     if not labelled:
@@ -340,6 +342,8 @@ def export(model, tokenizer: Tokenizer) -> None:
 
 def main(_) -> None:
     run_folder.prepare_directory(FLAGS.output_dir)
+    if FLAGS.verbose_logging:
+        logging.set_verbosity(logging.DEBUG)
     keras.utils.set_random_seed(FLAGS.random_seed)
     strategy = common_flags.make_strategy(FLAGS)
     precision.set_precision(FLAGS.dtype, FLAGS.xla)

@@ -86,7 +86,8 @@ def batches(
     Returns:
         Dataset of dicts: input_ids, input_mask, segment_ids int32 [B, T], or [B, R, T] of
         examples with several rows, of which the missing ones have no pieces; label_ids, see
-        `Features`; is_real_example float32 [B]; index int64 [B], the example's place in the list.
+        `Features`; is_real_example float32 [B]; index int64 [B], the example's place in the list;
+        what `Features.extra` and `piece_labels` hold.
 
     Raises:
         DataError: There are no examples to train on, or a token budget without buckets.
@@ -240,6 +241,8 @@ def _gatherer(features: Features, batching: Batching, training: bool):
     num_rows_of = tf.constant(features.num_rows)
     label_ids_of = tf.constant(features.label_ids)
     extra_of = {name: tf.constant(values) for name, values in features.extra.items()}
+    labelled_pieces = features.piece_labels is not None
+    piece_labels = tf.constant(features.piece_labels if labelled_pieces else [], tf.int32)
     longest = features.max_seq_length
     most_rows = int(features.num_rows.max(initial=1))
     bound_lengths = None if bounds is None else tf.constant(bounds.astype(np.int32))
@@ -271,16 +274,19 @@ def _gatherer(features: Features, batching: Batching, training: bool):
             place = tf.searchsorted(bound_lengths, tf.reduce_max(lengths)[tf.newaxis])[0]
             width = bound_lengths[place]
         places = tf.gather(starts, rows)[..., tf.newaxis] + tf.range(tf.cast(width, tf.int64))
-        ids = tf.gather(pieces, tf.minimum(places, len(features.ids) - 1))
+        places = tf.minimum(places, len(features.ids) - 1)
         mask = tf.sequence_mask(lengths, width)
         second = mask & ~tf.sequence_mask(first_lengths, width)
-        return {
-            "input_ids": tf.where(mask, ids, features.pad_id),
+        batch = {
+            "input_ids": tf.where(mask, tf.gather(pieces, places), features.pad_id),
             "input_mask": tf.cast(mask, tf.int32),
             "segment_ids": tf.cast(second, tf.int32),
             "label_ids": of_examples(label_ids_of, at, real),
             "is_real_example": tf.cast(real, tf.float32),
             "index": index,
         } | {name: of_examples(values, at, real) for name, values in extra_of.items()}
+        if labelled_pieces:
+            batch["piece_labels"] = tf.where(mask, tf.gather(piece_labels, places), -1)
+        return batch
 
     return gather

@@ -42,6 +42,8 @@ class Features:
         pad_id: Id that fills rows up.
         several_rows: Whether batches have an axis for rows.
         extra: Further arrays [N, …], which batches have under the same names; 0 in filling rows.
+        piece_labels: int32 [all pieces of all rows] or None: labels of single pieces, which
+            batches then have as `piece_labels` of the shape of `input_ids`; -1 at padding.
     """
 
     ids: np.ndarray
@@ -53,6 +55,7 @@ class Features:
     pad_id: int
     several_rows: bool = False
     extra: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    piece_labels: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.label_ids)
@@ -216,18 +219,24 @@ def cached(
     tf.io.gfile.makedirs(folder)
     content = io.BytesIO()
     arrays = dataclasses.asdict(features)
-    del arrays["label_ids"], arrays["extra"]
+    del arrays["label_ids"], arrays["extra"], arrays["piece_labels"]
     np.savez(content, **arrays)
     temporary = f"{path}.tmp-{os.getpid()}"
     with tf.io.gfile.GFile(temporary, "wb") as file:
         file.write(content.getvalue())
     tf.io.gfile.rename(temporary, path, overwrite=True)
-    for old in tf.io.gfile.glob(os.path.join(folder, f"{name}-{'[0-9a-f]' * 16}.npz")):
+    remove_others(path, name)
+    return features
+
+
+def remove_others(path: str, name: str) -> None:
+    """Removes the files of that name with other hashes than the one at `path`."""
+    folder, extension = os.path.dirname(path), os.path.splitext(path)[1]
+    for old in tf.io.gfile.glob(os.path.join(folder, f"{name}-{'[0-9a-f]' * 16}{extension}")):
         if os.path.basename(old) != os.path.basename(path):
             # Other processes, such as the workers of one run, may be at it as well.
             with contextlib.suppress(tf.errors.NotFoundError):
                 tf.io.gfile.remove(old)
-    return features
 
 
 def _fingerprint(tokenizer, examples, kind, settings) -> str:

@@ -205,6 +205,26 @@ class SpanLosses:
         return {"loss": tf.reduce_sum(_real_examples(batch, batch["label_ids"][:, 0]))}
 
 
+class TaggingLosses:
+    """Cross-entropy and accuracy of logits [B, T, tags] against `piece_labels` int32 [B, T].
+
+    Pieces with a label below 0 (all but the first of each word) take no part. Every other one
+    counts alike, whichever row it is in.
+    """
+
+    def __call__(self, outputs: Mapping, batch: Mapping) -> tuple[Means, Means]:
+        logits, labels = outputs["logits"], tf.reshape(batch["piece_labels"], [-1])
+        logits = tf.reshape(logits, [-1, logits.shape[-1]])
+        weights, labels = tf.cast(labels >= 0, tf.float32), tf.maximum(labels, 0)
+        return (
+            {"loss": cross_entropy(logits, labels, weights)},
+            {"accuracy": accuracy(logits, labels, weights)},
+        )
+
+    def weights(self, batch: Mapping) -> dict[str, tf.Tensor]:
+        return {"loss": tf.reduce_sum(tf.cast(batch["piece_labels"] >= 0, tf.float32))}
+
+
 pretraining_losses = PretrainingLosses()
 classifier_losses = ClassifierLosses()
 

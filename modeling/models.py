@@ -259,6 +259,43 @@ class BertQuestionAnswering(BertModel):
         return outputs | {"start_logits": logits[..., 0], "end_logits": logits[..., 1]}
 
 
+class BertTagger(BertModel):
+    """A tag for each piece, from its last vector alone (paper, section 5.3, without a CRF).
+
+    Which pieces count, the first of each word, is a matter of the labels.
+
+    Args:
+        config: The encoder's configuration.
+        num_tags: Rows of `output_weights`.
+        dropout_rate: Of the vectors that are classified.
+    """
+
+    def __init__(
+        self,
+        config: BertConfig,
+        num_tags: int,
+        dropout_rate: float = CLASSIFIER_DROPOUT,
+        name: str = "bert_tagger",
+        **kwargs,
+    ):
+        super().__init__(config, name=name, **kwargs)
+        self.dropout_rate = dropout_rate
+        self.num_tags = num_tags
+
+    def build(self, input_shape=None):
+        super().build()
+        self.output_weights, self.output_bias = add_linear_weights(
+            self, self.num_tags, self.config.hidden_size
+        )
+
+    def call(self, inputs, training=False, dropout_key=None):
+        """Dict of int32 [B, T] tensors → the encoder's dict with float32 `logits` [B, T, tags]."""
+        dropout_key = self.next_dropout_key(training, dropout_key)
+        outputs = self.encoder(inputs, dropout_key)
+        x = dropout(outputs["sequence_output"], self.dropout_rate, dropout_key, self.dropout_site)
+        return outputs | {"logits": linear_logits(x, self.output_weights, self.output_bias)}
+
+
 def _flat_rows(inputs):
     """([B, R, T] as [B·R, T], bool [B, R]: which rows there are); [B, T] as it is, None."""
     ids = inputs["input_ids"]

@@ -1,24 +1,55 @@
 """Runs the project's scripts and commands as a user would, for tests."""
 
+import functools
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
+import tempfile
+import threading
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
-def run(*arguments, timeout: float = 300) -> subprocess.CompletedProcess:
-    """`python ARGUMENTS` in the project's folder; its output is in .stdout and .stderr."""
-    return subprocess.run(
-        [sys.executable, *map(str, arguments)],
+@functools.cache
+def _server() -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.script_server"],
         cwd=ROOT,
         env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"},
-        capture_output=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         text=True,
-        timeout=timeout,
     )
+
+
+def run(*arguments, timeout: float = 300, stdin: str = "") -> subprocess.CompletedProcess:
+    """`python ARGUMENTS` in the project's folder; its output is in .stdout and .stderr.
+
+    It runs in a fork of a process that has imported TensorFlow and nothing of the project.
+    """
+    arguments = [str(argument) for argument in arguments]
+    server = _server()
+    with tempfile.TemporaryDirectory() as folder:
+        files = {name: pathlib.Path(folder, name) for name in ("stdin", "stdout", "stderr")}
+        for name, path in files.items():
+            path.write_text(stdin if name == "stdin" else "")
+        environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}
+        request = {"arguments": arguments, "environment": environment}
+        request |= {name: str(path) for name, path in files.items()}
+        server.stdin.write(json.dumps(request) + "\n")
+        server.stdin.flush()
+        process = int(server.stdout.readline())
+        late = threading.Timer(timeout, os.killpg, (process, signal.SIGKILL))
+        late.start()
+        status = int(server.stdout.readline())
+        if late.finished.is_set():
+            raise subprocess.TimeoutExpired(arguments, timeout, files["stdout"].read_bytes())
+        late.cancel()
+        output = [files[name].read_text(errors="replace") for name in ("stdout", "stderr")]
+    return subprocess.CompletedProcess(arguments, status, *output)
 
 
 def succeed(*arguments, timeout: float = 300) -> str:
@@ -64,14 +95,8 @@ print("\\n" + json.dumps(messages))
 
 def messages(script: str, *lines: tuple, timeout: float = 300) -> list[str]:
     """What a script's `main` says to each of several command lines; "" where nothing is wrong."""
-    result = subprocess.run(
-        [sys.executable, "-c", _MANY],
-        cwd=ROOT,
-        env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"},
-        input=json.dumps([script.removesuffix(".py"), *([str(a) for a in line] for line in lines)]),
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-    )
+    lines = [[str(argument) for argument in line] for line in lines]
+    asked = json.dumps([script.removesuffix(".py"), *lines])
+    result = run("-c", _MANY, timeout=timeout, stdin=asked)
     assert result.returncode == 0, result.stderr[-4000:]
     return json.loads(result.stdout.splitlines()[-1])

@@ -26,6 +26,7 @@ __all__ = [
     "Progress",
     "expand",
     "is_held_out",
+    "numbered_lines",
     "read_documents",
     "split_documents",
 ]
@@ -90,7 +91,7 @@ def read_documents(
             refuses.
     """
     for path in files:
-        lines = _lines(path, on_read)
+        lines = numbered_lines(path, on_read)
         first = next((numbered for numbered in lines if numbered[1]), None)
         if first is not None:
             yield from formats.parse(path, chain([first], lines), first[1], text_field)
@@ -170,8 +171,18 @@ def _place(document: Document) -> float:
     return int.from_bytes(digest.digest(), "big") / 2**64
 
 
-def _lines(path: str, on_read: Callable[[int], None] | None) -> Iterator[tuple[int, str]]:
-    """Yields (line number from 1, stripped line); only a newline ends a line, not U+2028."""
+def numbered_lines(
+    path: str, on_read: Callable[[int], None] | None = None, strip: bool = True
+) -> Iterator[tuple[int, str]]:
+    """Yields (number from 1, line); only a newline ends a line, not U+2028. Streams.
+
+    Args:
+        path, on_read: See `read_documents`.
+        strip: Without white space at both ends; else without the newline only.
+
+    Raises:
+        DataError: As `read_documents`, but for the formats.
+    """
     number, rest = 1, []
     for block in _blocks(path, on_read):
         end = block.rfind(b"\n") + 1
@@ -187,11 +198,11 @@ def _lines(path: str, on_read: Callable[[int], None] | None) -> Iterator[tuple[i
         text = _decode(b"".join([*rest, block[:end]]), path, number)
         rest = [block[end:]]
         for line in text.split("\n")[:-1]:
-            yield number, line.strip()
+            yield number, line.strip() if strip else line
             number += 1
     last = _decode(b"".join(rest), path, number)
     if last:
-        yield number, last.strip()
+        yield number, last.strip() if strip else last
 
 
 def _decode(data: bytes, path: str, number: int) -> str:

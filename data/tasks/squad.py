@@ -234,6 +234,8 @@ class _Found:
                 # The path needn't be repeated with every place.
                 shown = listing((place.removeprefix(f"{path}: ") for place in places), _SHOWN)
                 logging.warning("%s: %d %s %s: %s", path, len(places), called, what, shown)
+                for place in places:
+                    logging.debug("%s %s", place, what)
 
 
 def _load(path: str) -> list[object]:

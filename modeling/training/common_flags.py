@@ -3,6 +3,7 @@
 import tensorflow as tf
 from absl import flags
 
+from modeling.config import BertConfig
 from modeling.errors import ModelingError
 from modeling.training.distribution import STRATEGIES, get_strategy
 from modeling.training.fit import Options
@@ -15,6 +16,21 @@ from modeling.training.setup import Settings
 
 def define_hardware_flags() -> None:
     """The original's TPU flags; which devices, in which number format, how compiled."""
+    define_device_flags()
+    flags.DEFINE_bool("xla", False, "Compile the training step with XLA; for GPUs.")
+    flags.DEFINE_bool(
+        "remat", False, "Compute activations again in the backward pass: less memory, more time."
+    )
+    flags.DEFINE_integer(
+        "gradient_accumulation_steps",
+        1,
+        "Parts that each batch is computed in, one after the other: less memory.",
+        lower_bound=1,
+    )
+
+
+def define_device_flags() -> None:
+    """Of those the ones that aren't about training."""
     flags.DEFINE_enum(
         "distribution_strategy",
         "auto",
@@ -30,16 +46,6 @@ def define_hardware_flags() -> None:
         "num_tpu_cores", 8, "Cores of the TPU. All of them are used; a difference is reported."
     )
     flags.DEFINE_enum("dtype", "float32", DTYPES, "Number format of activations and products.")
-    flags.DEFINE_bool("xla", False, "Compile the training step with XLA; for GPUs.")
-    flags.DEFINE_bool(
-        "remat", False, "Compute activations again in the backward pass: less memory, more time."
-    )
-    flags.DEFINE_integer(
-        "gradient_accumulation_steps",
-        1,
-        "Parts that each batch is computed in, one after the other: less memory.",
-        lower_bound=1,
-    )
 
 
 def make_strategy(values) -> tf.distribute.Strategy:
@@ -53,6 +59,31 @@ def make_strategy(values) -> tf.distribute.Strategy:
         values.master,
         values.num_tpu_cores,
     )
+
+
+def check_model_fits(values, config: BertConfig, vocab_size: int) -> None:
+    """Refuses a sequence length or a vocabulary that the model has no embeddings for.
+
+    Args:
+        values: The flag values `max_seq_length`, `bert_config_file` and `vocab_file`.
+        config: Of the model.
+        vocab_size: Tokens of the vocabulary.
+
+    Raises:
+        ModelingError: Says which.
+    """
+    if values.max_seq_length > config.max_position_embeddings:
+        raise ModelingError(
+            f"--max_seq_length is {values.max_seq_length}, but the model was made for "
+            f"max_position_embeddings {config.max_position_embeddings} "
+            f"({values.bert_config_file})."
+        )
+    if vocab_size > config.vocab_size:
+        raise ModelingError(
+            f"The vocabulary {values.vocab_file} has {vocab_size} tokens, but vocab_size in "
+            f"{values.bert_config_file} is {config.vocab_size}. Use the vocabulary that the model "
+            f"was pre-trained with."
+        )
 
 
 def define_run_flags(learning_rate: float, train_batch_size: int, save_steps: int) -> None:

@@ -1,29 +1,16 @@
 """The command: the original's flags and defaults, and errors without traceback."""
 
-import os
-import pathlib
-import subprocess
-import sys
-
 from absl import flags
 
 from data import create_pretraining_data  # noqa: F401  (defines the flags)
 from data.pretraining.records import count_records
+from tests import scripts
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", "one", "two", "three", "four"]
 
 
 def run(*arguments):
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
-    return subprocess.run(
-        [sys.executable, "-m", "data.create_pretraining_data", *arguments],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return scripts.run("-m", "data.create_pretraining_data", *arguments)
 
 
 def test_flags_and_defaults_are_the_originals():

@@ -2,26 +2,17 @@
 
 import gzip
 import json
-import pathlib
 import subprocess
-import sys
 
 import pytest
 
 from data.errors import DataError
 from data.tokenization import vocabulary
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from tests.scripts import run
 
 
 def learn(*arguments: str) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, "-m", "data.learn_vocabulary", *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return run("-m", "data.learn_vocabulary", *arguments)
 
 
 def test_command(tmp_path):

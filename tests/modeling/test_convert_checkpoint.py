@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -13,6 +11,7 @@ from modeling.checkpoints import huggingface, tf1
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
 from tests.reference import numpy_bert
+from tests.scripts import run
 
 CONFIG = {
     "vocab_size": 13,
@@ -130,13 +129,7 @@ def test_missing_vocabulary_is_noted(release, tmp_path):
 
 
 def _command(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "modeling.convert_checkpoint", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "2"},
-    )
+    return run("-m", "modeling.convert_checkpoint", *arguments)
 
 
 def test_command(release, tmp_path):

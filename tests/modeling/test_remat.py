@@ -1,9 +1,6 @@
 """Rematerialisation: the same gradients, computed twice, in less memory."""
 
 import os
-import pathlib
-import subprocess
-import sys
 
 import keras
 import numpy as np
@@ -14,6 +11,7 @@ from modeling.config import BertConfig
 from modeling.losses import pretraining_losses
 from modeling.models import BertPretrainer
 from modeling.training.setup import Settings, make_train_step
+from tests.scripts import run
 
 LAYERS = 2
 # Products of a Transformer layer's forward pass: query, key, value, scores, context and three.
@@ -161,14 +159,7 @@ def test_with_accumulation_at_full_width():
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="Linux tells peak memory")
 def test_peak_memory_is_lower():
     def peak(kind):
-        done = subprocess.run(
-            [sys.executable, "-c", MEMORY, kind],
-            cwd=pathlib.Path(__file__).resolve().parents[2],
-            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = run("-c", MEMORY, kind)
         assert done.returncode == 0, done.stderr
         return float(done.stdout)
 

@@ -176,7 +176,7 @@ def test_nothing_half_written(tmp_path):
 
 def test_folders_that_cannot_be_written_to(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(DataError, match="file/nbest_predictions.json.*can't be written"):
+    with pytest.raises(DataError, match=r"file/nbest_predictions.json.*can't be written"):
         fill(tmp_path / "file", ADDED, True)
     with pytest.raises(DataError, match="can't be written"):
         write_json(str(tmp_path / "absent" / "x.json"), {})
@@ -189,7 +189,7 @@ def test_threshold_kept_with_the_model(tmp_path):
         assert kept_threshold(str(path)) == threshold
     for content in ("", "{}", "[]", '{"null_score_diff_threshold": null}', "\xff"):
         path.write_text(content, "latin-1")
-        with pytest.raises(DataError, match="threshold.json can't be read.*auto"):
+        with pytest.raises(DataError, match=r"threshold.json can't be read.*auto"):
             kept_threshold(str(path))
     with pytest.raises(DataError, match="NotFoundError"):
         kept_threshold(str(tmp_path / "absent.json"))

@@ -125,7 +125,7 @@ def test_answers_without_pieces(tokenizer, caplog):
     for name in ("ids", "splits", "first_lengths", "row_splits", "label_ids"):
         np.testing.assert_array_equal(getattr(kept, name), getattr(wanted, name))
     assert kept.label_ids.tolist() == [[4, 4], [0, 0]]
-    with pytest.raises(DataError, match="f.json: 3.*2 questions"):
+    with pytest.raises(DataError, match=r"f.json: 3.*2 questions"):
         training_rows(tokenizer, nothing, SETTINGS)
 
 

@@ -90,7 +90,7 @@ def checked(tokenizer, questions, contexts, longest, stride, most_query):
 def test_the_originals_windows(tokenizer, longest, stride, most_query):
     draw = random.Random(longest * 100 + stride)
     questions, contexts = [], []
-    for length in [*range(0, 30), *(draw.randrange(30, 60) for _ in range(8))]:
+    for length in [*range(30), *(draw.randrange(30, 60) for _ in range(8))]:
         questions.append("".join(draw.choices("abc? ", k=draw.randrange(0, 12))))
         contexts.append(" ".join(draw.choices([*"abcdefgh", "漢", "zz"], k=length)))
     _, counts = checked(tokenizer, questions, contexts, longest, stride, most_query)

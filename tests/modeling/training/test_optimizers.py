@@ -92,7 +92,9 @@ def test_not_finite_changes_nothing_and_none_leaves_a_variable(name):
 def test_names_that_are_not_there():
     with pytest.raises(ModelingError, match="adam, adamw, lamb; got 'sgd'"):
         make_optimizer("sgd", {}, lambda step: step)
-    with pytest.raises(ModelingError, match="linear, polynomial, constant; got 'cosine'"):
+    with pytest.raises(
+        ModelingError, match="linear, linear_from_peak, polynomial, constant; got 'cosine'"
+    ):
         make_schedule("cosine", 1.0, 1, 0)
     assert isinstance(make_optimizer("adamw", {}, lambda step: step), BertAdam)
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import pathlib
 import signal
 import subprocess
 import sys
@@ -27,8 +26,7 @@ from modeling.training.run_folder import latest, prepare_directory
 from modeling.training.run_state import RunState, load_trained, start_or_resume
 from modeling.training.schedules import warmup_linear_decay
 from modeling.training.step import TrainStep
-
-ROOT = pathlib.Path(__file__).resolve().parents[3]
+from tests import scripts
 
 
 def tiny_model(seed=0, dropout_prob=0.1):
@@ -368,12 +366,5 @@ def test_durations():
 
 def test_two_replicas_equal_one(tmp_path):
     # In a process of its own: logical devices have to be made before TensorFlow starts.
-    result = subprocess.run(
-        [sys.executable, "-m", "tests.modeling.training.two_replicas", str(tmp_path)],
-        cwd=ROOT,
-        env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    result = scripts.run("-m", "tests.modeling.training.two_replicas", tmp_path)
     assert result.returncode == 0 and "equal" in result.stdout, result.stderr[-3000:]

@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from data.pretraining.pipeline import predict_every_next
 from modeling.config import LEFT_TO_RIGHT, BertConfig
-from modeling.losses import PretrainingLosses, SpanLosses, classifier_losses
-from modeling.models import BertClassifier, BertPretrainer, BertQuestionAnswering
+from modeling.losses import PretrainingLosses, SpanLosses, TaggingLosses, classifier_losses
+from modeling.models import BertClassifier, BertPretrainer, BertQuestionAnswering, BertTagger
 from modeling.training.fine_tuning import KINDS, SentenceHead
 from modeling.training.precision import set_precision
 from modeling.training.setup import Settings, make_train_step
@@ -71,7 +71,15 @@ def case(name):
         batch["label_ids"] = tf.constant([[0, 0], [3, 5], [2, 2], [1, 4]])
         batch["is_real_example"] = tf.constant([1.0, 1, 1, 0])
         batch = {key: value for key, value in batch.items() if "masked" not in key}
+        config = dataclasses.replace(config, num_hidden_layers=1)
         return BertQuestionAnswering(config), SpanLosses(), batch
+    if name == "tags":
+        labels = np.full(batch["input_ids"].shape, -1, np.int32)
+        labels[:3, 1:4] = [[0, -1, 2], [1, 1, -1], [2, 0, 0]]
+        batch["piece_labels"] = tf.constant(labels)
+        batch = {key: value for key, value in batch.items() if "masked" not in key}
+        config = dataclasses.replace(config, num_hidden_layers=1)
+        return BertTagger(config, num_tags=3), TaggingLosses(), batch
     next_sentence = name == "mlm_nsp"
     model = BertPretrainer(config, next_sentence=next_sentence, remat="remat" in name)
     return model, PretrainingLosses(next_sentence), batch
@@ -106,7 +114,8 @@ def test_bfloat16_reaches_what_is_compiled():
         ("classes weights windows", {}),
         ("multi_label weights", {}),
         ("regression windows max", {}),
-        ("question answering", {"accumulation_steps": 2}),
+        ("question answering", {}),
+        ("tags", {"accumulation_steps": 2}),
     ],
 )
 def test_compiles(name, options):

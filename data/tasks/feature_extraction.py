@@ -1,0 +1,329 @@
+"""Lines of text to rows for a model and back: the text side of `modeling.extract_features`.
+
+for chunk in read_chunks("input.txt", tokenizer, settings):
+    vectors = …  # of chunk.features
+    writer.write(chunk.rows(vectors))
+"""
+
+import dataclasses
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from data.errors import DataError
+from data.features import Features
+from data.pretraining.corpus import numbered_lines
+from data.tokenization import Tokenizer
+from data.tokenization.inputs import check_length, pack_inputs
+from data.tokenization.offsets import bytes_to_characters
+from data.tokenization.words import separated_words
+
+WORD_POOLINGS = ("mean", "max", "first")
+
+_PAIR = re.compile(r"^(.*) \|\|\| (.*)$")
+_LINES_AT_ONCE = 4096
+_CHARACTERS_AT_ONCE = 2**21  # so that memory doesn't depend on how long the lines are
+
+
+@dataclasses.dataclass(frozen=True)
+class ExtractionSettings:
+    """How lines become rows and rows what is written.
+
+    Attributes:
+        max_seq_length: Of a row, [CLS] and [SEP] counted; longer texts are cut as for
+            classification.
+        max_pieces: Most pieces of a chunk of several lines, for where the vectors of every piece
+            are held in memory; 0 for no limit.
+        word_pooling: Vectors of words instead of pieces: "mean" or "max" of the word's pieces, or
+            its "first"; None for pieces.
+    """
+
+    max_seq_length: int
+    max_pieces: int = 0
+    word_pooling: str | None = None
+
+    def __post_init__(self):
+        check_length(self.max_seq_length)
+        if self.word_pooling not in (None, *WORD_POOLINGS):
+            raise DataError(
+                f"The pooling of words is {self.word_pooling!r}; it may be one of "
+                f"{', '.join(WORD_POOLINGS)}."
+            )
+
+
+class Row(NamedTuple):
+    """What is written of a line.
+
+    Attributes:
+        index: The line's number, from 0.
+        vectors: float32 [V, layers, width].
+        ids: int32 [V], of pieces; None where the vectors are of words or of the whole line.
+        tokens: Pieces or words, V of them; None where the vector is of the whole line.
+        spans: int32 [V, 2], where words stand in the line, in characters; else None.
+    """
+
+    index: int
+    vectors: np.ndarray
+    ids: np.ndarray | None = None
+    tokens: Sequence[str] | None = None
+    spans: np.ndarray | None = None
+
+
+class Words(NamedTuple):
+    """Words of a chunk's lines that have at least one piece in their row.
+
+    Attributes:
+        places: int64 [all their pieces], ascending; where they stand in `Features.ids`.
+        firsts: int64 [words]; which of these places each word begins with.
+        splits: int64 [N + 1]; line i has the words splits[i] to splits[i + 1].
+        spans: int32 [words, 2]; characters of the line.
+    """
+
+    places: np.ndarray
+    firsts: np.ndarray
+    splits: np.ndarray
+    spans: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Chunk:
+    """Some lines in a row.
+
+    Attributes:
+        first: Number of the first one, from 0.
+        lines: As they stand in the file.
+        features: Their rows.
+        vocab: The tokenizer's.
+        word_pooling: See `ExtractionSettings`.
+        words: Only with `word_pooling`.
+    """
+
+    first: int
+    lines: Sequence[str]
+    features: Features
+    vocab: Sequence[str]
+    word_pooling: str | None = None
+    words: Words | None = None
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def rows(self, vectors: np.ndarray) -> Iterator[Row]:
+        """What is to be written.
+
+        Args:
+            vectors: float32 [lines, layers, width], or [pieces, layers, width] of all pieces.
+        """
+        pooled = len(vectors) == len(self)  # every line has [CLS] and [SEP] at least
+        if self.words is not None:
+            yield from self._word_rows(vectors)
+            return
+        for number in range(len(self)):
+            index = self.first + number
+            if pooled:
+                yield Row(index, vectors[number : number + 1])
+                continue
+            span = slice(*self.features.splits[number : number + 2])
+            ids = self.features.ids[span]
+            yield Row(index, vectors[span], ids, [self.vocab[i] for i in ids])
+
+    def _word_rows(self, vectors: np.ndarray) -> Iterator[Row]:
+        places, firsts, splits, spans = self.words
+        vectors = pooled_words(vectors[places], firsts, self.word_pooling)
+        for number, line in enumerate(self.lines):
+            part = slice(*splits[number : number + 2])
+            tokens = [line[start:end] for start, end in spans[part]]
+            yield Row(self.first + number, vectors[part], None, tokens, spans[part])
+
+
+def pooled_words(vectors: np.ndarray, firsts: np.ndarray, pooling: str) -> np.ndarray:
+    """[pieces, …] → [words, …]; `firsts` int [words] are the first pieces, ascending."""
+    if pooling == "first" or not len(firsts):
+        return vectors[firsts]
+    if pooling == "max":
+        return np.maximum.reduceat(vectors, firsts)
+    counts = np.diff(np.append(firsts, len(vectors))).astype(np.float32)
+    counts = counts.reshape(-1, *(1 for _ in vectors.shape[1:]))
+    return np.add.reduceat(vectors, firsts) / counts
+
+
+def read_chunks(path: str, tokenizer: Tokenizer, settings: ExtractionSettings) -> Iterator[Chunk]:
+    """Reads a file of lines, some thousands at a time; memory doesn't grow with the file.
+
+    A line is a text, or a pair of texts with " ||| " between them (of several the last one
+    counts, as in the original). An empty line is an empty text.
+
+    Raises:
+        DataError: The file can't be read or isn't UTF-8 text; names the line.
+    """
+    pack = _packer(tokenizer, settings)
+    first = 0
+    for lines in _some_lines(path):
+        encoded = pack(lines)
+        for begin, end in _parts(encoded.lengths, settings.max_pieces):
+            yield _chunk(first, lines, encoded, begin, end, tokenizer, settings)
+        first += len(lines)
+
+
+class _Encoded(NamedTuple):
+    """Rows of lines; the last four with words only, of pieces that belong to none -1."""
+
+    ids: np.ndarray
+    lengths: np.ndarray
+    first_lengths: np.ndarray
+    words: np.ndarray | None = None  # of every piece; counted through all lines
+    starts: np.ndarray | None = None  # of every word
+    ends: np.ndarray | None = None
+
+
+def split_pair(line: str) -> tuple[str, int, str, int]:
+    """(text A, its place in the line, text B or "", its place), without white space around."""
+    text = line.strip()
+    offset = len(line) - len(line.lstrip()) if text else 0
+    match = _PAIR.match(text)
+    if not match:
+        return text, offset, "", 0
+    return match[1], offset, match[2], offset + match.start(2)
+
+
+def _some_lines(path: str) -> Iterator[list[str]]:
+    some, size = [], 0
+    for _, line in numbered_lines(path, strip=False):
+        some.append(line)
+        size += len(line)
+        if len(some) == _LINES_AT_ONCE or size >= _CHARACTERS_AT_ONCE:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
+
+
+def _parts(lengths: np.ndarray, most: int) -> Iterable[tuple[int, int]]:
+    """Cuts a chunk so that no part of several rows has more pieces than `most`."""
+    if not most:
+        return [(0, len(lengths))]
+    parts, begin, size = [], 0, 0
+    for place, length in enumerate(lengths):
+        if size + length > most and place > begin:
+            parts.append((begin, place))
+            begin, size = place, 0
+        size += length
+    return [*parts, (begin, len(lengths))]
+
+
+def _chunk(first, lines, encoded, begin, end, tokenizer, settings) -> Chunk:
+    splits = np.concatenate([[0], np.cumsum(encoded.lengths, dtype=np.int64)])
+    span = slice(splits[begin], splits[end])
+    number = end - begin
+    features = Features(
+        ids=encoded.ids[span],
+        splits=splits[begin : end + 1] - splits[begin],
+        first_lengths=encoded.first_lengths[begin:end],
+        row_splits=np.arange(number + 1, dtype=np.int64),
+        label_ids=np.zeros(number, np.int32),
+        max_seq_length=settings.max_seq_length,
+        pad_id=tokenizer.pad_id,
+    )
+    words = None
+    if settings.word_pooling:
+        words = _words(encoded, span, features.splits)
+    return Chunk(
+        first + begin, lines[begin:end], features, tokenizer.vocab, settings.word_pooling, words
+    )
+
+
+def _words(encoded: _Encoded, span: slice, splits: np.ndarray) -> Words:
+    of_piece = encoded.words[span]
+    places = np.flatnonzero(of_piece >= 0)
+    of_piece = of_piece[places]
+    firsts = np.flatnonzero(np.diff(of_piece, prepend=-1))
+    found = of_piece[firsts]
+    spans = np.stack([encoded.starts[found], encoded.ends[found]], 1).astype(np.int32)
+    # Words stand in the order of their rows.
+    word_splits = np.searchsorted(places[firsts], splits)
+    return Words(places, firsts, word_splits.astype(np.int64), spans)
+
+
+class _Specials(NamedTuple):
+    """In place of a tokenizer: numbers that are no pieces'."""
+
+    cls_id: int = -1
+    sep_id: int = -2
+
+
+def _packer(tokenizer: Tokenizer, settings: ExtractionSettings):
+    """The function from lines to `_Encoded`."""
+    limit = settings.max_seq_length
+    strings = [tf.TensorSpec([None], tf.string)] * 2
+
+    @tf.function(input_signature=strings)
+    def pieces(texts_a, texts_b):
+        ids, segments = pack_inputs(
+            tokenizer,
+            tokenizer.tokenize(texts_a),
+            tokenizer.tokenize(texts_b),
+            max_seq_length=limit,
+        )
+        lengths = tf.cast(ids.row_lengths(), tf.int32)
+        return ids.values, lengths, lengths - tf.reduce_sum(segments, 1)
+
+    @tf.function(input_signature=strings)
+    def words(texts_a, texts_b):
+        texts = tf.concat([texts_a, texts_b], 0)
+        found = tokenizer.tokenize_with_offsets(texts)
+        separated = separated_words(texts, found.starts)
+        numbers, segments = _packed_numbers(found.ids, limit)
+        there = numbers.values >= 0
+        at = tf.where(there, numbers.values, 0)
+        flat = tf.concat([found.ids.values, [0]], 0)
+        special = tf.where(numbers.values == -1, tokenizer.cls_id, tokenizer.sep_id)
+        ids = tf.where(there, tf.gather(flat, at), special)
+        before = tf.gather(separated.starts.row_starts(), found.starts.value_rowids())
+        of_piece = tf.concat([before + tf.cast(separated.numbers.values, tf.int64), [-1]], 0)
+        lengths = tf.cast(numbers.row_lengths(), tf.int32)
+        return (
+            ids,
+            lengths,
+            lengths - tf.reduce_sum(segments, 1),
+            tf.where(there, tf.gather(of_piece, at), -1),
+            bytes_to_characters(texts, separated.starts).values,
+            bytes_to_characters(texts, separated.ends).values,
+            separated.starts.row_lengths(),
+        )
+
+    def pack(lines: Sequence[str]) -> _Encoded:
+        texts_a, offsets_a, texts_b, offsets_b = zip(*map(split_pair, lines), strict=True)
+        texts = tf.constant(texts_a), tf.constant(texts_b)
+        if not settings.word_pooling:
+            return _Encoded(*(part.numpy() for part in pieces(*texts)))
+        *parts, counts = (part.numpy() for part in words(*texts))
+        encoded = _Encoded(*parts)
+        offsets = np.repeat([*offsets_a, *offsets_b], counts)
+        return _in_order(encoded, offsets, np.split(counts, 2))
+
+    return pack
+
+
+def _in_order(encoded: _Encoded, offsets: np.ndarray, counts) -> _Encoded:
+    """Words of A and B line by line, instead of all of A before all of B; places in the line."""
+    count_a, count_b = counts
+    line = np.concatenate([np.repeat(np.arange(len(c)), c) for c in (count_a, count_b)])
+    order = np.argsort(line, kind="stable")
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    words = encoded.words
+    if len(rank):
+        words = np.where(words >= 0, rank[np.maximum(words, 0)], -1)
+    return encoded._replace(
+        words=words, starts=(encoded.starts + offsets)[order], ends=(encoded.ends + offsets)[order]
+    )
+
+
+def _packed_numbers(ids: tf.RaggedTensor, limit: int) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
+    """Rows of texts A, then as many texts B, packed: numbers of pieces, -1 [CLS], -2 [SEP]."""
+    numbers = ids.with_values(tf.range(tf.size(ids.values)))
+    half = numbers.nrows() // 2
+    return pack_inputs(_Specials(), numbers[:half], numbers[half:], max_seq_length=limit)

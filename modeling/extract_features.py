@@ -1,0 +1,173 @@
+"""Turns texts into the encoder's vectors: of pieces, of words or of whole texts.
+
+    python -m modeling.extract_features --input_file=input.txt --output_file=output.jsonl \
+        --vocab_file=$BERT_BASE_DIR/vocab.txt \
+        --bert_config_file=$BERT_BASE_DIR/bert_config.json \
+        --init_checkpoint=$BERT_BASE_DIR/bert_model.ckpt --layers=-1,-2,-3,-4 \
+        --max_seq_length=128 --batch_size=8
+
+Every line of the input is a text, or a pair with " ||| " between its texts. The output has its
+order, in the original's JSON lines, as TFRecords or as NumPy arrays. Memory doesn't grow with the
+input. With --export_dir also, or only, a SavedModel from text to vectors.
+"""
+
+from modeling import quiet  # noqa: F401  isort: skip
+
+import functools
+
+from absl import flags, logging
+
+from data import batching
+from data.array_batches import array_batches
+from data.errors import DataError
+from data.tasks import feature_extraction, feature_files, feature_serving
+from data.tokenization import Tokenizer, casing
+from modeling import checkpoints, errors, features
+from modeling.config import BertConfig
+from modeling.logs import Progress
+from modeling.serving import embeddings
+from modeling.training import common_flags, distribution, precision
+from modeling.training.extraction import Extractor
+
+FLAGS = flags.FLAGS
+
+common_flags.define_device_flags()
+flags.DEFINE_string("input_file", None, "Texts, one a line.")
+flags.DEFINE_string("output_file", None, "Where the vectors are written.")
+flags.DEFINE_list(
+    "layers",
+    ["-1", "-2", "-3", "-4"],
+    "Layers to write: -1 is the last, 0 the first. By default the last four, or as many as there "
+    f"are. Or one of {', '.join(features.FEATURE_LAYERS)}.",
+)
+flags.DEFINE_string(
+    "bert_config_file", None, "bert_config.json (or Hugging Face's config.json) of the model."
+)
+flags.DEFINE_integer("max_seq_length", 128, "Longer texts are cut.", lower_bound=3)
+flags.DEFINE_string(
+    "init_checkpoint",
+    None,
+    "The model's weights: bert_model.ckpt, a Hugging Face folder or .safetensors file.",
+)
+flags.DEFINE_string("vocab_file", None, "The vocabulary that the model was pre-trained with.")
+flags.DEFINE_bool(
+    "do_lower_case", True, "Lower-case the text and strip accents; False for cased models."
+)
+flags.DEFINE_integer("batch_size", 32, "Over all replicas.", lower_bound=1)
+flags.DEFINE_bool("use_one_hot_embeddings", False, "No effect; the original's, for TPUs.")
+# Beyond the original's flags.
+flags.DEFINE_enum(
+    "pooling",
+    "none",
+    features.POOLINGS,
+    "One vector per text: that of [CLS], mean or maximum over all pieces; none: one per piece.",
+)
+flags.DEFINE_enum(
+    "word_pooling",
+    None,
+    feature_extraction.WORD_POOLINGS,
+    "One vector per word, as white space separates them: of its pieces the mean, maximum, first.",
+)
+flags.DEFINE_bool("normalize", False, "Scale the vectors to length 1.")
+flags.DEFINE_enum(
+    "output_format", "jsonl", feature_files.FORMATS, "Of the output file; numpy needs NAME.npy."
+)
+flags.DEFINE_string("export_dir", None, "Also write a SavedModel there: text to vectors.")
+
+REQUIRED = ("bert_config_file", "vocab_file", "init_checkpoint")
+VALUES_AT_ONCE = 2**25
+"""Numbers that are held in memory where every piece has vectors; 128 MB."""
+
+
+def check_flags() -> None:
+    """Refuses combinations that can't work, before anything is read."""
+    if bool(FLAGS.input_file) != bool(FLAGS.output_file):
+        raise errors.ModelingError("--input_file and --output_file have to be given together.")
+    if not (FLAGS.input_file or FLAGS.export_dir):
+        raise errors.ModelingError(
+            "Nothing to do: give --input_file and --output_file, or --export_dir."
+        )
+    if FLAGS.word_pooling and FLAGS.pooling != "none":
+        raise errors.ModelingError(
+            f"--word_pooling={FLAGS.word_pooling} is for a vector per word, --pooling="
+            f"{FLAGS.pooling} for one per text; give one of the two."
+        )
+    if distribution.num_workers() > 1:
+        raise errors.ModelingError(
+            "Features are extracted by one process; cut the input file for several machines."
+        )
+
+
+def make_model(config: BertConfig, **settings) -> features.BertFeatures:
+    """The encoder with its weights."""
+    layers = features.parse_layers(
+        FLAGS.layers, config.num_hidden_layers, only_existing=not FLAGS["layers"].present
+    )
+    model = features.BertFeatures(config, layers, **settings)
+    model.build()
+    checkpoints.load(model, FLAGS.init_checkpoint, required=features.ENCODER)
+    return model
+
+
+def extract(config: BertConfig, tokenizer: Tokenizer) -> None:
+    """From --input_file to --output_file."""
+    model = make_model(config, pooling=FLAGS.pooling, normalize=FLAGS.normalize)
+    extractor = Extractor(model)
+    layers, width = extractor.shape
+    pooled = FLAGS.pooling != "none"
+    settings = feature_extraction.ExtractionSettings(
+        FLAGS.max_seq_length,
+        0 if pooled else VALUES_AT_ONCE // (layers * width),
+        FLAGS.word_pooling,
+    )
+    static = distribution.on_tpu()
+    shape = batching.Batching(
+        FLAGS.batch_size, None if static else batching.default_buckets(FLAGS.max_seq_length)
+    )
+    progress = Progress("lines")
+    chunks = feature_extraction.read_chunks(FLAGS.input_file, tokenizer, settings)
+    with feature_files.open_writer(
+        FLAGS.output_format,
+        FLAGS.output_file,
+        model.layer_names,
+        width,
+        words=bool(FLAGS.word_pooling),
+        pooled=pooled,
+    ) as writer:
+        for chunk in chunks:
+            batches = array_batches(chunk.features, shape)
+            writer.write(chunk.rows(extractor(batches, chunk.features.lengths)))
+            progress.add(len(chunk))
+    logging.info("Wrote the vectors of %d lines to %s", progress.done, FLAGS.output_file)
+
+
+def export(config: BertConfig, tokenizer: Tokenizer) -> None:
+    """A SavedModel from text to vectors."""
+    folder = embeddings.export_embeddings(
+        make_model(config),
+        FLAGS.export_dir,
+        functools.partial(feature_serving.text_pieces, tokenizer, FLAGS.max_seq_length),
+        pooling="mean" if FLAGS.pooling == "none" else FLAGS.pooling,
+        assets={"vocab.txt": FLAGS.vocab_file, "bert_config.json": FLAGS.bert_config_file},
+    )
+    logging.info("Wrote the SavedModel %s", folder)
+
+
+def main(_: list[str]) -> None:
+    strategy = common_flags.make_strategy(FLAGS)
+    precision.set_precision(FLAGS.dtype)
+    with strategy.scope():
+        check_flags()
+        config = BertConfig.from_json_file(FLAGS.bert_config_file)
+        casing.check(FLAGS.do_lower_case, FLAGS.init_checkpoint)
+        tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)
+        common_flags.check_model_fits(FLAGS, config, tokenizer.vocab_size)
+        if FLAGS.input_file:
+            extract(config, tokenizer)
+        if FLAGS.export_dir:
+            export(config, tokenizer)
+
+
+if __name__ == "__main__":
+    flags.mark_flags_as_required(REQUIRED)
+    errors.run(main, DataError)

@@ -1,0 +1,110 @@
+"""The SavedModel that turns texts into vectors: of texts, of pieces, of words."""
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import tensorflow as tf
+
+from modeling.errors import ModelingError
+from modeling.features import BertFeatures, pool, unit_length
+from modeling.serving.export import Servable, save
+
+
+class Pieces(Protocol):
+    """What the text side gives, in the graph; `data.tasks.feature_serving` makes it."""
+
+    inputs: Mapping[str, tf.Tensor]
+    tokens: tf.Tensor
+    starts: tf.Tensor
+    ends: tf.Tensor
+    word_numbers: tf.Tensor
+    words: tf.Tensor
+    word_starts: tf.Tensor
+    word_ends: tf.Tensor
+
+
+def export_embeddings(
+    model: BertFeatures,
+    directory: str,
+    text_pieces: Callable[[tf.Tensor], Pieces],
+    pooling: str,
+    assets: Mapping[str, str],
+) -> str:
+    """Exports an encoder as the next version in `directory`.
+
+    Signatures, from string `text` [B]; D is the width of all layers' vectors together:
+        serving_default: `embedding` float32 [B, D], each of length 1, so that the product of two
+            is their cosine.
+        pieces: `tokens` string [B, T] ("" at padding), `starts`, `ends` int32 [B, T], characters
+            of the text (-1 at [CLS], [SEP] and padding), `vectors` float32 [B, T, D] (0 at
+            padding).
+        words: `words` string [B, W], what white space separates, if it has a piece within the
+            model's length ("" for what is lacking); `starts`, `ends` int32 [B, W] (-1), `vectors`
+            float32 [B, W, D], means of the pieces' (0).
+
+    Args:
+        model: Not pooled and not normalised.
+        directory: Holds one folder per version.
+        text_pieces: From texts to pieces, in the graph.
+        pooling: "cls", "mean" or "max": how the vectors of a text become one.
+        assets: File name → path of files to keep with the model.
+
+    Returns:
+        The folder of the new version. It appears whole or not at all.
+    """
+    if pooling == "none" or model.pooling != "none" or model.normalize:
+        raise ModelingError(
+            f"An exported encoder pools by itself; it got a model with pooling {model.pooling} and "
+            f"the pooling {pooling}."
+        )
+    width = len(model.layer_names) * model.width
+
+    def vectors_of(pieces: Pieces):
+        """float32 [B, T, D], 0 at padding."""
+        vectors = model(pieces.inputs)["vectors"]
+        shape = tf.shape(vectors)
+        real = tf.cast(pieces.inputs["input_mask"], tf.float32)[..., tf.newaxis]
+        return tf.reshape(vectors, [shape[0], shape[1], width]) * real
+
+    def embed(text):
+        pieces = text_pieces(text)
+        pooled = pool(vectors_of(pieces), pieces.inputs["input_mask"], pooling)
+        return {"embedding": unit_length(pooled)}
+
+    def of_pieces(text):
+        pieces = text_pieces(text)
+        return {
+            "tokens": pieces.tokens,
+            "starts": pieces.starts,
+            "ends": pieces.ends,
+            "vectors": vectors_of(pieces),
+        }
+
+    def of_words(text):
+        pieces = text_pieces(text)
+        number = tf.shape(pieces.words)[1]
+        row = tf.range(tf.shape(pieces.words)[0])[:, tf.newaxis]
+        # What belongs to no word goes to a segment below 0, which is left out.
+        segment = tf.where(pieces.word_numbers >= 0, row * number + pieces.word_numbers, -1)
+        means = tf.math.unsorted_segment_mean(
+            tf.reshape(vectors_of(pieces), [-1, width]),
+            tf.reshape(segment, [-1]),
+            tf.size(pieces.words),
+        )
+        return {
+            "words": pieces.words,
+            "starts": pieces.word_starts,
+            "ends": pieces.word_ends,
+            "vectors": tf.reshape(means, [tf.shape(pieces.words)[0], number, width]),
+        }
+
+    text = tf.TensorSpec([None], tf.string, "text")
+    signatures = {
+        name: tf.function(function).get_concrete_function(text=text)
+        for name, function in (
+            ("serving_default", embed),
+            ("pieces", of_pieces),
+            ("words", of_words),
+        )
+    }
+    return save(Servable(model), signatures, directory, assets)

@@ -1,0 +1,153 @@
+"""The SavedModel that tags: texts or words in; words, tags and entities with their places out."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+import tensorflow as tf
+
+from modeling.serving.export import Servable, save
+from modeling.tags import EntityReader, TagNumbers
+
+
+class TaggingInputs(Protocol):
+    """What the text side gives, in the graph; `data.tasks.ner_inputs` makes it.
+
+    Attributes:
+        texts: string [N].
+        words: string [N, (words)].
+        byte_starts, byte_ends, starts, ends: int32 [N, (words)]; where they lie in the texts, in
+            bytes and in characters.
+        input_ids: int32 [rows, (length)].
+        scored: int64 [rows, 2]; from which place in each row to before which one its pieces
+            count; together, in order, these are the pieces of all words.
+        first_pieces: int64 [K]; which of these pieces are the first of a word.
+        tagged_words: int64 [K]; which words these are, counting through all texts. Words that
+            have no piece aren't among them.
+    """
+
+    texts: tf.Tensor
+    words: tf.RaggedTensor
+    byte_starts: tf.RaggedTensor
+    byte_ends: tf.RaggedTensor
+    starts: tf.RaggedTensor
+    ends: tf.RaggedTensor
+    input_ids: tf.RaggedTensor
+    scored: tf.Tensor
+    first_pieces: tf.Tensor
+    tagged_words: tf.Tensor
+
+
+def export_tagger(
+    model,
+    directory: str,
+    from_texts: Callable[[tf.Tensor], TaggingInputs],
+    from_words: Callable[[tf.Tensor], TaggingInputs],
+    tags: Sequence[str],
+    assets: Mapping[str, str],
+) -> str:
+    """Exports a tagger as the next version in `directory`.
+
+    Signatures, with any batch size and any length:
+        serving_default: string `text` [B].
+        words: string `words` [B, W], texts that are split already; shorter ones are filled up
+            with "", which is tagged O. Places of entities are those in the words joined, as
+            `from_words` says.
+
+    Both give, filled up with "" or -1:
+        words, tags: string [B, W]. As many tags as words, always; O for words without a piece.
+        starts, ends, start_bytes, end_bytes: int32 [B, W]; where the words lie in the text, from
+            and to before, in characters and bytes.
+        entity_types, entity_texts: string [B, E].
+        entity_starts, entity_ends, entity_start_bytes, entity_end_bytes: int32 [B, E].
+        entity_start_words, entity_end_words: int32 [B, E].
+
+    Args:
+        model: `BertTagger`, or whatever takes its inputs.
+        directory: Holds one folder per version.
+        from_texts, from_words: To the model's inputs, in the graph.
+        tags: Their names in the order of their numbers; the first is O.
+        assets: File name → path of files to keep with the model.
+
+    Returns:
+        The folder of the new version. It appears whole or not at all.
+    """
+    servable = Servable(model)
+    number, read = TagNumbers(model), EntityReader(tags)
+    names = tf.constant(list(tags), tf.string)
+    types = tf.constant(read.types or [""], tf.string)
+
+    def answer(inputs: TaggingInputs) -> dict[str, tf.Tensor]:
+        ids = inputs.input_ids.to_tensor()
+        place = tf.range(tf.shape(ids, tf.int64)[1])[tf.newaxis]
+        mask = tf.cast(place < inputs.input_ids.row_lengths()[:, tf.newaxis], tf.int32)
+        batch = {"input_ids": ids, "input_mask": mask, "segment_ids": tf.zeros_like(ids)}
+        found = tf.cast(number(batch)["tagged"][..., 0], tf.int32)
+        counts = (place >= inputs.scored[:, :1]) & (place < inputs.scored[:, 1:])
+        of_words = tf.tensor_scatter_nd_update(
+            tf.zeros([tf.size(inputs.words.values)], tf.int32),
+            inputs.tagged_words[:, tf.newaxis],
+            tf.gather(tf.boolean_mask(found, counts), inputs.first_pieces),
+        )
+        tagged = inputs.words.with_values(of_words)
+        entities = read(tagged)
+
+        def edges(starts: tf.RaggedTensor, ends: tf.RaggedTensor):
+            """Where the entities begin and end, from where words do."""
+            return (
+                entities.firsts.with_values(tf.gather(starts.values, entities.firsts.values)),
+                entities.lasts.with_values(tf.gather(ends.values, entities.lasts.values)),
+            )
+
+        starts, ends = edges(inputs.starts, inputs.ends)
+        byte_starts, byte_ends = edges(inputs.byte_starts, inputs.byte_ends)
+        in_text = tf.cast(
+            tf.range(tf.size(of_words, tf.int64))
+            - tf.gather(inputs.words.row_starts(), inputs.words.value_rowids()),
+            tf.int32,
+        )
+        in_text = inputs.words.with_values(in_text)
+        first_words, end_words = edges(in_text, in_text + 1)
+        texts = tf.strings.substr(
+            tf.gather(inputs.texts, entities.firsts.value_rowids()),
+            byte_starts.values,
+            byte_ends.values - byte_starts.values,
+        )
+        strings = {
+            "words": inputs.words,
+            "tags": tagged.with_values(tf.gather(names, of_words)),
+            "entity_types": entities.types.with_values(tf.gather(types, entities.types.values)),
+            "entity_texts": entities.firsts.with_values(texts),
+        }
+        places = {
+            "starts": inputs.starts,
+            "ends": inputs.ends,
+            "start_bytes": inputs.byte_starts,
+            "end_bytes": inputs.byte_ends,
+            "entity_starts": starts,
+            "entity_ends": ends,
+            "entity_start_bytes": byte_starts,
+            "entity_end_bytes": byte_ends,
+            "entity_start_words": first_words,
+            "entity_end_words": end_words,
+        }
+        return {name: value.to_tensor("") for name, value in strings.items()} | {
+            name: value.to_tensor(-1) for name, value in places.items()
+        }
+
+    def of_text(text):
+        return answer(from_texts(text))
+
+    def of_words(words):
+        return answer(from_words(words))
+
+    signatures = {
+        "serving_default": tf.function(of_text).get_concrete_function(
+            text=tf.TensorSpec([None], tf.string, "text")
+        ),
+        "words": tf.function(of_words).get_concrete_function(
+            words=tf.TensorSpec([None, None], tf.string, "words")
+        ),
+    }
+    texts = {"labels.json": json.dumps(list(tags), ensure_ascii=False)}
+    return save(servable, signatures, directory, assets, texts)

@@ -1,0 +1,73 @@
+"""SavedModels in TensorFlow's C++ loader, the one of TF Serving: what loads there is servable.
+
+    answers = CppLoader(folder)(export, "serving_default", text_a=np.array([b"a", b"b"]))
+
+Python's loader is more forgiving: it also restores models whose variables hang on Keras objects.
+"""
+
+import pathlib
+import shutil
+import subprocess
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_text
+from tensorflow.core.framework.tensor_pb2 import TensorProto
+
+COMPILER = "g++"
+OPS = pathlib.Path(tensorflow_text.__file__).parent / "python" / "ops"
+# Of TF Text's ops, which TF Serving has built in.
+LIBRARIES = ("_fast_bert_normalizer", "_fast_wordpiece_tokenizer")
+
+
+class CppLoader:
+    """A compiled `loader.cc`.
+
+    Args:
+        folder: For the program and for what is asked and answered.
+    """
+
+    def __init__(self, folder: pathlib.Path):
+        self.folder = folder
+        self.program = folder / "loader"
+        package = pathlib.Path(tf.__file__).parent
+        source = pathlib.Path(__file__).with_name("loader.cc")
+        command = [COMPILER, "-std=c++17", "-w", "-O1", *tf.sysconfig.get_compile_flags()]
+        command += [source, "-o", self.program, f"-L{package}", "-Wl,--no-as-needed"]
+        command += ["-l:libtensorflow_cc.so.2", "-l:libtensorflow_framework.so.2"]
+        command += [f"-Wl,-rpath,{package}"]
+        subprocess.run(command, check=True, timeout=600)
+
+    @staticmethod
+    def why_not() -> str:
+        """Why it can't be used here; empty if it can."""
+        return "" if shutil.which(COMPILER) else f"there is no {COMPILER} to compile loader.cc"
+
+    def __call__(self, export, signature: str, **inputs) -> dict[str, np.ndarray]:
+        """Outputs of a signature by name.
+
+        Raises:
+            RuntimeError: With what the loader said.
+        """
+        asked, answered = self.folder / "request", self.folder / "response"
+        with open(asked, "wb") as file:
+            for name, value in inputs.items():
+                content = tf.make_tensor_proto(value).SerializeToString()
+                file.write(f"{name} {len(content)}\n".encode() + content)
+        libraries = [OPS / f"{name}.so" for name in LIBRARIES]
+        done = subprocess.run(
+            [self.program, export, signature, asked, answered, *libraries],
+            capture_output=True,
+            text=True,
+            timeout=600,
+        )
+        if done.returncode:
+            raise RuntimeError(done.stderr[-2000:])
+        outputs = {}
+        with open(answered, "rb") as file:
+            while head := file.readline():
+                name, size = head.split()
+                content = file.read(int(size))
+                kind = TensorProto.FromString(content).dtype
+                outputs[name.decode()] = tf.io.parse_tensor(content, kind).numpy()
+        return outputs

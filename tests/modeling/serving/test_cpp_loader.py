@@ -1,0 +1,70 @@
+"""The C++ loader accepts our exports, and refuses what Python's loader alone accepts."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from modeling.config import BertConfig
+from modeling.models import BertClassifier
+from modeling.serving.export import export_sentence_model
+from tests.modeling.serving.cpp_loader import CppLoader
+
+
+@pytest.fixture(scope="module")
+def load(tmp_path_factory):
+    if CppLoader.why_not():
+        pytest.skip(CppLoader.why_not())
+    return CppLoader(tmp_path_factory.mktemp("loader"))
+
+
+@pytest.mark.slow
+def test_an_export_gives_the_models_answers(load, tmp_path):
+    config = BertConfig(20, hidden_size=8, num_hidden_layers=1, num_attention_heads=2)
+    model = BertClassifier(config, num_labels=2)
+    model.build()
+    ids = np.arange(12, dtype=np.int32).reshape(2, 6)
+    batch = {"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": np.zeros_like(ids)}
+
+    def preprocess(text):
+        rows = tf.strings.to_number(tf.strings.split(text).to_tensor("0"), tf.int32)
+        return {"input_ids": rows, "input_mask": rows * 0 + 1, "segment_ids": rows * 0}
+
+    path = export_sentence_model(
+        model, str(tmp_path), "classes", preprocess, ["no", "yes"], False, {}
+    )
+    probabilities = tf.nn.softmax(model(batch)["logits"]).numpy()
+    answers = load(path, "tokenized", **batch)
+    np.testing.assert_allclose(answers["probabilities"], probabilities, atol=1e-6)
+    assert answers["label"].tolist() == [[b"no", b"yes"][row] for row in probabilities.argmax(1)]
+    texts = [" ".join(map(str, row)).encode() for row in ids]
+    np.testing.assert_allclose(
+        load(path, "serving_default", text_a=texts)["probabilities"], probabilities, atol=1e-6
+    )
+    with pytest.raises(RuntimeError, match="no signature other"):
+        load(path, "other", text_a=texts)
+
+
+@pytest.mark.slow
+def test_tracked_keras_variables_are_refused(load, tmp_path):
+    """The negative control: this is what `Servable` avoids."""
+
+    class Wrong(tf.Module):
+        def __init__(self, layer):
+            super().__init__()
+            self.weights = layer.weights
+
+    layer = keras.layers.Dense(2)
+    layer.build((None, 3))
+    wrong = Wrong(layer)
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 3], name="x")])
+    def call(x):
+        return {"y": layer(x)}
+
+    tf.saved_model.save(wrong, str(tmp_path / "1"), signatures={"serving_default": call})
+    x = np.ones((1, 3), np.float32)
+    loaded = tf.saved_model.load(str(tmp_path / "1")).signatures["serving_default"]
+    assert loaded(x=tf.constant(x))["y"].shape == (1, 2)
+    with pytest.raises(RuntimeError, match="running"):
+        load(tmp_path / "1", "serving_default", x=x)
