@@ -1,8 +1,8 @@
 """Runs Python commands in forks of one process that has imported TensorFlow: seconds less for each.
 
-Started by `tests.scripts`. Reads one request a line from standard input, a JSON object with the
-command's `arguments`, `environment` and the file names `stdin`, `stdout` and `stderr`; prints the
-process id when the command has begun and its exit status when it has ended.
+Started by `tests.scripts`. Reads one request a line from standard input, in JSON, and answers with
+a line. {"arguments", "environment", "stdin", "stdout", "stderr"}, the last three names of files,
+begins a command: its process id. {"process"}: its exit status, or null while it runs.
 """
 
 from modeling import quiet  # noqa: F401  isort: skip
@@ -72,11 +72,15 @@ def child(request: dict) -> None:
 def main() -> None:
     sys.path.insert(0, os.getcwd())
     for line in sys.stdin:
-        process = os.fork()
-        if not process:
-            child(json.loads(line))
-        print(process, flush=True)
-        print(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), flush=True)
+        request = json.loads(line)
+        if "process" in request:
+            process, status = os.waitpid(request["process"], os.WNOHANG)
+            answer = os.waitstatus_to_exitcode(status) if process else None
+        else:
+            answer = os.fork()
+            if not answer:
+                child(request)
+        print(json.dumps(answer), flush=True)
 
 
 if __name__ == "__main__":

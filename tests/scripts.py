@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -25,31 +25,66 @@ def _server() -> subprocess.Popen:
     )
 
 
-def run(*arguments, timeout: float = 300, stdin: str = "") -> subprocess.CompletedProcess:
-    """`python ARGUMENTS` in the project's folder; its output is in .stdout and .stderr.
+class Script:
+    """`python ARGUMENTS` in the project's folder, begun.
 
     It runs in a fork of a process that has imported TensorFlow and nothing of the project.
+
+    Args:
+        arguments: Of the command line.
+        stdin: What it reads from standard input.
+        environment: Variables besides those of this process.
     """
-    arguments = [str(argument) for argument in arguments]
-    server = _server()
-    with tempfile.TemporaryDirectory() as folder:
-        files = {name: pathlib.Path(folder, name) for name in ("stdin", "stdout", "stderr")}
-        for name, path in files.items():
+
+    def __init__(self, *arguments, stdin: str = "", environment: dict[str, str] | None = None):
+        self.arguments = [str(argument) for argument in arguments]
+        self.returncode: int | None = None
+        self._folder = tempfile.TemporaryDirectory()
+        self._files = {
+            name: pathlib.Path(self._folder.name, name) for name in ("stdin", "stdout", "stderr")
+        }
+        for name, path in self._files.items():
             path.write_text(stdin if name == "stdin" else "")
-        environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}
-        request = {"arguments": arguments, "environment": environment}
-        request |= {name: str(path) for name, path in files.items()}
-        server.stdin.write(json.dumps(request) + "\n")
-        server.stdin.flush()
-        process = int(server.stdout.readline())
-        late = threading.Timer(timeout, os.killpg, (process, signal.SIGKILL))
-        late.start()
-        status = int(server.stdout.readline())
-        if late.finished.is_set():
-            raise subprocess.TimeoutExpired(arguments, timeout, files["stdout"].read_bytes())
-        late.cancel()
-        output = [files[name].read_text(errors="replace") for name in ("stdout", "stderr")]
-    return subprocess.CompletedProcess(arguments, status, *output)
+        variables = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"} | (environment or {})
+        request = {"arguments": self.arguments, "environment": variables}
+        self.pid = _ask(request | {name: str(path) for name, path in self._files.items()})
+
+    def poll(self) -> int | None:
+        """The exit status, minus the signal's number if one ended it; None while it runs."""
+        if self.returncode is None:
+            self.returncode = _ask({"process": self.pid})
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def read(self, name: str) -> str:
+        """What it has written to "stdout" or "stderr" so far."""
+        return self._files[name].read_text(errors="replace")
+
+    def wait(self, timeout: float = 300) -> subprocess.CompletedProcess:
+        """Its end; what takes longer is killed, with TimeoutExpired."""
+        end = time.monotonic() + timeout
+        while self.poll() is None:
+            if time.monotonic() > end:
+                os.killpg(self.pid, signal.SIGKILL)
+                raise subprocess.TimeoutExpired(self.arguments, timeout, self.read("stdout"))
+            time.sleep(0.005)
+        output = [self.read(name) for name in ("stdout", "stderr")]
+        return subprocess.CompletedProcess(self.arguments, self.returncode, *output)
+
+
+def _ask(request: dict):
+    server = _server()
+    server.stdin.write(json.dumps(request) + "\n")
+    server.stdin.flush()
+    return json.loads(server.stdout.readline())
+
+
+def run(*arguments, timeout: float = 300, stdin: str = "") -> subprocess.CompletedProcess:
+    """`python ARGUMENTS` to its end, see `Script`; its output is in .stdout and .stderr."""
+    return Script(*arguments, stdin=stdin).wait(timeout)
 
 
 def succeed(*arguments, timeout: float = 300) -> str:

@@ -2,15 +2,13 @@
 
 import csv
 import json
-import os
 import signal
-import subprocess
-import sys
+import time
 
 import numpy as np
 import pytest
 
-from tests.scripts import ROOT, messages, run, succeed
+from tests.scripts import Script, messages, run, succeed
 
 WORDS = ["good", "bad", "film", "the", "a", "was", "very", "plot", "and"]
 
@@ -141,19 +139,11 @@ SEARCH = ("--learning_rates=3e-3,1e-5", "--num_runs=2", "--num_train_steps=30")
 
 def kill_at(line, text):
     """Runs a command until it has said something, then kills it."""
-    process = subprocess.Popen(
-        [sys.executable, *map(str, line)],
-        cwd=ROOT,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"PYTHONUNBUFFERED": "1"},
-    )
-    for said in process.stderr:
-        if text in said:
-            process.send_signal(signal.SIGKILL)
-            break
-    process.wait()
-    process.stderr.close()
+    script = Script(*line)
+    while text not in script.read("stderr") and script.poll() is None:
+        time.sleep(0.01)
+    script.send_signal(signal.SIGKILL)
+    script.wait()
 
 
 def test_search_killed_half_way_gives_the_same_table(folder):

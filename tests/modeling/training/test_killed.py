@@ -1,40 +1,28 @@
 """Runs that are killed at any moment end as if they had never been."""
 
-import os
 import pathlib
 import random
 import signal
-import subprocess
-import sys
 import time
 
 import numpy as np
 import pytest
 
 from tests.modeling.training.killable import STEPS
+from tests.scripts import Script
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 
-def start(folder, replicas, fatal_operation=0) -> subprocess.Popen:
-    environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(
-        [
-            *(sys.executable, "-m", "tests.modeling.training.killable"),
-            *(str(folder), str(replicas), str(fatal_operation)),
-        ],
-        cwd=ROOT,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+def start(folder, replicas, fatal_operation=0) -> Script:
+    program = "tests.modeling.training.killable"
+    return Script("-m", program, folder, replicas, fatal_operation)
 
 
-def finish(process) -> str:
-    output, _ = process.communicate(timeout=300)
-    assert process.returncode == 0, output[-3000:]
-    return output
+def finish(process: Script) -> str:
+    ended = process.wait()
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    return ended.stdout + ended.stderr
 
 
 def steps(folder) -> list[int]:
@@ -49,8 +37,7 @@ def interrupt(folder, replicas, number, wait) -> int:
         time.sleep(0.002)
     time.sleep(wait)
     process.send_signal(number)
-    process.communicate(timeout=60)
-    return process.returncode
+    return process.wait(60).returncode
 
 
 def weights(folder) -> dict[str, np.ndarray]:
@@ -64,9 +51,7 @@ def check(tmp_path, replicas, kills, deaths_in_writes, terms, tolerance) -> None
     draw = random.Random(replicas)
     ended = []
     for operation in deaths_in_writes:
-        process = start(folder, replicas, operation)
-        process.communicate(timeout=120)
-        ended.append(process.returncode)
+        ended.append(start(folder, replicas, operation).wait(120).returncode)
     for number in [signal.SIGKILL] * kills + [signal.SIGTERM] * terms:
         ended.append(interrupt(folder, replicas, number, draw.uniform(0, 0.1)))
     # A run that had already got to its end before the signal came proves nothing.
