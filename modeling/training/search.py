@@ -115,6 +115,8 @@ class Search:
     def run(self, trials: Sequence[Trial], train: Callable[[Trial, str], Finished]) -> dict:
         """Trains those that aren't finished; writes search.tsv, search_settings.tsv, search.png.
 
+        Finished runs that the folder has besides, of the same data and weights, are part of it.
+
         Args:
             trials: See `grid`.
             train: From a trial and its folder to what it gave. A run that diverges
@@ -128,11 +130,14 @@ class Search:
         """
         rows: dict[Trial, dict] = {}
         for trial in trials:
-            row = self._read(trial)
+            row = self._read(self.folder(trial))
             if row:
                 rows[trial] = row
         if rows:
             logging.info("Search: %d of %d runs are finished.", len(rows), len(trials))
+        others = self._others(trials)
+        if others:
+            logging.info("Search: %d other runs of this folder count as well.", len(others))
         for number, trial in enumerate(trials, 1):
             if trial not in rows:
                 logging.info(
@@ -142,9 +147,9 @@ class Search:
                     trial.setting,
                     trial.seed,
                 )
-                rows[trial] = self._train(trial, train, list(rows.values()))
+                rows[trial] = self._train(trial, train, [*rows.values(), *others])
             self._clear(trial)
-        ordered = [rows[trial] for trial in trials]
+        ordered = [*(rows[trial] for trial in trials), *others]
         best = self._best(ordered)
         if best is None:
             raise ModelingError(
@@ -202,8 +207,16 @@ class Search:
 
     # ---- Files ----
 
-    def _read(self, trial: Trial) -> dict | None:
-        path = join(self.folder(trial), FILE)
+    def _others(self, trials: Sequence[Trial]) -> list[dict]:
+        """Finished runs of earlier searches that aren't asked for now: best/ may be of one."""
+        folder = join(self.directory, FOLDER)
+        names = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
+        names = {name.rstrip("/") for name in names} - {trial.name for trial in trials}
+        rows = [self._read(join(folder, name)) for name in sorted(names)]
+        return [row for row in rows if row]
+
+    def _read(self, folder: str) -> dict | None:
+        path = join(folder, FILE)
         if not tf.io.gfile.exists(path):
             return None
         with tf.io.gfile.GFile(path, "r") as file:
