@@ -16,7 +16,6 @@ from modeling import quiet  # noqa: F401  isort: skip
 import dataclasses
 import os
 
-import keras
 import tensorflow as tf
 from absl import flags, logging
 
@@ -29,12 +28,13 @@ from data.tokenization import Tokenizer, build_choices, build_inputs, casing
 from modeling import errors, metrics
 from modeling.config import BertConfig
 from modeling.serving import export
-from modeling.training import charts, common_flags, distribution, precision, run_folder
+from modeling.training import charts, common_flags, distribution
 from modeling.training.evaluation import Predictor
 from modeling.training.fine_tuning import SentenceEvaluator, SentenceHead
 from modeling.training.reporting import write_results
 from modeling.training.search import Trial
-from modeling.training.summary import RunSummary, given_flags
+from modeling.training.session import session
+from modeling.training.summary import RunSummary
 from modeling.training.trials import TrainingData, load_weights, run_search, train_trial
 
 FLAGS = flags.FLAGS
@@ -42,28 +42,13 @@ FLAGS = flags.FLAGS
 common_flags.define_run_flags(learning_rate=5e-5, train_batch_size=32, save_steps=1000)
 common_flags.define_optimizer_flags()
 common_flags.define_hardware_flags()
+common_flags.define_fine_tuning_flags()
 common_flags.define_search_flags()
 task_flags.define_task_flags()
 task_flags.define_text_flags()
-flags.DEFINE_string("vocab_file", None, "The vocabulary that the model was pre-trained with.")
-flags.DEFINE_bool(
-    "do_lower_case", True, "Lower-case the text and strip accents; False for cased models."
-)
 flags.DEFINE_integer("max_seq_length", 128, "Longer inputs are truncated.", lower_bound=3)
-flags.DEFINE_bool("do_train", False, "Fine-tune on the training set.")
 flags.DEFINE_bool("do_eval", False, "Evaluate on the dev set.")
-flags.DEFINE_bool("do_predict", False, "Write probabilities for the test set.")
-flags.DEFINE_integer("predict_batch_size", 8, "Over all replicas.", lower_bound=1)
-flags.DEFINE_float("num_train_epochs", 3.0, "Passes over the training set.", lower_bound=0)
-flags.DEFINE_float(
-    "warmup_proportion", 0.1, "Share of the steps that warm up.", lower_bound=0, upper_bound=1
-)
 # Beyond the original's flags.
-flags.DEFINE_bool("do_export", False, "Write a SavedModel that takes raw text.")
-flags.DEFINE_string("export_dir", None, "Where to; default: export/ in the output folder.")
-flags.DEFINE_integer(
-    "num_train_steps", 0, "Train so many steps instead of num_train_epochs.", lower_bound=0
-)
 flags.DEFINE_bool(
     "bilstm", False, "Classify by a new BiLSTM over the encoder's outputs (paper, section 5.1)."
 )
@@ -81,7 +66,6 @@ flags.DEFINE_integer(
     "Places of a training batch, padding counted, in place of --train_batch_size.",
     lower_bound=0,
 )
-flags.DEFINE_bool("length_buckets", True, "False pads every input to max_seq_length.")
 flags.DEFINE_bool("cache_features", True, "Keep the pieces of the texts in the output folder.")
 
 # The original's command line requires these, and data_dir, which own files can do without.
@@ -242,19 +226,12 @@ def export_model(model, task: Task, tokenizer: Tokenizer) -> None:
 
 
 def main(_) -> None:
-    run_folder.prepare_directory(FLAGS.output_dir)
-    keras.utils.set_random_seed(FLAGS.random_seed)
-    strategy = common_flags.make_strategy(FLAGS)
-    precision.set_precision(FLAGS.dtype, FLAGS.xla)
-    summary = RunSummary(FLAGS.output_dir, flags=given_flags(FLAGS))
-    with strategy.scope(), summary:
-        for trial in common_flags.search_trials(FLAGS):
-            distribution.check_batch_sizes(
-                FLAGS.gradient_accumulation_steps,
-                trial.batch_size,
-                eval_batch_size=FLAGS.eval_batch_size,
-                predict_batch_size=FLAGS.predict_batch_size,
-            )
+    with session(
+        FLAGS,
+        [trial.batch_size for trial in common_flags.search_trials(FLAGS)],
+        eval_batch_size=FLAGS.eval_batch_size,
+        predict_batch_size=FLAGS.predict_batch_size,
+    ) as summary:
         run(summary)
 
 

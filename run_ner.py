@@ -20,7 +20,6 @@ import dataclasses
 import functools
 import os
 
-import keras
 import tensorflow as tf
 from absl import flags, logging
 
@@ -39,12 +38,13 @@ from modeling.losses import TaggingLosses
 from modeling.models import BertTagger
 from modeling.serving import tagging
 from modeling.tags import TagNumbers
-from modeling.training import common_flags, distribution, precision, run_folder
+from modeling.training import common_flags, distribution
 from modeling.training.evaluation import Predictor
 from modeling.training.extraction import FrozenEncoder
 from modeling.training.reporting import write_results
 from modeling.training.search import Trial
-from modeling.training.summary import RunSummary, given_flags
+from modeling.training.session import session
+from modeling.training.summary import RunSummary
 from modeling.training.trials import TrainingData, load_weights, run_search, train_trial
 
 FLAGS = flags.FLAGS
@@ -52,26 +52,11 @@ FLAGS = flags.FLAGS
 common_flags.define_run_flags(learning_rate=5e-5, train_batch_size=32, save_steps=1000)
 common_flags.define_optimizer_flags()
 common_flags.define_hardware_flags()
+common_flags.define_fine_tuning_flags()
 common_flags.define_search_flags()
 ner_flags.define_file_flags()
 ner_flags.define_row_flags()
-flags.DEFINE_string("vocab_file", None, "The vocabulary that the model was pre-trained with.")
-flags.DEFINE_bool(
-    "do_lower_case", True, "Lower-case the text and strip accents; False for cased models."
-)
-flags.DEFINE_bool("do_train", False, "Fine-tune on --train_file.")
 flags.DEFINE_bool("do_eval", False, "Evaluate on --dev_file.")
-flags.DEFINE_bool("do_predict", False, "Tag --test_file.")
-flags.DEFINE_bool("do_export", False, "Write a SavedModel that takes raw text, or words.")
-flags.DEFINE_string("export_dir", None, "Where to; default: export/ in the output folder.")
-flags.DEFINE_integer("predict_batch_size", 8, "Over all replicas.", lower_bound=1)
-flags.DEFINE_float("num_train_epochs", 3.0, "Passes over the training set.", lower_bound=0)
-flags.DEFINE_integer(
-    "num_train_steps", 0, "Train so many steps instead of num_train_epochs.", lower_bound=0
-)
-flags.DEFINE_float(
-    "warmup_proportion", 0.1, "Share of the steps that warm up.", lower_bound=0, upper_bound=1
-)
 flags.DEFINE_bool(
     "feature_based",
     False,
@@ -80,7 +65,6 @@ flags.DEFINE_bool(
 flags.DEFINE_enum(
     "feature_layers", "concat_last4", FEATURE_LAYERS, "Which layers' vectors that is."
 )
-flags.DEFINE_bool("length_buckets", True, "False pads every window to max_seq_length.")
 
 REQUIRED = ("bert_config_file", "vocab_file", "output_dir")
 LABELS_FILE = "labels.json"
@@ -286,19 +270,12 @@ def export_model(model, tokenizer: Tokenizer, tags: ner_tags.TagSet) -> None:
 
 
 def main(_) -> None:
-    run_folder.prepare_directory(FLAGS.output_dir)
-    keras.utils.set_random_seed(FLAGS.random_seed)
-    strategy = common_flags.make_strategy(FLAGS)
-    precision.set_precision(FLAGS.dtype, FLAGS.xla)
-    summary = RunSummary(FLAGS.output_dir, flags=given_flags(FLAGS))
-    with strategy.scope(), summary:
-        for trial in common_flags.search_trials(FLAGS):
-            distribution.check_batch_sizes(
-                FLAGS.gradient_accumulation_steps,
-                trial.batch_size,
-                eval_batch_size=FLAGS.eval_batch_size,
-                predict_batch_size=FLAGS.predict_batch_size,
-            )
+    with session(
+        FLAGS,
+        [trial.batch_size for trial in common_flags.search_trials(FLAGS)],
+        eval_batch_size=FLAGS.eval_batch_size,
+        predict_batch_size=FLAGS.predict_batch_size,
+    ) as summary:
         run(summary)
 
 

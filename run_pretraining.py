@@ -20,7 +20,6 @@ import functools
 import math
 import os
 
-import keras
 import tensorflow as tf
 from absl import flags, logging
 
@@ -32,14 +31,15 @@ from modeling.config import LEFT_TO_RIGHT, BertConfig
 from modeling.losses import PretrainingLosses
 from modeling.models import BertPretrainer
 from modeling.serving.fill_mask import fill_masks
-from modeling.training import common_flags, distribution, precision, run_folder, run_state
+from modeling.training import common_flags, distribution, run_folder, run_state
 from modeling.training.best import load_best
 from modeling.training.evaluation import Evaluator, reported
 from modeling.training.fit import Stage, fit
 from modeling.training.phases import Phase, folder_names, parse_phases
 from modeling.training.reporting import Reporter, write_results
+from modeling.training.session import session
 from modeling.training.setup import make_train_step
-from modeling.training.summary import RunSummary, given_flags
+from modeling.training.summary import RunSummary
 
 FLAGS = flags.FLAGS
 
@@ -271,12 +271,7 @@ def main(_) -> None:
     if FLAGS.demo:
         set_demo_flags()
     check_flags()
-    run_folder.prepare_directory(FLAGS.output_dir)
-    keras.utils.set_random_seed(FLAGS.random_seed)
-    strategy = common_flags.make_strategy(FLAGS)
-    precision.set_precision(FLAGS.dtype, FLAGS.xla)
-    summary = RunSummary(FLAGS.output_dir, flags=given_flags(FLAGS))
-    with strategy.scope(), summary:
+    with session(FLAGS) as summary:
         run(summary)
 
 

@@ -19,7 +19,6 @@ import functools
 import itertools
 import os
 
-import keras
 import tensorflow as tf
 from absl import flags, logging
 
@@ -43,36 +42,27 @@ from modeling.losses import SpanLosses
 from modeling.models import BertQuestionAnswering
 from modeling.serving import question_answering
 from modeling.spans import SpanLogits, SpanSearch, merge_arrays
-from modeling.training import common_flags, distribution, precision, run_folder, run_state
+from modeling.training import common_flags, distribution, run_state
 from modeling.training.evaluation import Predictor
 from modeling.training.fit import Stage, fit
 from modeling.training.reporting import Reporter
+from modeling.training.session import session
 from modeling.training.setup import make_train_step
-from modeling.training.summary import RunSummary, given_flags
+from modeling.training.summary import RunSummary
 
 FLAGS = flags.FLAGS
 
 common_flags.define_run_flags(learning_rate=5e-5, train_batch_size=32, save_steps=1000)
 common_flags.define_optimizer_flags()
 common_flags.define_hardware_flags()
-flags.DEFINE_string("vocab_file", None, "The vocabulary that the model was pre-trained with.")
+common_flags.define_fine_tuning_flags()
 flags.DEFINE_list(
     "train_file", [], "SQuAD-format JSON to train on; several are trained on one after the other."
 )
 flags.DEFINE_string("predict_file", None, "SQuAD-format JSON to answer.")
-flags.DEFINE_bool(
-    "do_lower_case", True, "Lower-case the text and strip accents; False for cased models."
-)
 flags.DEFINE_integer("max_seq_length", 384, "Of question and window together.", lower_bound=5)
 flags.DEFINE_integer("doc_stride", 128, "Pieces from window to window.", lower_bound=1)
 flags.DEFINE_integer("max_query_length", 64, "Longer questions are cut.", lower_bound=1)
-flags.DEFINE_bool("do_train", False, "Fine-tune on --train_file.")
-flags.DEFINE_bool("do_predict", False, "Answer --predict_file.")
-flags.DEFINE_integer("predict_batch_size", 8, "Windows, over all replicas.", lower_bound=1)
-flags.DEFINE_float("num_train_epochs", 3.0, "Passes over the training set.", lower_bound=0)
-flags.DEFINE_float(
-    "warmup_proportion", 0.1, "Share of the steps that warm up.", lower_bound=0, upper_bound=1
-)
 flags.DEFINE_integer("n_best_size", 20, "Answers in nbest_predictions.json.", lower_bound=1)
 flags.DEFINE_integer("max_answer_length", 30, "Most pieces of an answer.", lower_bound=1)
 flags.DEFINE_bool("verbose_logging", False, "Name every answer that is out of place.")
@@ -86,9 +76,6 @@ flags.DEFINE_string(
 # Beyond the original's flags.
 flags.DEFINE_list("epochs_per_file", [], "For several --train_file; default: num_train_epochs.")
 flags.DEFINE_integer(
-    "num_train_steps", 0, "Train so many steps instead of num_train_epochs.", lower_bound=0
-)
-flags.DEFINE_integer(
     "max_contexts", 0, "Train on so many contexts of a question; 0: all.", lower_bound=0
 )
 flags.DEFINE_bool("original_step_count", False, "Epochs of questions, not of windows.")
@@ -97,9 +84,6 @@ flags.DEFINE_bool(
 )
 flags.DEFINE_list("ensemble", [], "Further output folders or checkpoints; logits are averaged.")
 flags.DEFINE_bool("characters", False, "Score by characters, for Chinese (as CMRC 2018).")
-flags.DEFINE_bool("length_buckets", True, "False pads every window to max_seq_length.")
-flags.DEFINE_bool("do_export", False, "Write a SavedModel: question and context to answer.")
-flags.DEFINE_string("export_dir", None, "Where to; default: export/ in the output folder.")
 
 REQUIRED = ("bert_config_file", "vocab_file", "output_dir")
 THRESHOLD_FILE = "null_score_diff_threshold.json"
@@ -116,18 +100,8 @@ def check_flags(config: BertConfig, tokenizer: Tokenizer) -> None:
     for wanted, flag in ((FLAGS.do_train, "train_file"), (FLAGS.do_predict, "predict_file")):
         if wanted and not FLAGS[flag].value:
             raise errors.ModelingError(f"--{flag} is missing: a file in the form of SQuAD's.")
-    if FLAGS.max_seq_length > config.max_position_embeddings:
-        raise errors.ModelingError(
-            f"--max_seq_length is {FLAGS.max_seq_length}, but the model was made for "
-            f"max_position_embeddings {config.max_position_embeddings} "
-            f"({FLAGS.bert_config_file})."
-        )
+    common_flags.check_model_fits(FLAGS, config, tokenizer.vocab_size)
     squad_windows.check(FLAGS.max_seq_length, FLAGS.max_query_length, FLAGS.doc_stride)
-    if tokenizer.vocab_size > config.vocab_size:
-        raise errors.ModelingError(
-            f"The vocabulary {FLAGS.vocab_file} has {tokenizer.vocab_size} tokens, but vocab_size "
-            f"in {FLAGS.bert_config_file} is {config.vocab_size}."
-        )
     if FLAGS.null_score_diff_threshold != "auto":
         fixed_threshold()
     epochs_per_file()
@@ -341,19 +315,10 @@ def export(model, tokenizer: Tokenizer) -> None:
 
 
 def main(_) -> None:
-    run_folder.prepare_directory(FLAGS.output_dir)
     if FLAGS.verbose_logging:
         logging.set_verbosity(logging.DEBUG)
-    keras.utils.set_random_seed(FLAGS.random_seed)
-    strategy = common_flags.make_strategy(FLAGS)
-    precision.set_precision(FLAGS.dtype, FLAGS.xla)
-    summary = RunSummary(FLAGS.output_dir, flags=given_flags(FLAGS))
-    with strategy.scope(), summary:
-        distribution.check_batch_sizes(
-            FLAGS.gradient_accumulation_steps,
-            FLAGS.train_batch_size,
-            predict_batch_size=FLAGS.predict_batch_size,
-        )
+    sizes = {"predict_batch_size": FLAGS.predict_batch_size}
+    with session(FLAGS, [FLAGS.train_batch_size], **sizes) as summary:
         run(summary)
 
 

@@ -135,3 +135,39 @@ def messages(script: str, *lines: tuple, timeout: float = 300) -> list[str]:
     result = run("-c", _MANY, timeout=timeout, stdin=asked)
     assert result.returncode == 0, result.stderr[-4000:]
     return json.loads(result.stdout.splitlines()[-1])
+
+
+# What every client of an export begins and ends with; `answer` is the test's.
+_CLIENT = """
+import json, sys
+import tensorflow as tf, tensorflow_text
+{program}
+with open(sys.argv[2]) as file:
+    asked = json.load(file)
+answered = answer(tf.saved_model.load(sys.argv[1]), asked)
+assert not [m for m in sys.modules if m.split(".")[0] in ("modeling", "data")]
+with open(sys.argv[3], "w") as file:
+    json.dump(answered, file)
+"""
+
+
+def served(program: str, export: pathlib.Path, asked, folder: pathlib.Path):
+    """What a SavedModel answers in a fresh process that can't see the project.
+
+    Args:
+        program: Python that defines `answer(loaded, asked)`; both sides fit into JSON.
+        export: The SavedModel.
+        asked: Questions.
+        folder: For files.
+    """
+    files = [folder / name for name in ("client.py", "asked.json", "answered.json")]
+    files[0].write_text(_CLIENT.replace("{program}", program))
+    files[1].write_text(json.dumps(asked))
+    subprocess.run(
+        [sys.executable, files[0], export, *files[1:]],
+        cwd=folder,
+        env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": ""},
+        check=True,
+        timeout=300,
+    )
+    return json.loads(files[2].read_text())

@@ -2,42 +2,22 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
-from tests.scripts import fail, succeed
+from tests.scripts import fail, served, succeed
 
 # Loads an export without importing anything of the project.
 CLIENT = """
-import json, sys
-import numpy as np, tensorflow as tf, tensorflow_text
-loaded = tf.saved_model.load(sys.argv[1])
-texts = json.load(open(sys.argv[2]))
-answers = loaded.signatures["serving_default"](**{k: tf.constant(v) for k, v in texts.items()})
-one = loaded.signatures["serving_default"](**{k: tf.constant(v[:1]) for k, v in texts.items()})
-assert not [m for m in sys.modules if m.split(".")[0] in ("modeling", "data")]
-json.dump({"label": [x.decode() for x in answers["label"].numpy()],
-           "probabilities": answers["probabilities"].numpy().tolist(),
-           "first": one["probabilities"].numpy().tolist()}, open(sys.argv[3], "w"))
+def answer(loaded, asked):
+    classify = loaded.signatures["serving_default"]
+    answers = classify(**{k: tf.constant(v) for k, v in asked.items()})
+    one = classify(**{k: tf.constant(v[:1]) for k, v in asked.items()})
+    return {"label": [x.decode() for x in answers["label"].numpy()],
+            "probabilities": answers["probabilities"].numpy().tolist(),
+            "first": one["probabilities"].numpy().tolist()}
 """
-
-
-def served(export, texts, folder):
-    """Answers of a SavedModel in a fresh process, outside of the project's folder."""
-    (folder / "texts.json").write_text(json.dumps(texts))
-    (folder / "client.py").write_text(CLIENT)
-    files = [folder / "texts.json", folder / "answers.json"]
-    subprocess.run(
-        [sys.executable, folder / "client.py", export, *files],
-        cwd=folder,
-        env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": ""},
-        check=True,
-        timeout=300,
-    )
-    return json.loads((folder / "answers.json").read_text())
 
 
 def test_golden_mrpc_run_and_export(golden, shared_data, tmp_path):
@@ -65,7 +45,7 @@ def test_golden_mrpc_run_and_export(golden, shared_data, tmp_path):
     lines = (golden / "glue/MRPC/test.tsv").read_text(encoding="utf-8-sig").split("\n")[1:]
     rows = [line.split("\t") for line in lines if line]
     texts = {"text_a": [row[3] for row in rows], "text_b": [row[4] for row in rows]}
-    answers = served(tmp_path / "export" / "1", texts, tmp_path)
+    answers = served(CLIENT, tmp_path / "export" / "1", texts, tmp_path)
     np.testing.assert_allclose(answers["probabilities"], theirs, atol=1e-6)
     np.testing.assert_allclose(answers["first"], theirs[:1], atol=1e-6)
     assert answers["label"] == [str(label) for label in theirs.argmax(1)]
@@ -144,7 +124,7 @@ def test_training_learns_resumes_predicts_and_serves(folder):
     probabilities = np.loadtxt(folder / "out" / "test_results.tsv", delimiter="\t")
     lines = (folder / "SST-2" / "test.tsv").read_text().splitlines()[1:]
     texts = [line.split("\t")[1] for line in lines]
-    answers = served(folder / "out" / "export" / "1", {"text_a": texts}, folder)
+    answers = served(CLIENT, folder / "out" / "export" / "1", {"text_a": texts}, folder)
     np.testing.assert_allclose(answers["probabilities"], probabilities, atol=1e-6)
 
     # A later export is a further version.
@@ -182,6 +162,6 @@ def test_minilm_learns_sst2_and_is_served(shared_data, minilm, tmp_path):
     assert accuracy > 0.85
     lines = (shared_data / "glue/SST-2/dev.tsv").read_text(encoding="utf-8").splitlines()[1:]
     texts, labels = zip(*(line.split("\t") for line in lines), strict=True)
-    answers = served(tmp_path / "out" / "export" / "1", {"text_a": list(texts)}, tmp_path)
+    answers = served(CLIENT, tmp_path / "out" / "export" / "1", {"text_a": list(texts)}, tmp_path)
     right = np.mean([a == b for a, b in zip(answers["label"], labels, strict=True)])
     assert right == pytest.approx(accuracy, abs=2 / 872)  # bfloat16 there, float32 here

@@ -1,48 +1,26 @@
 """run_ner.py as a user runs it: a task that can be learned, searches, odd and bad files."""
 
 import json
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.scripts import fail, messages, succeed
+from tests.scripts import fail, messages, served, succeed
 
-# Loads an export without importing anything of the project.
 CLIENT = """
-import json, sys
-import tensorflow as tf, tensorflow_text
-loaded = tf.saved_model.load(sys.argv[1])
-sentences = json.load(open(sys.argv[2]))
-width = max(map(len, sentences))
-given = loaded.signatures["words"](
-    words=tf.constant([words + [""] * (width - len(words)) for words in sentences]))
-text = loaded.signatures["serving_default"](text=tf.constant(list(map(" ".join, sentences))))
-assert not [m for m in sys.modules if m.split(".")[0] in ("modeling", "data")]
-tags = [[tag.decode() for tag in row[:len(words)]]
-        for row, words in zip(given["tags"].numpy(), sentences)]
-texts = [[t.decode() for t in row if t] for row in text["entity_texts"].numpy()]
-json.dump({"tags": tags, "entity_texts": texts}, open(sys.argv[3], "w"))
+def answer(loaded, asked):
+    width = max(map(len, asked))
+    given = loaded.signatures["words"](
+        words=tf.constant([words + [""] * (width - len(words)) for words in asked]))
+    text = loaded.signatures["serving_default"](text=tf.constant(list(map(" ".join, asked))))
+    tags = [[tag.decode() for tag in row[:len(words)]]
+            for row, words in zip(given["tags"].numpy(), asked)]
+    texts = [[t.decode() for t in row if t] for row in text["entity_texts"].numpy()]
+    return {"tags": tags, "entity_texts": texts}
 """
 CITIES, PEOPLE = ["bonn", "rome", "oslo", "lima"], ["ann", "bob", "eve", "joe"]
 OTHER = ["in", "went", "to", "from", "the", "sea", "was", "mr"]
-
-
-def served(export, sentences, folder):
-    """What a SavedModel answers in a fresh process, outside of the project's folder."""
-    (folder / "asked.json").write_text(json.dumps(sentences))
-    (folder / "client.py").write_text(CLIENT)
-    subprocess.run(
-        [sys.executable, folder / "client.py", export, folder / "asked.json", folder / "out.json"],
-        cwd=folder,
-        env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": ""},
-        check=True,
-        timeout=300,
-    )
-    return json.loads((folder / "out.json").read_text())
 
 
 def draw_sentences(count, seed):
@@ -140,7 +118,7 @@ def test_learns_and_is_exported(folder):
             assert guess[entity["start_word"]][2:] == entity["type"]
         predicted.append(list(guess))
 
-    answers = served(out / "export" / "1", [words for words, _ in sentences], folder)
+    answers = served(CLIENT, out / "export" / "1", [words for words, _ in sentences], folder)
     assert answers["tags"] == predicted
     assert answers["entity_texts"] == [[e["text"] for e in row["entities"]] for row in entities]
 
@@ -167,7 +145,7 @@ def test_features_of_a_frozen_model(folder, tmp_path):
     sentences = [words for words, _ in draw_sentences(30, 2)]
     blocks = (out / "predictions.txt").read_text().strip("\n").split("\n\n")
     predicted = [[line.split()[2] for line in block.split("\n")] for block in blocks]
-    assert served(out / "export" / "1", sentences, tmp_path)["tags"] == predicted
+    assert served(CLIENT, out / "export" / "1", sentences, tmp_path)["tags"] == predicted
     assert "--init_checkpoint" in fail(*command(folder, "none", "--do_export", "--feature_based"))
 
 

@@ -1,47 +1,29 @@
 """run_squad.py as a user runs it: the original's command-line results, and what goes beyond."""
 
 import json
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 from data.tasks import squad, squad_metrics
 from tests.modeling.serving.cpp_loader import CppLoader
-from tests.scripts import messages, succeed
+from tests.scripts import messages, served, succeed
 
 CLIENT = """
-import json, sys
-import tensorflow as tf, tensorflow_text
-loaded = tf.saved_model.load(sys.argv[1])
-asked = json.load(open(sys.argv[2]))
-given = loaded.signatures["serving_default"](
-    question=tf.constant(asked["question"]), context=tf.constant(asked["context"]))
-several = loaded.signatures["n_best"](
-    question=tf.constant(asked["question"]), context=tf.constant(asked["context"]))
-assert not [m for m in sys.modules if m.split(".")[0] in ("modeling", "data")]
-texts = lambda tensor: [x.decode() for x in tensor.numpy().ravel()]
-json.dump({"answer": texts(given["answer"]), "answers": texts(several["answers"]),
-           **{k: given[k].numpy().tolist() for k in ("start", "end", "start_byte", "end_byte",
-              "score", "null_score", "probability")}}, open(sys.argv[3], "w"))
+def answer(loaded, asked):
+    texts = {name: tf.constant(values) for name, values in asked.items()}
+    given = loaded.signatures["serving_default"](**texts)
+    several = loaded.signatures["n_best"](**texts)
+    plain = lambda tensor: [x.decode() for x in tensor.numpy().ravel()]
+    numbers = ("start", "end", "start_byte", "end_byte", "score", "null_score", "probability")
+    return {"answer": plain(given["answer"]), "answers": plain(several["answers"]),
+            **{name: given[name].numpy().tolist() for name in numbers}}
 """
 
 
-def served(export, questions, folder):
-    """Answers of a SavedModel in a fresh process, outside of the project's folder."""
+def answers_of(export, questions, folder):
     asked = {"question": [q.question for q in questions], "context": [q.context for q in questions]}
-    (folder / "asked.json").write_text(json.dumps(asked))
-    (folder / "client.py").write_text(CLIENT)
-    subprocess.run(
-        [sys.executable, folder / "client.py", export, folder / "asked.json", folder / "out.json"],
-        cwd=folder,
-        env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": ""},
-        check=True,
-        timeout=300,
-    )
-    return json.loads((folder / "out.json").read_text())
+    return served(CLIENT, export, asked, folder)
 
 
 def read(path):
@@ -104,7 +86,7 @@ def test_the_originals_own_results(golden, shared_data, tmp_path, version, name,
     )
     assert read(ours / "eval_results.json")[name] >= theirs[name]
 
-    answers = served(ours / "export" / "1", questions, tmp_path)
+    answers = answers_of(ours / "export" / "1", questions, tmp_path)
     assert answers["answer"] == [predictions[question.id] for question in questions]
     for number, question in enumerate(questions):
         text, start, end = (answers[key][number] for key in ("answer", "start", "end"))

@@ -172,6 +172,28 @@ def define_optimizer_flags() -> None:
     )
 
 
+def define_fine_tuning_flags() -> None:
+    """What every fine-tuning script has besides."""
+    flags.DEFINE_string("vocab_file", None, "The vocabulary that the model was pre-trained with.")
+    flags.DEFINE_bool(
+        "do_lower_case", True, "Lower-case the text and strip accents; False for cased models."
+    )
+    flags.DEFINE_bool("do_train", False, "Fine-tune on the training set.")
+    flags.DEFINE_bool("do_predict", False, "Write the answers to what is to be predicted.")
+    flags.DEFINE_integer("predict_batch_size", 8, "Over all replicas.", lower_bound=1)
+    flags.DEFINE_float("num_train_epochs", 3.0, "Passes over the training set.", lower_bound=0)
+    flags.DEFINE_float(
+        "warmup_proportion", 0.1, "Share of the steps that warm up.", lower_bound=0, upper_bound=1
+    )
+    # Beyond the original's flags.
+    flags.DEFINE_integer(
+        "num_train_steps", 0, "Train so many steps instead of num_train_epochs.", lower_bound=0
+    )
+    flags.DEFINE_bool("length_buckets", True, "False pads every input to max_seq_length.")
+    flags.DEFINE_bool("do_export", False, "Write a SavedModel that takes raw text.")
+    flags.DEFINE_string("export_dir", None, "Where to; default: export/ in the output folder.")
+
+
 def define_search_flags() -> None:
     """The paper's search: every combination of the lists, each several times."""
     flags.DEFINE_list("learning_rates", [], "Search these in place of --learning_rate.")
