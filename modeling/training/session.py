@@ -1,6 +1,6 @@
 """The frame of a script's work: folder, seed, devices, number format, summary.
 
-with session(FLAGS, [FLAGS.train_batch_size]) as summary:
+with session(values, [values.train_batch_size]) as summary:
     ...
 """
 

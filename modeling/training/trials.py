@@ -1,9 +1,9 @@
 """What fine-tuning scripts share: a run as their flags ask for it, several in a search, weights.
 
-start = {"init_checkpoint": FLAGS.init_checkpoint}
-step, results = train_trial(FLAGS, model, losses, trial, data, folder, evaluator, **start)
-run_search(FLAGS, names, about, trials, make_model, train)
-step = load_weights(FLAGS, model, searching, **start)
+start = {"init_checkpoint": values.init_checkpoint}
+step, results = train_trial(values, model, losses, trial, data, folder, evaluator, **start)
+run_search(values, names, about, trials, make_model, train)
+step = load_weights(values, model, searching, **start)
 """
 
 import dataclasses
