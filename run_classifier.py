@@ -27,7 +27,8 @@ from data.tasks.splits import Split, read_splits
 from data.tokenization import Tokenizer, build_choices, build_inputs, casing
 from modeling import errors, metrics
 from modeling.config import BertConfig
-from modeling.serving import export
+from modeling.serving import export_flags
+from modeling.serving.sentences import export_sentence_model
 from modeling.training import charts, common_flags, distribution
 from modeling.training.evaluation import Predictor
 from modeling.training.fine_tuning import SentenceEvaluator, SentenceHead
@@ -44,6 +45,7 @@ common_flags.define_optimizer_flags()
 common_flags.define_hardware_flags()
 common_flags.define_fine_tuning_flags()
 common_flags.define_search_flags()
+export_flags.define_export_flags()
 task_flags.define_task_flags()
 task_flags.define_text_flags()
 flags.DEFINE_integer("max_seq_length", 128, "Longer inputs are truncated.", lower_bound=3)
@@ -213,14 +215,9 @@ def export_model(model, task: Task, tokenizer: Tokenizer) -> None:
             max_windows=FLAGS.max_windows,
         )
 
-    folder = export.export_sentence_model(
-        model,
-        FLAGS.export_dir or os.path.join(FLAGS.output_dir, "export"),
-        task.kind.value,
-        preprocess,
-        task.labels,
-        pairs=task.pairs,
-        assets={"vocab.txt": FLAGS.vocab_file, "bert_config.json": FLAGS.bert_config_file},
+    export = export_flags.make_export(FLAGS)
+    folder = export_sentence_model(
+        model, export, task.kind.value, preprocess, task.labels, task.pairs
     )
     logging.info("Wrote the SavedModel %s", folder)
 

@@ -36,7 +36,7 @@ from modeling.feature_tagger import FeatureTagger
 from modeling.features import FEATURE_LAYERS
 from modeling.losses import TaggingLosses
 from modeling.models import BertTagger
-from modeling.serving import tagging
+from modeling.serving import export_flags, tagging
 from modeling.tags import TagNumbers
 from modeling.training import common_flags, distribution
 from modeling.training.evaluation import Predictor
@@ -53,6 +53,7 @@ common_flags.define_run_flags(learning_rate=5e-5, train_batch_size=32, save_step
 common_flags.define_optimizer_flags()
 common_flags.define_hardware_flags()
 common_flags.define_fine_tuning_flags()
+export_flags.define_export_flags()
 common_flags.define_search_flags()
 ner_flags.define_file_flags()
 ner_flags.define_row_flags()
@@ -258,13 +259,12 @@ def export_model(model, tokenizer: Tokenizer, tags: ner_tags.TagSet) -> None:
     lengths = {"max_seq_length": FLAGS.max_seq_length, "window_stride": FLAGS.window_stride}
     folder = tagging.export_tagger(
         model,
-        FLAGS.export_dir or os.path.join(FLAGS.output_dir, "export"),
+        export_flags.make_export(FLAGS),
         functools.partial(ner_inputs.from_texts, tokenizer, **lengths),
         functools.partial(
             ner_inputs.from_words, tokenizer, separator=FLAGS.word_separator, **lengths
         ),
         tags.names,
-        assets={"vocab.txt": FLAGS.vocab_file, "bert_config.json": FLAGS.bert_config_file},
     )
     logging.info("Wrote the SavedModel %s", folder)
 

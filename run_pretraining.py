@@ -23,14 +23,17 @@ import os
 import tensorflow as tf
 from absl import flags, logging
 
+from data import pretraining_flags
 from data.errors import DataError
-from data.pretraining import corpus, demo, from_text, masking, pipeline
-from data.tokenization import Tokenizer
+from data.pretraining import corpus, demo, from_text, pipeline
+from data.tokenization import Tokenizer, build_inputs
 from modeling import checkpoints, errors
 from modeling.config import LEFT_TO_RIGHT, BertConfig
 from modeling.losses import PretrainingLosses
 from modeling.models import BertPretrainer
+from modeling.serving import export_flags
 from modeling.serving.fill_mask import fill_masks
+from modeling.serving.pretraining import export_pretrainer
 from modeling.training import common_flags, distribution, run_folder, run_state
 from modeling.training.best import load_best
 from modeling.training.evaluation import Evaluator, reported
@@ -90,26 +93,23 @@ flags.DEFINE_string(
     None,
     "Raw text to evaluate on; default: a share of --corpus_file's documents.",
 )
-flags.DEFINE_string("text_field", corpus.TEXT_FIELD, "Field of JSON lines that holds the text.")
 flags.DEFINE_bool("demo", False, "Pre-train a small BERT on installed docstrings; see README.")
-# How records are made from raw text: the flags of data.create_pretraining_data.
-flags.DEFINE_bool("do_lower_case", True, "Lower-case raw text and strip its accents.")
-flags.DEFINE_bool("do_whole_word_mask", False, "Mask all pieces of a word together.")
-flags.DEFINE_integer("dupe_factor", 10, "Times that raw text is masked anew.")
-flags.DEFINE_float("masked_lm_prob", 0.15, "Share of tokens to predict.")
-flags.DEFINE_float("mask_share", masking.MASK_SHARE, "Share of these that become [MASK].")
-flags.DEFINE_float("random_share", masking.RANDOM_SHARE, "Share that become a random token.")
-flags.DEFINE_float("short_seq_prob", 0.1, "Share of instances of random shorter length.")
+# How records are made from raw text.
+pretraining_flags.define_raw_text_flags()
+# The SavedModel.
+export_flags.define_export_flags()
+flags.DEFINE_integer("export_top_k", 5, "Words that it gives for a [MASK].", lower_bound=1)
 
-FOR_RAW_TEXT = (
-    *("text_field", "do_lower_case", "do_whole_word_mask", "dupe_factor", "masked_lm_prob"),
-    *("mask_share", "random_share", "short_seq_prob"),
-)
 CURVES = {
     "Loss": ["masked_lm_loss", "next_sentence_loss"],
     "Accuracy": ["masked_lm_accuracy", "next_sentence_accuracy"],
     "Perplexity": ["masked_lm_perplexity"],
 }
+
+
+def only_export() -> bool:
+    """Whether there is nothing to read: a model is exported as it is."""
+    return not (FLAGS.do_train or FLAGS.do_eval)
 
 
 def set_demo_flags() -> None:
@@ -121,14 +121,15 @@ def set_demo_flags() -> None:
 
 def check_flags() -> None:
     """Refuses combinations that can't work, before anything is read or written."""
-    if not FLAGS.do_train and not FLAGS.do_eval:
+    if not (FLAGS.do_train or FLAGS.do_eval or FLAGS.do_export):
         raise errors.ModelingError(
-            "Nothing to do: give --do_train, --do_eval or both, or --demo for a first run."
+            "Nothing to do: give --do_train, --do_eval, --do_export or several of them, or --demo "
+            "for a first run."
         )
     if not FLAGS.output_dir:
         raise errors.ModelingError("--output_dir is missing: the folder for checkpoints.")
     sources = [n for n in ("demo", "input_file", "corpus_file") if FLAGS[n].value]
-    if len(sources) != 1:
+    if len(sources) != 1 and not only_export():
         raise errors.ModelingError(
             f"Give exactly one of --input_file (TFRecords), --corpus_file (raw text) and --demo; "
             f"got {', '.join('--' + name for name in sources) or 'none'}."
@@ -138,12 +139,12 @@ def check_flags() -> None:
             raise errors.ModelingError(
                 f"--{name} goes with --{needed}, but --{sources[0]} is given."
             )
-    idle = [f"--{name}" for name in FOR_RAW_TEXT if FLAGS[name].present]
-    if FLAGS.input_file and idle:
+    if FLAGS.input_file:
+        pretraining_flags.check_idle(FLAGS, exporting=FLAGS.do_export)
+    reads = FLAGS.do_export and (FLAGS.input_file or only_export())
+    if reads and not FLAGS.vocab_file:
         raise errors.ModelingError(
-            f"{', '.join(idle)} would change nothing: they say how records are made from raw text, "
-            f"but those of --input_file are made already. Leave them out, or give them to "
-            f"data.create_pretraining_data."
+            "--vocab_file is missing: the vocabulary that the exported model reads texts with."
         )
     if not FLAGS.demo and not FLAGS.bert_config_file:
         raise errors.ModelingError(
@@ -197,22 +198,17 @@ def find_records(
     if FLAGS.input_file and not FLAGS.demo:
         place = {"max_seq_length": phase.max_seq_length}
         return from_text.existing_records(
-            fill_in(FLAGS.input_file, place),
-            fill_in(FLAGS.eval_file, place),
+            from_text.fill_in(FLAGS.input_file, place),
+            from_text.fill_in(FLAGS.eval_file, place),
             vocab_file,
             config.vocab_size,
         )
     settings = from_text.Settings(
         max_seq_length=phase.max_seq_length,
         max_predictions_per_seq=phase.max_predictions_per_seq,
-        dupe_factor=FLAGS.dupe_factor,
-        masked_lm_prob=FLAGS.masked_lm_prob,
-        short_seq_prob=FLAGS.short_seq_prob,
-        do_whole_word_mask=FLAGS.do_whole_word_mask,
         do_lower_case=FLAGS.do_lower_case,
         random_seed=FLAGS.random_seed,
-        mask_share=FLAGS.mask_share,
-        random_share=FLAGS.random_share,
+        **pretraining_flags.settings(FLAGS),
     )
     held_out = None
     if FLAGS.demo:
@@ -239,13 +235,6 @@ def find_records(
     )
 
 
-def fill_in(pattern: str | None, values: dict[str, int]) -> str | None:
-    """A file pattern with its {max_seq_length} replaced."""
-    for name, value in values.items():
-        pattern = pattern and pattern.replace("{" + name + "}", str(value))
-    return pattern
-
-
 def make_dataset(phase: Phase, records: from_text.Records, config: BertConfig, training: bool):
     """Batches of one phase: endless ones for training, or its held-out records once."""
     share = distribution.share(phase.batch_size if training else FLAGS.eval_batch_size)
@@ -265,6 +254,22 @@ def make_dataset(phase: Phase, records: from_text.Records, config: BertConfig, t
     if not training and FLAGS.max_eval_steps:
         dataset = dataset.take(FLAGS.max_eval_steps * distribution.batches_per_step())
     return dataset
+
+
+def export(model: BertPretrainer, vocab_file: str) -> None:
+    """A SavedModel that fills in [MASK] and scores texts."""
+    tokenizer = Tokenizer(vocab_file, FLAGS.do_lower_case, never_split=["[MASK]"])
+    config_file = FLAGS.bert_config_file or os.path.join(FLAGS.output_dir, "bert_config.json")
+    folder = export_pretrainer(
+        model,
+        export_flags.make_export(FLAGS, vocab_file, config_file),
+        functools.partial(
+            build_inputs, tokenizer, max_seq_length=FLAGS.max_seq_length, pad_to="longest"
+        ),
+        tokenizer,
+        FLAGS.export_top_k,
+    )
+    logging.info("Wrote the SavedModel %s", folder)
 
 
 def main(_) -> None:
@@ -293,14 +298,16 @@ def run(summary: RunSummary) -> None:
         )
     records: list[from_text.Records] = []
     for phase, name in zip(phases, folder_names(phases), strict=True):
+        if only_export():
+            continue
         folder = os.path.join(FLAGS.output_dir, name) if len(phases) > 1 else FLAGS.output_dir
         vocab_file = records[0].vocab_file if records else FLAGS.vocab_file
         records.append(find_records(config, phase, folder, vocab_file))
     eval_sets = [
         make_dataset(phase, found, config, training=False)
-        for phase, found in zip(phases, records, strict=True)
+        for phase, found in zip(phases, records, strict=False)
     ]
-    if FLAGS.max_eval_steps:
+    if FLAGS.max_eval_steps and not only_export():
         logging.info(
             "Evaluations take the first %d batches of %d held-out records at most; "
             "--max_eval_steps=0 takes all.",
@@ -380,6 +387,8 @@ def run(summary: RunSummary) -> None:
         for phase, found in zip(phases, records, strict=True):
             found.diagnose(phase.max_seq_length, phase.max_predictions_per_seq, config.vocab_size)
         raise
+    if FLAGS.do_export and distribution.is_chief():
+        export(model, records[0].vocab_file if records else FLAGS.vocab_file)
     if FLAGS.demo and FLAGS.do_eval:
         demo.show(
             functools.partial(fill_masks, model),

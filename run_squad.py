@@ -40,7 +40,7 @@ from modeling.config import BertConfig
 from modeling.logs import Progress
 from modeling.losses import SpanLosses
 from modeling.models import BertQuestionAnswering
-from modeling.serving import question_answering
+from modeling.serving import export_flags, question_answering
 from modeling.spans import SpanLogits, SpanSearch, merge_arrays
 from modeling.training import common_flags, distribution, run_state
 from modeling.training.evaluation import Predictor
@@ -56,6 +56,7 @@ common_flags.define_run_flags(learning_rate=5e-5, train_batch_size=32, save_step
 common_flags.define_optimizer_flags()
 common_flags.define_hardware_flags()
 common_flags.define_fine_tuning_flags()
+export_flags.define_export_flags()
 flags.DEFINE_list(
     "train_file", [], "SQuAD-format JSON to train on; several are trained on one after the other."
 )
@@ -301,7 +302,7 @@ def export(model, tokenizer: Tokenizer) -> None:
     version_2 = FLAGS.version_2_with_negative
     folder = question_answering.export_question_answering(
         model,
-        FLAGS.export_dir or os.path.join(FLAGS.output_dir, "export"),
+        export_flags.make_export(FLAGS),
         functools.partial(
             squad_windows.make_windows, tokenizer, **dataclasses.asdict(span_settings())
         ),
@@ -309,7 +310,6 @@ def export(model, tokenizer: Tokenizer) -> None:
         max_answer_length=FLAGS.max_answer_length,
         version_2=version_2,
         threshold=choose_threshold() if version_2 else 0.0,
-        assets={"vocab.txt": FLAGS.vocab_file, "bert_config.json": FLAGS.bert_config_file},
     )
     logging.info("Wrote the SavedModel %s", folder)
 

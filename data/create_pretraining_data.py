@@ -13,8 +13,9 @@ from modeling import quiet  # noqa: F401  isort: skip
 
 from absl import flags, logging
 
+from data import pretraining_flags
 from data.errors import DataError
-from data.pretraining import corpus, generate, masking
+from data.pretraining import corpus, generate
 from data.tokenization import Tokenizer
 from modeling import errors
 
@@ -25,26 +26,10 @@ flags.DEFINE_string(
     "output_file", None, "TFRecord files: a comma-separated list, written round-robin."
 )
 flags.DEFINE_string("vocab_file", None, "The vocabulary that the BERT model is trained with.")
-flags.DEFINE_bool(
-    "do_lower_case", True, "Lower-case the text and strip accents; False for cased vocabularies."
-)
-flags.DEFINE_bool("do_whole_word_mask", False, "Mask whole words instead of single WordPieces.")
-flags.DEFINE_string("text_field", corpus.TEXT_FIELD, "Field of JSON lines that holds the text.")
 flags.DEFINE_integer("max_seq_length", 128, "Pieces per instance, with [CLS] and [SEP].")
 flags.DEFINE_integer("max_predictions_per_seq", 20, "Masked-LM predictions per instance, at most.")
 flags.DEFINE_integer("random_seed", 12345, "Seed of all random choices.")
-flags.DEFINE_integer("dupe_factor", 10, "How often the text is gone through, with other masks.")
-flags.DEFINE_float("masked_lm_prob", 0.15, "Share of the pieces to predict.")
-flags.DEFINE_float(
-    "mask_share", masking.MASK_SHARE, "Share of the predicted pieces that become [MASK]."
-)
-flags.DEFINE_float(
-    "random_share",
-    masking.RANDOM_SHARE,
-    "Share of the predicted pieces that become a random piece; those that neither share takes "
-    "stay as they are.",
-)
-flags.DEFINE_float("short_seq_prob", 0.1, "Share of instances shorter than the full length.")
+pretraining_flags.define_raw_text_flags()
 
 
 def main(_: list[str]) -> None:
@@ -65,13 +50,8 @@ def main(_: list[str]) -> None:
         [path.strip() for path in FLAGS.output_file.split(",") if path.strip()],
         max_seq_length=FLAGS.max_seq_length,
         max_predictions_per_seq=FLAGS.max_predictions_per_seq,
-        dupe_factor=FLAGS.dupe_factor,
-        masked_lm_prob=FLAGS.masked_lm_prob,
-        short_seq_prob=FLAGS.short_seq_prob,
-        do_whole_word_mask=FLAGS.do_whole_word_mask,
         random_seed=FLAGS.random_seed,
-        mask_share=FLAGS.mask_share,
-        random_share=FLAGS.random_share,
+        **pretraining_flags.settings(FLAGS),
         text_field=FLAGS.text_field,
     )
     logging.info("Done: %s.", summary)

@@ -8,6 +8,7 @@ from keras import ops
 from modeling.config import BertConfig
 from modeling.embeddings import initializer
 from modeling.tensors import dense, dropout, is_float16
+from modeling.weights import read
 
 _FLOAT16_MAX = 65504.0
 
@@ -28,7 +29,7 @@ class Dense(keras.layers.Layer):
         self.bias = self.add_weight(shape=(self.out_size,), initializer="zeros", name="bias")
 
     def call(self, x):
-        return dense(x, ops.convert_to_tensor(self.kernel), ops.convert_to_tensor(self.bias))
+        return dense(x, read(self.kernel, self.compute_dtype), ops.convert_to_tensor(self.bias))
 
 
 def attention_bias(input_mask, dtype, left_to_right: bool = False):

@@ -6,6 +6,7 @@ from keras import ops
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
 from modeling.tensors import dropout, layer_norm
+from modeling.weights import read_rows
 
 
 def initializer(stddev: float) -> keras.initializers.Initializer:
@@ -72,7 +73,7 @@ class BertEmbeddings(keras.layers.Layer):
             )
         if length is None:
             length = ops.shape(input_ids)[1]
-        words = ops.take(self.word_embeddings, input_ids, axis=0)  # [B, T, H]
+        words = read_rows(self.word_embeddings, input_ids, self.compute_dtype)  # [B, T, H]
         types = ops.one_hot(
             ops.reshape(segment_ids, (-1,)), config.type_vocab_size, dtype=self.compute_dtype
         )

@@ -25,7 +25,7 @@ from data.tokenization import Tokenizer, casing
 from modeling import checkpoints, errors, features
 from modeling.config import BertConfig
 from modeling.logs import Progress
-from modeling.serving import embeddings
+from modeling.serving import embeddings, export_flags
 from modeling.training import common_flags, distribution, precision
 from modeling.training.extraction import Extractor
 
@@ -73,6 +73,7 @@ flags.DEFINE_enum(
     "output_format", "jsonl", feature_files.FORMATS, "Of the output file; numpy needs NAME.npy."
 )
 flags.DEFINE_string("export_dir", None, "Also write a SavedModel there: text to vectors.")
+export_flags.define_export_dtype()
 
 REQUIRED = ("bert_config_file", "vocab_file", "init_checkpoint")
 VALUES_AT_ONCE = 2**25
@@ -145,10 +146,9 @@ def export(config: BertConfig, tokenizer: Tokenizer) -> None:
     """A SavedModel from text to vectors."""
     folder = embeddings.export_embeddings(
         make_model(config),
-        FLAGS.export_dir,
+        export_flags.make_export(FLAGS),
         functools.partial(feature_serving.text_pieces, tokenizer, FLAGS.max_seq_length),
         pooling="mean" if FLAGS.pooling == "none" else FLAGS.pooling,
-        assets={"vocab.txt": FLAGS.vocab_file, "bert_config.json": FLAGS.bert_config_file},
     )
     logging.info("Wrote the SavedModel %s", folder)
 

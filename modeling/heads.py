@@ -7,6 +7,7 @@ from modeling.attention import Dense
 from modeling.config import BertConfig
 from modeling.embeddings import LayerNorm, initializer
 from modeling.tensors import ACTIVATIONS, gather_positions
+from modeling.weights import read
 
 # The original release draws its head weights with this, whatever initializer_range says.
 HEAD_STDDEV = 0.02
@@ -44,7 +45,7 @@ class MaskedLMHead(keras.layers.Layer):
         """[B, T, H], int32 [B, P], [V, H] → float32 logits [B, P, V]."""
         x = gather_positions(sequence_output, masked_lm_positions)
         x = self.norm(self.activation(self.dense(x)))
-        logits = ops.matmul(x, ops.transpose(ops.convert_to_tensor(word_embeddings)))
+        logits = ops.matmul(x, ops.transpose(read(word_embeddings, self.compute_dtype)))
         logits = ops.cast(logits, "float32") + ops.cast(self.output_bias, "float32")
         predictions = masked_lm_positions.shape[1]
         if predictions is None:

@@ -146,6 +146,9 @@ def merge(spans: tf.Tensor, counts: tf.Tensor) -> Merged:
     counts = tf.cast(counts, tf.int64)
     rows = tf.RaggedTensor.from_row_lengths(tf.range(tf.shape(spans)[0], dtype=tf.int64), counts)
     grid = rows.to_tensor(-1)  # [N, W]
+    # Without a single question there is no column either, which not all operations bear.
+    width = tf.maximum(tf.shape(grid)[1], 1)
+    grid = tf.pad(grid, [[0, 0], [0, width - tf.shape(grid)[1]]], constant_values=-1)
     there = grid >= 0
     of_rows = tf.gather(spans, tf.maximum(grid, 0))  # [N, W, n_best + 1, 4]
 
@@ -153,7 +156,7 @@ def merge(spans: tf.Tensor, counts: tf.Tensor) -> Merged:
     null_sums = tf.where(there, null_starts + null_ends, -4 * IMPOSSIBLE)
     least = tf.argmin(null_sums, 1)
 
-    candidates = tf.reshape(of_rows[:, :, :-1], [tf.shape(grid)[0], -1, 4])
+    candidates = tf.reshape(of_rows[:, :, :-1], [tf.shape(grid)[0], width * number, 4])
     sums = tf.where(
         tf.repeat(there, number, axis=1),
         candidates[:, :, 0] + candidates[:, :, 1],

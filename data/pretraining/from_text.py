@@ -11,7 +11,7 @@ import hashlib
 import itertools
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import tensorflow as tf
 from absl import logging
@@ -239,3 +239,10 @@ def _write_json(path: str, value) -> None:
     with tf.io.gfile.GFile(temporary, "w") as file:
         file.write(json.dumps(value, indent=2) + "\n")
     tf.io.gfile.rename(temporary, path, overwrite=True)
+
+
+def fill_in(pattern: str | None, values: Mapping[str, int]) -> str | None:
+    """A file pattern with its {max_seq_length} replaced."""
+    for name, value in values.items():
+        pattern = pattern and pattern.replace("{" + name + "}", str(value))
+    return pattern

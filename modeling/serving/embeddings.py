@@ -7,7 +7,9 @@ import tensorflow as tf
 
 from modeling.errors import ModelingError
 from modeling.features import BertFeatures, pool, unit_length
-from modeling.serving.export import Servable, save
+from modeling.serving.buckets import in_buckets
+from modeling.serving.export import IDS, Export, Signature
+from modeling.serving.storage import Servable
 
 
 class Pieces(Protocol):
@@ -25,12 +27,11 @@ class Pieces(Protocol):
 
 def export_embeddings(
     model: BertFeatures,
-    directory: str,
+    export: Export,
     text_pieces: Callable[[tf.Tensor], Pieces],
     pooling: str,
-    assets: Mapping[str, str],
 ) -> str:
-    """Exports an encoder as the next version in `directory`.
+    """Exports an encoder as the next version.
 
     Signatures, from string `text` [B]; D is the width of all layers' vectors together:
         serving_default: `embedding` float32 [B, D], each of length 1, so that the product of two
@@ -41,13 +42,14 @@ def export_embeddings(
         words: `words` string [B, W], what white space separates, if it has a piece within the
             model's length ("" for what is lacking); `starts`, `ends` int32 [B, W] (-1), `vectors`
             float32 [B, W, D], means of the pieces' (0).
+        examples: serialized tf.Examples with `text` → as serving_default.
+        tokenized: int32 `input_ids`, `input_mask`, `segment_ids` [B, T] → `embedding`.
 
     Args:
         model: Not pooled and not normalised.
-        directory: Holds one folder per version.
+        export: Where, and with what.
         text_pieces: From texts to pieces, in the graph.
         pooling: "cls", "mean" or "max": how the vectors of a text become one.
-        assets: File name → path of files to keep with the model.
 
     Returns:
         The folder of the new version. It appears whole or not at all.
@@ -59,17 +61,26 @@ def export_embeddings(
         )
     width = len(model.layer_names) * model.width
 
-    def vectors_of(pieces: Pieces):
-        """float32 [B, T, D], 0 at padding."""
-        vectors = model(pieces.inputs)["vectors"]
+    def of_batch(batch):
+        """float32 `vectors` [B, T, D], 0 at padding; `embedding` [B, D]."""
+        vectors = tf.cast(model(batch)["vectors"], tf.float32)
         shape = tf.shape(vectors)
-        real = tf.cast(pieces.inputs["input_mask"], tf.float32)[..., tf.newaxis]
-        return tf.reshape(vectors, [shape[0], shape[1], width]) * real
+        real = tf.cast(batch["input_mask"], tf.float32)[..., tf.newaxis]
+        vectors = tf.reshape(vectors, [shape[0], shape[1], width]) * real
+        pooled = pool(vectors, batch["input_mask"], pooling)
+        return {"vectors": vectors, "embedding": unit_length(pooled)}
+
+    def embed_ids(**inputs):
+        zeros = tf.zeros([tf.shape(inputs["input_ids"])[0], width])
+        return in_buckets(of_batch, inputs, {"embedding": zeros})
 
     def embed(text):
-        pieces = text_pieces(text)
-        pooled = pool(vectors_of(pieces), pieces.inputs["input_mask"], pooling)
-        return {"embedding": unit_length(pooled)}
+        return embed_ids(**text_pieces(text).inputs)
+
+    def vectors_of(pieces: Pieces):
+        shape = tf.shape(pieces.inputs["input_ids"])
+        zeros = tf.zeros([shape[0], shape[1], width])
+        return in_buckets(of_batch, pieces.inputs, {"vectors": zeros})["vectors"]
 
     def of_pieces(text):
         pieces = text_pieces(text)
@@ -98,13 +109,11 @@ def export_embeddings(
             "vectors": tf.reshape(means, [tf.shape(pieces.words)[0], number, width]),
         }
 
-    text = tf.TensorSpec([None], tf.string, "text")
+    text = {"text": tf.TensorSpec([None], tf.string)}
     signatures = {
-        name: tf.function(function).get_concrete_function(text=text)
-        for name, function in (
-            ("serving_default", embed),
-            ("pieces", of_pieces),
-            ("words", of_words),
-        )
+        "serving_default": Signature(embed, text),
+        "pieces": Signature(of_pieces, text),
+        "words": Signature(of_words, text),
+        "tokenized": Signature(embed_ids, IDS),
     }
-    return save(Servable(model), signatures, directory, assets)
+    return export.write(Servable(model, export.dtype), signatures)

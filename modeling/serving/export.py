@@ -1,160 +1,197 @@
 """Writes SavedModels that TF Serving loads: text in, answers out.
 
+servable = Servable(model, dtype)
+signatures = {"serving_default": Signature(answer, {"text": tf.TensorSpec([None], tf.string)})}
+export = Export("/models/reviews", {"vocab.txt": vocab_file}, dtype)
+folder = export.write(servable, signatures)
+
+    /models/reviews/1/saved_model.pb
+                      variables/
+                      assets/          vocab.txt, bert_config.json, labels.json
+                      assets.extra/    tf_serving_warmup_requests
+
 The text side comes in as a callable, since this package knows no tokenizer.
 """
 
+import dataclasses
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 
-import keras
 import tensorflow as tf
+from absl import logging
 
 from modeling.checkpoints.files import join
 from modeling.errors import ModelingError
 from modeling.logs import only_warnings
+from modeling.serving import operations, requests, warm_up
+from modeling.serving.storage import Servable
 
-Preprocess = Callable[..., Mapping[str, tf.Tensor]]
+IDS = {
+    name: tf.TensorSpec([None, None], tf.int32)
+    for name in ("input_ids", "input_mask", "segment_ids")
+}
+"""Inputs of the signature `tokenized`: int32 [B, T]."""
+
+EXAMPLES = "examples"
 
 
-class Servable(tf.Module):
-    """What a SavedModel keeps: variables and signatures, nothing of Keras.
+@dataclasses.dataclass(frozen=True)
+class Signature:
+    """A function as clients see it.
 
-    Tracking Keras variables or layers works in Python but not in the C++ loader of TF Serving.
+    Attributes:
+        call: Inputs by name → outputs by name; the first axis of all is the batch.
+        inputs: Their shapes and dtypes.
+        sample: Any text → what a real request holds, for the warm-up requests; None: the text.
+        of_examples: What the serialized examples hold that are its input.
     """
 
-    def __init__(self, model):
-        super().__init__()
-        self.model_variables = [weight.value for weight in model.weights]
+    call: Callable[..., Mapping[str, tf.Tensor]]
+    inputs: Mapping[str, tf.TensorSpec]
+    sample: Callable[[str], str] | None = None
+    of_examples: Mapping[str, tf.TensorSpec] | None = None
 
 
-def export_sentence_model(
-    model: keras.Model,
-    directory: str,
-    kind: str,
-    preprocess: Preprocess,
-    labels: Sequence[str],
-    pairs: bool,
-    assets: Mapping[str, str],
-) -> str:
-    """Exports a model for sentences as the next version in `directory`.
+@dataclasses.dataclass(frozen=True)
+class Export:
+    """Where and how a model is exported.
 
-    Signatures, all with any batch size:
-        serving_default: string `text_a` [B] (and `text_b` [B] for pairs), or `context` [B] and
-            `choices` [B, C] (an empty string is no choice) → the answers.
-        tokenized: int32 `input_ids`, `input_mask`, `segment_ids`, [B, T] or [B, R, T] where an
-            example has several rows → the same.
-
-    Answers by kind:
-        classes: `label` string [B], `probabilities` float32 [B, L].
-        multi_label: `labels` string [B, L], empty where the label isn't predicted,
-            `probabilities` float32 [B, L].
-        regression: `score` float32 [B].
-        choices: `choice` int32 [B], counting from 0, `probabilities` float32 [B, C].
-
-    Args:
-        model: The trained model.
-        directory: Holds one folder per version, numbered from 1, as TF Serving expects.
-        kind: See `SentenceHead`.
-        preprocess: Texts (string tensors as above) → the model's inputs, in the graph.
-        labels: Names of the classes in the order of their ids.
-        pairs: Whether the task has two texts.
+    Attributes:
+        directory: The model's folder, which has a folder per version; its last part is the name
+            that TF Serving knows the model by.
         assets: File name → path of files to keep with the model, such as the vocabulary.
-
-    Returns:
-        The folder of the new version. It appears whole or not at all.
+        dtype: See `Servable`.
+        max_seq_length: Longest input, for the warm-up requests.
     """
-    servable = Servable(model)
-    answer = _answers(kind, labels)
-    texts = ["text_a", "text_b"] if pairs else ["text_a"]
-    shapes = {name: [None] for name in texts}
-    if kind == "choices":
-        shapes = {"context": [None], "choices": [None, None]}
-    several_rows = kind == "choices"
 
-    def from_text(**inputs):
-        nonlocal several_rows
-        built = preprocess(*(inputs[name] for name in shapes))
-        several_rows = built["input_ids"].shape.rank == 3
-        return answer(model(built)["logits"])
+    directory: str
+    assets: Mapping[str, str]
+    dtype: str | None = None
+    max_seq_length: int = 128
 
-    def from_ids(**inputs):
-        return answer(model(inputs)["logits"])
+    def write(
+        self,
+        servable: Servable,
+        signatures: Mapping[str, Signature],
+        texts: Mapping[str, Sequence[str]] | None = None,
+    ) -> str:
+        """Saves under a temporary name, then renames to the next free version.
 
-    text_function = tf.function(from_text).get_concrete_function(
-        **{name: tf.TensorSpec(shape, tf.string, name) for name, shape in shapes.items()}
-    )
-    shape = [None, None, None] if several_rows else [None, None]
-    signatures = {
-        "serving_default": text_function,
-        "tokenized": tf.function(from_ids).get_concrete_function(
-            **{
-                name: tf.TensorSpec(shape, tf.int32, name)
-                for name in ("input_ids", "input_mask", "segment_ids")
+        Where serving_default has strings alone, a signature `examples` takes the same as
+        serialized tf.Examples. Warm-up requests for all signatures are stored with the model.
+
+        Args:
+            servable: The model's variables.
+            signatures: By name.
+            texts: Further assets: file name → strings, written as JSON.
+
+        Returns:
+            The folder of the new version.
+
+        Raises:
+            ModelingError: The graph has operations that TF Serving lacks, or the disk refuses.
+        """
+        signatures = dict(signatures)
+        default = signatures["serving_default"].inputs
+        if all(spec.dtype == tf.string for spec in default.values()):
+            signatures[EXAMPLES] = from_examples(signatures["serving_default"])
+        with servable.computing():
+            functions = {
+                name: tf.function(
+                    requests.checked(signature.call, servable.config), autograph=False
+                ).get_concrete_function(
+                    **{
+                        key: tf.TensorSpec(spec.shape, spec.dtype, key)
+                        for key, spec in signature.inputs.items()
+                    }
+                )
+                for name, signature in signatures.items()
             }
-        ),
-    }
-    return save(servable, signatures, directory, assets, {"labels.json": json.dumps(list(labels))})
+        for name, function in functions.items():
+            operations.check(function.graph.as_graph_def(), f"The signature {name}")
+        try:
+            return self._write(servable, signatures, functions, texts or {})
+        except (tf.errors.OpError, OSError) as error:
+            raise ModelingError(
+                f"The SavedModel can't be written to {self.directory}: {error}. Check that the "
+                f"folder may be written and that the disk isn't full."
+            ) from error
 
-
-def _answers(kind: str, labels: Sequence[str]):
-    """The function from logits to a signature's outputs."""
-    names = tf.constant(list(labels), tf.string)
-
-    def classes(logits):
-        label = tf.gather(names, tf.argmax(logits, -1))
-        return {"label": label, "probabilities": tf.nn.softmax(logits)}
-
-    def multi_label(logits):
-        probabilities = tf.sigmoid(logits)
-        return {"labels": tf.where(logits >= 0, names, ""), "probabilities": probabilities}
-
-    def regression(logits):
-        return {"score": logits[:, 0]}
-
-    def choices(logits):
-        choice = tf.argmax(logits, -1, output_type=tf.int32)
-        return {"choice": choice, "probabilities": tf.nn.softmax(logits)}
-
-    return {
-        "classes": classes,
-        "multi_label": multi_label,
-        "regression": regression,
-        "choices": choices,
-    }[kind]
-
-
-def save(
-    servable: Servable,
-    signatures: Mapping,
-    directory: str,
-    assets: Mapping[str, str],
-    texts: Mapping[str, str] | None = None,
-) -> str:
-    """Saves under a temporary name, then renames to the next free version."""
-    try:
-        tf.io.gfile.makedirs(directory)
-        taken = [int(v) for v in map(_bare, tf.io.gfile.listdir(directory)) if v.isdigit()]
-        target = join(directory, str(max(taken, default=0) + 1))
-        temporary = join(directory, f".saving-{os.getpid()}")
-        if tf.io.gfile.exists(temporary):
-            tf.io.gfile.rmtree(temporary)
+    def _write(self, servable, signatures, functions, texts) -> str:
+        tf.io.gfile.makedirs(self.directory)
+        _remove_leftovers(self.directory)
+        temporary = join(self.directory, f"{_TEMPORARY}{os.getpid()}")
         with only_warnings():
-            tf.saved_model.save(servable, temporary, signatures=signatures)
+            tf.saved_model.save(servable, temporary, signatures=functions)
         folder = join(temporary, "assets")
         tf.io.gfile.makedirs(folder)
-        for name, path in assets.items():
+        for name, path in self.assets.items():
             tf.io.gfile.copy(path, join(folder, name), overwrite=True)
-        for name, content in (texts or {}).items():
+        for name, content in texts.items():
             with tf.io.gfile.GFile(join(folder, name), "w") as file:
-                file.write(content + "\n")
+                file.write(json.dumps(list(content), ensure_ascii=False) + "\n")
+        name = os.path.basename(self.directory.rstrip("/"))
+        words = warm_up.words_of(self.assets["vocab.txt"]) if "vocab.txt" in self.assets else None
+        logs = warm_up.requests(name, signatures, self.max_seq_length, words)
+        warm_up.write(temporary, logs)
+        # The folder of the highest version is what a server loads; it has to appear whole.
+        target = join(self.directory, str(_last_version(self.directory) + 1))
         tf.io.gfile.rename(temporary, target)
-    except (tf.errors.OpError, OSError) as error:
-        raise ModelingError(
-            f"The SavedModel can't be written to {directory}: {error}. Check that the folder may "
-            f"be written and that the disk isn't full."
-        ) from error
-    return target
+        return target
+
+
+def from_examples(signature: Signature) -> Signature:
+    """The same from serialized tf.Examples, whose features have the inputs' names."""
+
+    def call(examples):
+        features = {
+            name: tf.io.FixedLenFeature([], tf.string, "")
+            if spec.shape.rank == 1
+            else tf.io.RaggedFeature(tf.string)
+            for name, spec in signature.inputs.items()
+        }
+        parsed = tf.io.parse_example(examples, features)
+        return signature.call(
+            **{
+                name: value.to_tensor("") if isinstance(value, tf.RaggedTensor) else value
+                for name, value in parsed.items()
+            }
+        )
+
+    of_strings = {EXAMPLES: tf.TensorSpec([None], tf.string)}
+    return Signature(call, of_strings, signature.sample, signature.inputs)
+
+
+_TEMPORARY = ".saving-"
+
+
+def _remove_leftovers(directory: str) -> None:
+    """What exports of this machine left that were killed; a server never looks at it."""
+    for name in map(_bare, tf.io.gfile.listdir(directory)):
+        process = name.removeprefix(_TEMPORARY)
+        if name.startswith(_TEMPORARY) and process.isdigit() and not _runs(int(process)):
+            logging.info("Removing %s, of an export that was interrupted", join(directory, name))
+            tf.io.gfile.rmtree(join(directory, name))
+
+
+def _runs(process: int) -> bool:
+    """Whether there is another process of this number."""
+    if process == os.getpid():
+        return False
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def _last_version(directory: str) -> int:
+    """0 without one."""
+    names = map(_bare, tf.io.gfile.listdir(directory))
+    return max((int(name) for name in names if name.isdigit()), default=0)
 
 
 def _bare(name: str) -> str:

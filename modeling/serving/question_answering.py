@@ -1,12 +1,14 @@
 """The SavedModel that answers questions: two strings in, an answer and its place out."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Protocol
 
 import tensorflow as tf
 
-from modeling.serving.export import Servable, save
-from modeling.spans import IMPOSSIBLE, SpanSearch, merge
+from modeling.serving.buckets import in_buckets
+from modeling.serving.export import IDS, Export, Signature
+from modeling.serving.storage import Servable
+from modeling.spans import IMPOSSIBLE, SpanLogits, SpanSearch, merge
 
 
 class Windows(Protocol):
@@ -28,16 +30,15 @@ class Windows(Protocol):
 
 def export_question_answering(
     model,
-    directory: str,
+    export: Export,
     make_windows: Callable[[tf.Tensor, tf.Tensor], Windows],
     *,
     n_best: int,
     max_answer_length: int,
     version_2: bool,
     threshold: float,
-    assets: Mapping[str, str],
 ) -> str:
-    """Exports a question answering model as the next version in `directory`.
+    """Exports a question answering model as the next version.
 
     Signatures, from string `question` [B] and `context` [B] of any length:
         serving_default: `answer` string [B], a slice of the context ("" if there is none);
@@ -46,21 +47,23 @@ def export_question_answering(
             without one); `probability` among the n best; `null_score` float32 [B].
         n_best: the same as `answers`, … [B, n_best], the best first, whatever the null score;
             what is lacking is "" with probability 0.
+        examples: serialized tf.Examples with `question` and `context` → as serving_default.
+        tokenized: int32 `input_ids`, `input_mask`, `segment_ids` [B, T] → `start_logits`,
+            `end_logits` float32 [B, T].
 
     Args:
         model: `BertQuestionAnswering`.
-        directory: Holds one folder per version.
+        export: Where, and with what.
         make_windows: From questions and contexts to windows, in the graph.
         n_best, max_answer_length: See `SpanSearch`.
         version_2: Whether there may be no answer: if the null score exceeds the best one's by
             more than `threshold`.
-        assets: File name → path of files to keep with the model.
 
     Returns:
         The folder of the new version. It appears whole or not at all.
     """
-    servable = Servable(model)
     search = SpanSearch([model], n_best, max_answer_length)
+    span_logits = SpanLogits([model])
 
     def find(question, context):
         windows = make_windows(question, context)
@@ -74,7 +77,8 @@ def export_question_answering(
             "segment_ids": mask * tf.cast(place >= windows.first_lengths[:, tf.newaxis], tf.int32),
             "start_range": windows.start_range,
         }
-        found = merge(search(batch)["spans"], windows.counts)
+        spans = {"spans": tf.zeros([tf.shape(ids)[0], n_best + 1, 4])}
+        found = merge(in_buckets(search, batch, spans)["spans"], windows.counts)
         first = tf.gather(windows.begins, found.rows) - tf.cast(
             tf.gather(windows.first_lengths, found.rows), tf.int64
         )
@@ -135,12 +139,17 @@ def export_question_answering(
         result = {renamed.get(name, f"{name}s"): value for name, value in answers.items()}
         return result | {"null_score": null}
 
-    texts = {name: tf.TensorSpec([None], tf.string, name) for name in ("question", "context")}
+    def of_pieces(**inputs):
+        zeros = tf.zeros(tf.shape(inputs["input_ids"]))
+        return in_buckets(span_logits, inputs, {"start_logits": zeros, "end_logits": zeros})
+
+    texts = {name: tf.TensorSpec([None], tf.string) for name in ("question", "context")}
     signatures = {
-        "serving_default": tf.function(best).get_concrete_function(**texts),
-        "n_best": tf.function(several).get_concrete_function(**texts),
+        "serving_default": Signature(best, texts),
+        "n_best": Signature(several, texts),
+        "tokenized": Signature(of_pieces, IDS),
     }
-    return save(servable, signatures, directory, assets)
+    return export.write(Servable(model, export.dtype), signatures)
 
 
 def _sum(first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:

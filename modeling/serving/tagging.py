@@ -1,12 +1,13 @@
 """The SavedModel that tags: texts or words in; words, tags and entities with their places out."""
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import tensorflow as tf
 
-from modeling.serving.export import Servable, save
+from modeling.serving.buckets import in_buckets
+from modeling.serving.export import IDS, Export, Signature
+from modeling.serving.storage import Servable
 from modeling.tags import EntityReader, TagNumbers
 
 
@@ -40,21 +41,23 @@ class TaggingInputs(Protocol):
 
 def export_tagger(
     model,
-    directory: str,
+    export: Export,
     from_texts: Callable[[tf.Tensor], TaggingInputs],
     from_words: Callable[[tf.Tensor], TaggingInputs],
     tags: Sequence[str],
-    assets: Mapping[str, str],
 ) -> str:
-    """Exports a tagger as the next version in `directory`.
+    """Exports a tagger as the next version.
 
     Signatures, with any batch size and any length:
         serving_default: string `text` [B].
         words: string `words` [B, W], texts that are split already; shorter ones are filled up
             with "", which is tagged O. Places of entities are those in the words joined, as
             `from_words` says.
+        examples: serialized tf.Examples with `text` → as serving_default.
+        tokenized: int32 `input_ids`, `input_mask`, `segment_ids` [B, T] → `tags` string and
+            `scores` float32 [B, T], the tag of each piece and its probability.
 
-    Both give, filled up with "" or -1:
+    The first three give, filled up with "" or -1:
         words, tags: string [B, W]. As many tags as words, always; O for words without a piece.
         starts, ends, start_bytes, end_bytes: int32 [B, W]; where the words lie in the text, from
             and to before, in characters and bytes.
@@ -64,15 +67,13 @@ def export_tagger(
 
     Args:
         model: `BertTagger`, or whatever takes its inputs.
-        directory: Holds one folder per version.
+        export: Where, and with what.
         from_texts, from_words: To the model's inputs, in the graph.
         tags: Their names in the order of their numbers; the first is O.
-        assets: File name → path of files to keep with the model.
 
     Returns:
         The folder of the new version. It appears whole or not at all.
     """
-    servable = Servable(model)
     number, read = TagNumbers(model), EntityReader(tags)
     names = tf.constant(list(tags), tf.string)
     types = tf.constant(read.types or [""], tf.string)
@@ -82,7 +83,9 @@ def export_tagger(
         place = tf.range(tf.shape(ids, tf.int64)[1])[tf.newaxis]
         mask = tf.cast(place < inputs.input_ids.row_lengths()[:, tf.newaxis], tf.int32)
         batch = {"input_ids": ids, "input_mask": mask, "segment_ids": tf.zeros_like(ids)}
-        found = tf.cast(number(batch)["tagged"][..., 0], tf.int32)
+        zeros = tf.zeros([tf.shape(ids)[0], tf.shape(ids)[1], 2])
+        found = in_buckets(number, batch, {"tagged": zeros})["tagged"]
+        found = tf.cast(found[..., 0], tf.int32)
         counts = (place >= inputs.scored[:, :1]) & (place < inputs.scored[:, 1:])
         of_words = tf.tensor_scatter_nd_update(
             tf.zeros([tf.size(inputs.words.values)], tf.int32),
@@ -141,13 +144,18 @@ def export_tagger(
     def of_words(words):
         return answer(from_words(words))
 
+    def of_pieces(**inputs):
+        shape = tf.shape(inputs["input_ids"])
+        zeros = tf.zeros([shape[0], shape[1], len(tags)])
+        probabilities = tf.nn.softmax(in_buckets(model, inputs, {"logits": zeros})["logits"])
+        return {
+            "tags": tf.gather(names, tf.argmax(probabilities, -1)),
+            "scores": tf.reduce_max(probabilities, -1),
+        }
+
     signatures = {
-        "serving_default": tf.function(of_text).get_concrete_function(
-            text=tf.TensorSpec([None], tf.string, "text")
-        ),
-        "words": tf.function(of_words).get_concrete_function(
-            words=tf.TensorSpec([None, None], tf.string, "words")
-        ),
+        "serving_default": Signature(of_text, {"text": tf.TensorSpec([None], tf.string)}),
+        "words": Signature(of_words, {"words": tf.TensorSpec([None, None], tf.string)}),
+        "tokenized": Signature(of_pieces, IDS),
     }
-    texts = {"labels.json": json.dumps(list(tags), ensure_ascii=False)}
-    return save(servable, signatures, directory, assets, texts)
+    return export.write(Servable(model, export.dtype), signatures, {"labels.json": tags})

@@ -190,8 +190,6 @@ def define_fine_tuning_flags() -> None:
         "num_train_steps", 0, "Train so many steps instead of num_train_epochs.", lower_bound=0
     )
     flags.DEFINE_bool("length_buckets", True, "False pads every input to max_seq_length.")
-    flags.DEFINE_bool("do_export", False, "Write a SavedModel that takes raw text.")
-    flags.DEFINE_string("export_dir", None, "Where to; default: export/ in the output folder.")
 
 
 def define_search_flags() -> None:

@@ -118,6 +118,7 @@ class FeaturePipeline:
     def __init__(self, encoder: BertFeatures, tagger: FeatureTagger):
         self.encoder = encoder
         self.tagger = tagger
+        self.parts = [encoder, tagger]
 
     @property
     def weights(self) -> list:

@@ -7,7 +7,8 @@ import tensorflow as tf
 
 from modeling.config import BertConfig
 from modeling.models import BertClassifier
-from modeling.serving.export import export_sentence_model
+from modeling.serving.export import Export
+from modeling.serving.sentences import export_sentence_model
 from tests.modeling.serving.cpp_loader import CppLoader
 
 
@@ -31,7 +32,7 @@ def test_an_export_gives_the_models_answers(load, tmp_path):
         return {"input_ids": rows, "input_mask": rows * 0 + 1, "segment_ids": rows * 0}
 
     path = export_sentence_model(
-        model, str(tmp_path), "classes", preprocess, ["no", "yes"], False, {}
+        model, Export(str(tmp_path), {}), "classes", preprocess, ["no", "yes"], False
     )
     probabilities = tf.nn.softmax(model(batch)["logits"]).numpy()
     answers = load(path, "tokenized", **batch)

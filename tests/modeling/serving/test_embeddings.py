@@ -17,6 +17,7 @@ from modeling.config import BertConfig
 from modeling.errors import ModelingError
 from modeling.features import BertFeatures
 from modeling.serving.embeddings import export_embeddings
+from modeling.serving.export import Export
 from modeling.training.extraction import Extractor
 from tests.reference import numpy_bert
 
@@ -53,7 +54,7 @@ def exported(tokenizer, tmp_path_factory):
     (folder / "vocab.txt").write_text("\n".join(VOCAB))
     pieces = functools.partial(text_pieces, tokenizer, LIMIT)
     path = export_embeddings(
-        make_model(), str(folder), pieces, "mean", {"vocab.txt": str(folder / "vocab.txt")}
+        make_model(), Export(str(folder), {"vocab.txt": str(folder / "vocab.txt")}), pieces, "mean"
     )
     assert path == str(folder / "1") and (folder / "1/assets/vocab.txt").exists()
     return tf.saved_model.load(path)
@@ -140,4 +141,4 @@ def test_contradictions(tokenizer, tmp_path):
         (make_model(normalize=True), "cls"),
     ):
         with pytest.raises(ModelingError, match="pools by itself"):
-            export_embeddings(model, str(tmp_path), pieces, pooling, {})
+            export_embeddings(model, Export(str(tmp_path), {}), pieces, pooling)

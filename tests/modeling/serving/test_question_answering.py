@@ -16,6 +16,7 @@ from data.tasks.squad_windows import make_windows
 from data.tokenization import Tokenizer
 from modeling.config import BertConfig
 from modeling.models import BertQuestionAnswering
+from modeling.serving.export import Export
 from modeling.serving.question_answering import export_question_answering
 from modeling.spans import SpanSearch, merge_arrays
 from modeling.training.evaluation import Predictor
@@ -78,13 +79,12 @@ def predicted(models, tokenizer, questions, version_2):
 def exported(model, tokenizer, folder, version_2=False, threshold=0.0):
     path = export_question_answering(
         model,
-        str(folder),
+        Export(str(folder), {}),
         functools.partial(make_windows, tokenizer, **SETTINGS),
         n_best=N_BEST,
         max_answer_length=LONGEST,
         version_2=version_2,
         threshold=threshold,
-        assets={},
     )
     return tf.saved_model.load(path)
 
@@ -221,6 +221,12 @@ class Fixed:
         rows = tf.shape(batch["input_ids"])[0]
         start, end = (tf.tile(logits[tf.newaxis], [rows, 1]) for logits in tf.unstack(self.logits))
         return {"start_logits": start, "end_logits": end}
+
+
+def test_no_question_at_all(first_version):
+    for signature in ("serving_default", "n_best"):
+        got = ask(first_version, [], signature)
+        assert {len(value) for value in got.values()} == {0}
 
 
 def test_odds_that_float32_calls_equal_to_the_threshold(tokenizer, tmp_path):

@@ -16,6 +16,7 @@ from data.tasks.ner_tags import TagSet
 from data.tokenization import Tokenizer
 from modeling.config import BertConfig
 from modeling.models import BertTagger
+from modeling.serving.export import Export
 from modeling.serving.tagging import export_tagger
 from modeling.tags import TagNumbers
 from modeling.training.evaluation import Predictor
@@ -71,11 +72,10 @@ def model():
 def loaded(model, tokenizer, tmp_path_factory):
     path = export_tagger(
         model,
-        str(tmp_path_factory.mktemp("export")),
+        Export(str(tmp_path_factory.mktemp("export")), {}),
         functools.partial(ner_inputs.from_texts, tokenizer, max_seq_length=LENGTH),
         functools.partial(ner_inputs.from_words, tokenizer, max_seq_length=LENGTH),
         TAGS.names,
-        assets={},
     )
     return tf.saved_model.load(path)
 
@@ -210,11 +210,10 @@ def test_in_the_loader_of_tf_serving(model, tokenizer, loaded, tmp_path):
         pytest.skip(CppLoader.why_not())
     path = export_tagger(
         model,
-        str(tmp_path / "export"),
+        Export(str(tmp_path / "export"), {}),
         functools.partial(ner_inputs.from_texts, tokenizer, max_seq_length=LENGTH),
         functools.partial(ner_inputs.from_words, tokenizer, max_seq_length=LENGTH),
         TAGS.names,
-        assets={},
     )
     load = CppLoader(tmp_path)
     texts = np.array(["abc d 漢 fed's.".encode(), b"", b"a \xff b " * 20], object)

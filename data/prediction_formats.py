@@ -1,0 +1,239 @@
+"""Formats of what a model is asked: lines to records, each with the model's inputs by name.
+
+for source, record in records(open_lines("reviews.tsv"), specs): …
+
+A model's inputs are told by their names, types and shapes, as a signature of a SavedModel has
+them. What comes of lines are texts, string [B]; lists of texts, string [B, N]; and, from JSON
+lines, numbers of any shape [B, …].
+
+    text    a line is the text of a model with one input. With several inputs they stand between
+            tabs, in the order of `in_order`; a list, which has to be the last, takes all columns
+            that are left.
+    tsv     fields between tabs, quotation marks being text, below a header that names the inputs.
+    csv     the same as of RFC 4180.
+    jsonl   an object on every line.
+
+In a header the columns of a list are NAME_0, NAME_1 … Other columns and names stay in the record.
+A blank line is a text where a line is one; else it is skipped in JSON lines and at the end, and
+elsewhere a row of one empty field.
+"""
+
+import csv
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import tensorflow as tf
+
+from data.errors import DataError
+from data.line_streams import MAX_LINE_CHARACTERS, STANDARD_INPUT, LineStream, check_utf8
+from data.tasks.tables import nearest
+from data.tasks.text_files import extension, json_records, listing, shortened, with_names
+
+FORMATS = ("auto", "text", "tsv", "csv", "jsonl")
+ORDER = ("text", "text_a", "text_b", "question", "context", "choices", "words")
+"""Inputs that are known here, in the order of their columns."""
+
+_ENDINGS = {
+    ".tsv": "tsv",
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+}
+
+Specs = Mapping[str, tf.TensorSpec]
+Record = tuple[str, dict[str, object] | DataError]
+
+
+def records(stream: LineStream, specs: Specs, format: str = "auto") -> Iterator[Record]:
+    """The lines as (source, record), the source being "file:line".
+
+    Args:
+        stream: Of lines.
+        specs: The model's inputs, each with a batch dimension.
+        format: One of FORMATS; "auto" goes by the ending of a file's name (text, if it has none
+            that is known) and by the first character of standard input and of pipes: "{" for JSON
+            lines, else text.
+
+    Yields:
+        Records of strings, lists of strings for lists, and whatever JSON holds; or what is wrong
+        with the line, to be raised or not. They may lack inputs, or have them of a wrong type.
+
+    Raises:
+        DataError: While iterating: the stream can't be read, its header doesn't fit the model, or
+            the model's inputs can't come in that format.
+    """
+    format = _format_of(stream) if format == "auto" else format
+    specs = {name: specs[name] for name in in_order(specs)}
+    check_format(specs, format, stream.name)
+    yield from {"text": _text, "tsv": _tsv, "csv": _csv, "jsonl": _jsonl}[format](stream, specs)
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """A model's inputs in the order of their columns: those of ORDER, then by name."""
+    return sorted(names, key=lambda n: (ORDER.index(n) if n in ORDER else len(ORDER), n))
+
+
+def check_format(specs: Specs, format: str, where: str) -> None:
+    """Raises DataError if a model's inputs can't come in that format."""
+    if format == "jsonl":
+        return
+    for name, spec in specs.items():
+        if spec.dtype != tf.string:
+            raise DataError(
+                f"{where} is read as {format}, and the model's input {name!r} is of numbers "
+                f"({spec.dtype.name}), which come from JSON lines only. Give those "
+                f"(--input_format=jsonl), or name a signature of texts (--signature)."
+            )
+    lists = [name for name, spec in specs.items() if spec.shape.rank == 2]
+    if format == "text" and lists and list(specs)[-1:] != lists:
+        raise DataError(
+            f"{where} is read as lines of text, and among the model's inputs {listing(specs)} "
+            f"those that are lists ({listing(lists)}) have no place in a line. Give JSON lines."
+        )
+
+
+def _format_of(stream: LineStream) -> str:
+    if stream.name.lower().endswith(".parquet"):
+        raise DataError(f"{stream.name} is Parquet, which isn't read here; write JSON lines of it.")
+    found = _ENDINGS.get(extension(stream.name))
+    if found or not (stream.live or stream.name == STANDARD_INPUT):
+        return found or "text"
+    return "jsonl" if stream.first_character() == "{" else "text"
+
+
+def _text(stream: LineStream, specs: Specs) -> Iterator[Record]:
+    names = list(specs)
+    listed = specs[names[-1]].shape.rank == 2
+    if len(names) == 1 and not listed:
+        for source, line in _lines(stream):
+            yield source, line if isinstance(line, DataError) else {names[0]: line}
+        return
+
+    def record(source: str, fields: list[str]) -> dict[str, object]:
+        if len(fields) == len(names) or (listed and len(fields) > len(names)):
+            last = len(names) - 1
+            values = [*fields[:last], fields[last:] if listed else fields[last]]
+            return dict(zip(names, values, strict=True))
+        raise DataError(
+            f"{source}: this line has {len(fields)} columns between tabs; expected {len(names)}"
+            f"{' or more' * listed}: {listing(names)}. It begins {shortened(fields[0])}. Correct "
+            f"it, or give TSV with a header or JSON lines (--input_format)."
+        )
+
+    for source, fields in _tab_separated(stream):
+        yield source, _attempt(record, source, fields)
+
+
+def _tsv(stream: LineStream, specs: Specs) -> Iterator[Record]:
+    yield from _below_header(_tab_separated(stream), specs, "\t")
+
+
+def _csv(stream: LineStream, specs: Specs) -> Iterator[Record]:
+    def checked(source: str, row: list[str]) -> list[str]:
+        check_utf8(source, "".join(row))
+        return row
+
+    def rows():
+        reader = csv.reader(stream.lines(keep_ends=True), strict=True)
+        while True:
+            source = f"{stream.name}:{reader.line_num + 1}"
+            # Process-wide, hence raised before every row.
+            csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE_CHARACTERS))
+            try:
+                row = next(reader, None)
+            except csv.Error as error:
+                row = DataError(
+                    f"{source}: the row that begins here isn't CSV ({error}). A field that holds "
+                    f"a comma, a quotation mark or a newline stands in quotation marks, those "
+                    f"inside it doubled."
+                )
+            if row is None:
+                return
+            yield source, _attempt(checked, source, row)
+
+    yield from _below_header(_without_last_blanks(rows()), specs, ",")
+
+
+def _jsonl(stream: LineStream, specs: Specs) -> Iterator[Record]:
+    def record(source: str, line: str) -> dict[str, object]:
+        try:
+            return next(fields for _, fields in json_records(source, line))
+        except DataError as error:
+            # It counts the lines of what it got.
+            raise DataError(str(error).replace(f"{source}:1:", f"{source}:", 1)) from None
+
+    for source, line in _lines(stream):
+        if isinstance(line, DataError) or line.strip():
+            yield source, _attempt(record, source, line)
+
+
+def _attempt(function: Callable, source: str, value):
+    """The function's result, or what is wrong; nothing is tried with what is wrong already."""
+    if isinstance(value, DataError):
+        return value
+    try:
+        return function(source, value)
+    except DataError as error:
+        return error
+
+
+def _lines(stream: LineStream) -> Iterator[tuple[str, str | DataError]]:
+    for number, line in enumerate(stream.lines(), 1):
+        source = f"{stream.name}:{number}"
+        yield source, _attempt(check_utf8, source, line)
+
+
+def _tab_separated(stream: LineStream) -> Iterator[tuple[str, list[str] | DataError]]:
+    fields = ((source, _attempt(_at_tabs, source, line)) for source, line in _lines(stream))
+    yield from _without_last_blanks(fields)
+
+
+def _at_tabs(_: str, line: str) -> list[str]:
+    return line.split("\t")
+
+
+def _without_last_blanks(rows: Iterable[tuple]) -> Iterator[tuple[str, list[str] | DataError]]:
+    blank = []
+    for source, fields in rows:
+        if fields in ([], [""]):
+            blank.append(source)
+            continue
+        yield from ((earlier, [""]) for earlier in blank)
+        blank.clear()
+        yield source, fields
+
+
+def _below_header(rows: Iterator[tuple], specs: Specs, separator: str) -> Iterator[Record]:
+    source, names = next(rows, ("", None))
+    if names is None:
+        return
+    if isinstance(names, DataError):
+        raise names
+    lists = {n: _columns_of(n, names) for n, spec in specs.items() if spec.shape.rank == 2}
+    lacking = [name for name in specs if not lists.get(name, name in names)]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice or lacking:
+        wanted = [f"{name}_0, {name}_1 …" if name in lists else name for name in specs]
+        wrong = f"{listing(twice)} twice" if twice else f"no {listing(lacking)}"
+        raise DataError(
+            f"{source}: expected a header that names the model's inputs, {listing(wanted)}; it has "
+            f"{wrong}{'' if twice else nearest(lacking[0], names)}. The header is "
+            f"{listing(map(shortened, names))}. Correct it; a file without a header can be read as "
+            f"lines of text (--input_format=text)."
+        )
+
+    def record(source: str, values: list[str]) -> dict[str, object]:
+        fields: dict[str, object] = with_names(source, names, values, separator)
+        for name, columns in lists.items():
+            fields[name] = [fields.pop(column) for column in columns]
+        return fields
+
+    for source, values in rows:
+        yield source, _attempt(record, source, values)
+
+
+def _columns_of(name: str, header: Sequence[str]) -> list[str]:
+    """NAME_0, NAME_1 … as far as the header has them without a gap."""
+    numbered = (f"{name}_{number}" for number in itertools.count())
+    return list(itertools.takewhile(lambda column: column in header, numbered))

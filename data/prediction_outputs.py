@@ -1,0 +1,280 @@
+"""A model's answers as JSON lines or TSV, in the order of what was asked.
+
+with PredictionOutputs("answers.jsonl", "jsonl", specs) as outputs:
+    outputs.write(examples, answers)
+
+JSON lines: what the line of input held besides the model's inputs, then the outputs by name, as
+the model gives them. Numbers read back as the same float32. Of a line that couldn't be answered
+{"error": "file:line: …"} is in place of the outputs. What was passed through is never replaced: it
+is called input_NAME where an output has its name, as a gold label beside the label.
+
+TSV: the same below a header, single values only. A backslash is written as "\\\\", tabs and ends of
+lines as "\\t", "\\n", "\\r". The columns passed through are those of the first line that isn't bad.
+"""
+
+import contextlib
+import gzip
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from data.errors import DataError
+from data.prediction_inputs import Example
+from data.tasks.text_files import listing
+
+FORMATS = ("jsonl", "tsv")
+ERROR = "error"
+"""Where the message about a bad line stands."""
+
+_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
+
+Answer = Mapping[str, np.ndarray | np.generic | bytes] | Exception
+
+
+class PredictionOutputs:
+    """Where the answers go: a file, or standard output.
+
+    A file is written under a temporary name, compressed if it ends in .gz, and renamed in the end.
+
+    Args:
+        path: Of the file; "-" is standard output.
+        format: One of FORMATS.
+        specs: The model's outputs, each with a batch dimension.
+        skip_bad_lines: Whether lines that have no answer are written as errors; else they're
+            raised.
+        inputs: Files that mustn't be overwritten.
+
+    Attributes:
+        done: Lines written.
+        bad: How many of them are errors.
+
+    Raises:
+        DataError: All outputs are lists, which TSV can't hold, or the path is one of `inputs`. On
+            entering and leaving: the file can't be written.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        format: str,
+        specs: Mapping[str, tf.TensorSpec],
+        skip_bad_lines: bool = False,
+        inputs: Iterable[str] = (),
+    ):
+        if path != "-" and os.path.realpath(path) in map(os.path.realpath, inputs):
+            raise DataError(
+                f"The answers would overwrite {path}, which is one of the input files. Name "
+                f"another output file (--output_file), or a pattern that doesn't match it."
+            )
+        self.path = path
+        self.done = self.bad = 0
+        self._skip = skip_bad_lines
+        self._names = list(specs) if format == "jsonl" else _single_values(specs)
+        taken = [*self._names, ERROR] if skip_bad_lines else self._names
+        self._lines = _JsonLines() if format == "jsonl" else _Tsv(taken)
+        self._renamed = {name: f"input_{name}" for name in taken}
+        self._said: set[str] = set()
+        self._said_bytes = False
+        self._files = contextlib.ExitStack()
+        self._temporary = "" if path == "-" else f"{path}.tmp-{os.getpid()}"
+
+    def __enter__(self) -> "PredictionOutputs":
+        if not self._temporary:
+            self._file = sys.stdout.buffer
+            return self
+        try:
+            folder = os.path.dirname(self.path)
+            if folder:
+                tf.io.gfile.makedirs(folder)
+            self._file = self._files.enter_context(tf.io.gfile.GFile(self._temporary, "wb"))
+            self._file.write(b"")  # Without a write no file comes into being.
+            if self.path.endswith(".gz"):
+                packed = gzip.GzipFile("", "wb", fileobj=self._file, mtime=0)
+                self._file = self._files.enter_context(packed)
+        except (tf.errors.OpError, OSError) as error:
+            self._remove()
+            raise self._unwritable(error) from error
+        return self
+
+    def write(self, examples: Sequence[Example], answers: Iterable[Answer]) -> None:
+        """Appends a line for each example, in their order.
+
+        Args:
+            examples: Some.
+            answers: One for each example that isn't bad: arrays (and single values) by name, or
+                why the model refuses the line.
+
+        Raises:
+            DataError: A line has no answer, if such aren't skipped; those before it are written.
+                Or the file can't be written.
+            BrokenPipeError: Nobody reads standard output any more. What is written there from then
+                on goes nowhere, and nothing more goes wrong at exit.
+        """
+        answers = iter(answers)
+        lines: list[str] = []
+        try:
+            for example in examples:
+                passed = self._passed(example)
+                error = example.error
+                if error is None:
+                    answer = next(answers)
+                    if isinstance(answer, Exception):
+                        error = DataError(f"{example.source}: the model refuses it: {answer}")
+                if error is None:
+                    outputs = {name: self._plain(answer[name]) for name in self._names}
+                    lines += self._lines(passed, outputs)
+                elif self._skip:
+                    lines += self._lines(passed, {ERROR: " ".join(str(error).split())}, bad=True)
+                    self.bad += 1
+                else:
+                    raise error
+                self.done += 1
+        finally:
+            self._send(lines)
+
+    def __exit__(self, kind, *_) -> None:
+        if kind is not None:
+            self._remove()
+            return
+        try:
+            self._send(self._lines.rest())
+            self._files.close()
+            if self._temporary:
+                tf.io.gfile.rename(self._temporary, self.path, overwrite=True)
+        except (tf.errors.OpError, OSError) as error:
+            self._remove()
+            raise self._unwritable(error) from error
+        except DataError:
+            self._remove()
+            raise
+
+    def _passed(self, example: Example) -> dict[str, object]:
+        for name in self._renamed.keys() & example.passed.keys() - self._said:
+            self._said.add(name)
+            logging.warning(
+                "%s: the field %r is called %r in the output, where its name is taken.",
+                example.source,
+                name,
+                self._renamed[name],
+            )
+        return {self._renamed.get(name, name): value for name, value in example.passed.items()}
+
+    def _plain(self, value: np.ndarray | np.generic | bytes):
+        """As JSON knows it."""
+        if isinstance(value, bytes):
+            return self._texts(value)
+        value = np.asarray(value)
+        if value.dtype == object:
+            return self._texts(value.tolist())
+        if value.dtype.kind in "biu" or value.dtype == np.float64:
+            return value.tolist()
+        # By way of the digits, since a float32 has no short form as a float64.
+        return value.astype(np.float32).astype(str).astype(np.float64).tolist()
+
+    def _texts(self, value):
+        if isinstance(value, list):
+            return [self._texts(item) for item in value]
+        try:
+            return value.decode("utf-8")
+        except UnicodeDecodeError:
+            if not self._said_bytes:
+                self._said_bytes = True
+                logging.warning("An output isn't UTF-8; bytes that aren't are written as U+FFFD.")
+            return value.decode("utf-8", "replace")
+
+    def _send(self, lines: Iterable[str]) -> None:
+        data = "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
+        if not data:
+            return
+        try:
+            self._file.write(data)
+            if not self._temporary:
+                self._file.flush()
+        except BrokenPipeError:
+            # Python flushes standard output at exit once more.
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, sys.stdout.fileno())
+            os.close(nowhere)
+            raise
+        except (tf.errors.OpError, OSError) as error:
+            raise self._unwritable(error) from error
+
+    def _remove(self) -> None:
+        with contextlib.suppress(tf.errors.OpError, OSError):
+            self._files.close()
+        if self._temporary:
+            with contextlib.suppress(tf.errors.OpError, OSError):
+                tf.io.gfile.remove(self._temporary)
+
+    def _unwritable(self, error: Exception) -> DataError:
+        what = f"The output file {self.path}" if self._temporary else "Standard output"
+        return DataError(
+            f"{what} can't be written: {getattr(error, 'message', error)}. Name a file in a folder "
+            f"that you may write to, with room enough."
+        )
+
+
+def _single_values(specs: Mapping[str, tf.TensorSpec]) -> list[str]:
+    names = [name for name, spec in specs.items() if spec.shape.rank == 1]
+    others = [name for name in specs if name not in names]
+    if not names:
+        raise DataError(
+            f"TSV holds single values only, and all of the model's outputs are lists: "
+            f"{listing(others)}. Write JSON lines (--output_format=jsonl)."
+        )
+    if others:
+        logging.warning("Left out of the TSV, since they are lists: %s", listing(others))
+    return names
+
+
+class _JsonLines:
+    """From what is passed through and outputs to lines."""
+
+    def __call__(self, passed: dict, outputs: dict, bad: bool = False) -> list[str]:
+        return [json.dumps(passed | outputs, ensure_ascii=False)]
+
+    def rest(self) -> list[str]:
+        return []
+
+
+class _Tsv:
+    """The same. What is bad waits until a good line has told the header.
+
+    Args:
+        names: Of columns besides those passed through.
+    """
+
+    def __init__(self, names: Sequence[str]):
+        self._names = list(names)
+        self._header: list[str] = []
+        self._waiting: list[dict] = []
+
+    def __call__(self, passed: dict, outputs: dict, bad: bool = False) -> list[str]:
+        if bad and not self._header:
+            self._waiting.append(passed | outputs)
+            return []
+        return [*self._begin(passed), self._row(passed | outputs)]
+
+    def rest(self) -> list[str]:
+        return self._begin({}) if self._waiting else []
+
+    def _begin(self, passed: dict) -> list[str]:
+        if self._header:
+            return []
+        self._header = [*passed, *self._names]
+        rows = ["\t".join(name.translate(_ESCAPES) for name in self._header)]
+        rows += map(self._row, self._waiting)
+        self._waiting = []
+        return rows
+
+    def _row(self, fields: dict) -> str:
+        return "\t".join(_cell(fields.get(name, "")).translate(_ESCAPES) for name in self._header)
+
+
+def _cell(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,101 @@
+"""Asks an exported model: lines of a file or of standard input in, JSON lines out.
+
+    python -m modeling.predict --saved_model=/tmp/export --input_file=reviews.tsv \
+        --output_file=answers.jsonl
+    echo "A delight from start to end." | python -m modeling.predict --saved_model=/tmp/export
+
+Any SavedModel will do whose signature takes texts, lists of texts or numbers. The answers have the
+order of the lines. Texts of like length are computed together; memory doesn't grow with the input.
+Lines from a terminal or a pipe are answered as they come.
+"""
+
+from modeling import quiet  # noqa: F401  isort: skip
+
+import time
+
+from absl import flags, logging
+
+from data import prediction_formats, prediction_outputs
+from data.errors import DataError
+from data.prediction_inputs import PredictionInputs, estimated_total
+from data.prediction_outputs import PredictionOutputs
+from modeling import errors
+from modeling.logs import Progress
+from modeling.serving import prediction
+
+FLAGS = flags.FLAGS
+
+flags.DEFINE_string(
+    "saved_model",
+    None,
+    "The exported model: a SavedModel's folder, or one with numbered versions in it, of which the "
+    "highest is taken.",
+)
+flags.DEFINE_string("signature", "serving_default", "Which of the model's signatures to ask.")
+flags.DEFINE_string(
+    "input_file",
+    "-",
+    "What to ask: comma list of globs, gzip-compressed or not; - for standard input.",
+)
+flags.DEFINE_enum(
+    "input_format",
+    "auto",
+    prediction_formats.FORMATS,
+    "text: a line is a text, or several between tabs; tsv, csv: below a header that names the "
+    "model's inputs; jsonl: objects with these names. auto: as the file's name ends, else jsonl "
+    "for lines that begin with {, else text.",
+)
+flags.DEFINE_string("output_file", "-", "The answers; - for standard output.")
+flags.DEFINE_enum("output_format", "jsonl", prediction_outputs.FORMATS, "tsv: single values only.")
+flags.DEFINE_integer("batch_size", 32, "Most lines that are computed at once.", lower_bound=1)
+flags.DEFINE_bool(
+    "skip_bad_lines", False, "Write an error in place of an answer, and go on; else stop."
+)
+
+WINDOW_BATCHES = 32
+"""So many batches are read before lines of like length are put together."""
+
+LIVE_WINDOW_BATCHES = 4
+"""From a terminal or a pipe at most so many, since somebody may wait for the first answer."""
+
+PROGRESS_SECONDS = 10.0
+
+
+def main(_: list[str]) -> None:
+    signature = prediction.load_signature(
+        prediction.version_folder(FLAGS.saved_model), FLAGS.signature
+    )
+    inputs = PredictionInputs(
+        FLAGS.input_file, signature.inputs, FLAGS.input_format, FLAGS.skip_bad_lines
+    )
+    progress = Progress("examples", seconds=PROGRESS_SECONDS)
+    predictor = prediction.BatchPredictor(signature, FLAGS.batch_size, progress.add)
+    begin = time.monotonic()
+    try:
+        with PredictionOutputs(
+            FLAGS.output_file,
+            FLAGS.output_format,
+            signature.outputs,
+            FLAGS.skip_bad_lines,
+            inputs.paths,
+        ) as outputs:
+            batches = LIVE_WINDOW_BATCHES if inputs.live else WINDOW_BATCHES
+            for window in inputs.windows(batches * FLAGS.batch_size):
+                progress.total = estimated_total(outputs.done + len(window), window[-1])
+                outputs.write(window, predictor([e for e in window if e.error is None]))
+    except BrokenPipeError:
+        return  # as "| head" ends it
+    seconds = time.monotonic() - begin
+    logging.info(
+        "%s examples in %.1f s, %.1f a second%s%s",
+        f"{outputs.done:,}",
+        seconds,
+        outputs.done / max(seconds, 1e-6),
+        f", {outputs.bad:,} bad" if outputs.bad else "",
+        "" if FLAGS.output_file == "-" else f": {FLAGS.output_file}",
+    )
+
+
+if __name__ == "__main__":
+    flags.mark_flags_as_required(["saved_model"])
+    errors.run(main, DataError)

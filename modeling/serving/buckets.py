@@ -1,0 +1,89 @@
+"""Batches of mixed lengths, computed in groups of like lengths: in the graph of an export.
+
+A short text next to a long one isn't computed at the long one's length.
+"""
+
+from collections.abc import Callable, Mapping
+
+import tensorflow as tf
+
+LIMITS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384)
+"""Texts between two of these are one group, padded to its longest; beyond the last, another."""
+
+PIECES_AT_ONCE = 16_384
+"""Most places of a group, so that memory doesn't grow with the windows of a long context."""
+
+_LONGEST = 512  # about what is beyond the last limit
+
+Call = Callable[[Mapping[str, tf.Tensor]], Mapping[str, tf.Tensor]]
+
+
+def in_buckets(
+    call: Call, batch: Mapping[str, tf.Tensor], results: Mapping[str, tf.Tensor]
+) -> dict[str, tf.Tensor]:
+    """What `call` gives, with less padding.
+
+    Args:
+        call: The model. Its outputs have a row for each of the batch's.
+        batch: `input_ids`, `input_mask`, `segment_ids` int32 [N, ..., T]; others [N, ...] as they
+            are.
+        results: What to take of the outputs, as zeros of the final shape. An output whose second
+            axis is that of the pieces is filled up with the zeros' values.
+
+    Returns:
+        As `results`.
+    """
+    length = tf.shape(batch["input_mask"])[-1]
+    place = tf.range(1, length + 1)
+    axes = list(range(1, batch["input_mask"].shape.rank))
+    lengths = tf.reduce_max(place * tf.cast(batch["input_mask"] != 0, tf.int32), axes)
+    # The first of a row without pieces; a model wants one place at least.
+    lengths = tf.maximum(lengths, 1)
+    group = tf.searchsorted(tf.constant(LIMITS), lengths)
+    per_row = tf.reduce_prod(tf.shape(batch["input_mask"])[1:-1])
+    longest = tf.constant((*LIMITS, _LONGEST)) * tf.maximum(per_row, 1)
+    most_rows = tf.maximum(PIECES_AT_ONCE // longest, 1)
+    # The how-manieth row of its group each one is, to cut the groups that are too large.
+    order = tf.argsort(group, stable=True)
+    ordered = tf.gather(group, order)
+    before = tf.searchsorted(ordered, ordered)
+    part = (tf.range(tf.size(order)) - before) // tf.gather(most_rows, ordered)
+    changes = (ordered[1:] != ordered[:-1]) | (part[1:] != part[:-1])
+    begins = tf.concat(
+        [
+            tf.where(tf.concat([[True], changes], 0)[: tf.size(order)])[:, 0],
+            [tf.size(order, tf.int64)],
+        ],
+        0,
+    )
+    names = list(results)
+
+    def body(number, *values):
+        rows = order[begins[number] : begins[number + 1]]
+        longest = tf.reduce_max(tf.gather(lengths, rows))
+        rows_batch = {}
+        for name, tensor in batch.items():
+            chosen = tf.gather(tensor, rows)
+            if name in ("input_ids", "input_mask", "segment_ids"):
+                chosen = chosen[..., :longest]
+                # The middle axis isn't known any more after slicing with an ellipsis.
+                chosen.set_shape([None, *tensor.shape[1:-1], None])
+            rows_batch[name] = chosen
+        outputs = call(rows_batch)
+        updated = []
+        for name, value in zip(names, values, strict=True):
+            output = outputs[name]
+            if value.shape.rank > 1 and value.shape[1] is None:
+                lacking = tf.shape(value)[1] - tf.shape(output)[1]
+                output = tf.pad(output, [[0, 0], [0, lacking]] + [[0, 0]] * (value.shape.rank - 2))
+            updated.append(tf.tensor_scatter_nd_update(value, rows[:, tf.newaxis], output))
+        return number + 1, *updated
+
+    _, *values = tf.while_loop(
+        lambda number, *_: number < tf.size(begins) - 1,
+        body,
+        (tf.constant(0), *results.values()),
+        parallel_iterations=1,
+        shape_invariants=(tf.TensorShape([]), *(value.shape for value in results.values())),
+    )
+    return dict(zip(names, values, strict=True))

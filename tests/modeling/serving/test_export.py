@@ -1,0 +1,310 @@
+"""Exports as folders: versions, assets, warm-up requests, number formats, allowed operations."""
+
+import json
+import os
+import pathlib
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow_serving.apis import prediction_log_pb2
+
+from data.tokenization import Tokenizer, build_choices, build_inputs
+from modeling.config import BertConfig
+from modeling.errors import ModelingError
+from modeling.models import BertClassifier, BertMultipleChoice
+from modeling.serving import buckets
+from modeling.serving.buckets import in_buckets
+from modeling.serving.export import IDS, Export, Signature
+from modeling.serving.sentences import export_sentence_model
+from modeling.serving.storage import Servable
+
+VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh", "##a", "##b", "the", "dog"]
+LENGTH = 40
+LABELS = ["no", "yes", "ärger"]
+TEXTS = ["a b", "", "the dog " * 30, "c", "the dog h g f e d", "é", "b " * 17]
+
+
+def small(vocab_size=len(VOCAB), hidden_size=16) -> BertConfig:
+    return BertConfig(
+        vocab_size,
+        hidden_size=hidden_size,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=4 * hidden_size,
+        max_position_embeddings=LENGTH,
+        type_vocab_size=2,
+    )
+
+
+def randomised(model, seed=0):
+    model.build()
+    rng = np.random.default_rng(seed)
+    for variable in model.trainable_variables:
+        variable.assign(variable + rng.normal(0, 0.3, variable.shape))
+    return model
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return Tokenizer.from_vocab(VOCAB)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return randomised(BertClassifier(small(), num_labels=len(LABELS)))
+
+
+@pytest.fixture
+def export(tmp_path) -> Export:
+    (tmp_path / "vocab.txt").write_text("\n".join(VOCAB))
+    assets = {"vocab.txt": str(tmp_path / "vocab.txt")}
+    return Export(str(tmp_path / "models/reviews"), assets, None, LENGTH)
+
+
+@pytest.fixture(scope="module")
+def loaded_classes(model, tokenizer, tmp_path_factory):
+    folder = str(tmp_path_factory.mktemp("classes"))
+    return tf.saved_model.load(str(export_classes(model, Export(folder, {}), tokenizer)))
+
+
+def export_classes(model, export, tokenizer) -> pathlib.Path:
+    def preprocess(text):
+        return build_inputs(tokenizer, text, max_seq_length=LENGTH, pad_to="longest")
+
+    return pathlib.Path(export_sentence_model(model, export, "classes", preprocess, LABELS, False))
+
+
+def answers(path, signature="serving_default", **inputs) -> dict[str, np.ndarray]:
+    loaded = tf.saved_model.load(str(path))
+    inputs = {name: tf.constant(value) for name, value in inputs.items()}
+    return {k: v.numpy() for k, v in loaded.signatures[signature](**inputs).items()}
+
+
+def test_the_folder_is_what_tf_serving_loads(model, export, tokenizer):
+    first = export_classes(model, export, tokenizer)
+    assert first == pathlib.Path(export.directory, "1")
+    before = {p: p.read_bytes() for p in first.rglob("*") if p.is_file()}
+    # Versions count on from the highest, and what is no version doesn't count.
+    pathlib.Path(export.directory, "7").mkdir()
+    pathlib.Path(export.directory, "notes").mkdir()
+    second = export_classes(model, export, tokenizer)
+    assert second.name == "8"
+    assert before == {p: p.read_bytes() for p in first.rglob("*") if p.is_file()}
+    names = sorted(str(p.relative_to(second)) for p in second.rglob("*") if p.is_file())
+    assert names == [
+        *("assets.extra/tf_serving_warmup_requests", "assets/labels.json", "assets/vocab.txt"),
+        *("fingerprint.pb", "saved_model.pb"),
+        *("variables/variables.data-00000-of-00001", "variables/variables.index"),
+    ]
+    assert json.loads((second / "assets/labels.json").read_text()) == LABELS
+    assert (second / "assets/vocab.txt").read_text() == "\n".join(VOCAB)
+    assert sorted(os.listdir(export.directory)) == ["1", "7", "8", "notes"]
+
+
+def test_answers_are_the_models(model, export, tokenizer):
+    path = export_classes(model, export, tokenizer)
+    got = answers(path, text_a=TEXTS)
+    batch = build_inputs(tokenizer, TEXTS, max_seq_length=LENGTH)
+    wanted = tf.nn.softmax(model(batch)["logits"]).numpy()
+    np.testing.assert_allclose(got["probabilities"], wanted, atol=2e-6)
+    best = wanted.argmax(1)
+    assert [label.decode() for label in got["label"]] == [LABELS[b] for b in best]
+    np.testing.assert_allclose(got["score"], wanted.max(1), atol=2e-6)
+    assert [[x.decode() for x in row] for row in got["labels"]] == [LABELS] * len(TEXTS)
+    ids = answers(path, "tokenized", **{k: v.numpy() for k, v in batch.items()})
+    np.testing.assert_allclose(ids["probabilities"], wanted, atol=2e-6)
+    rows = [
+        tf.train.Example(
+            features=tf.train.Features(
+                feature={
+                    "text_a": tf.train.Feature(bytes_list=tf.train.BytesList(value=[text.encode()]))
+                }
+            )
+        ).SerializeToString()
+        for text in TEXTS
+    ]
+    of_examples = answers(path, "examples", examples=rows)
+    assert of_examples["label"].tolist() == got["label"].tolist()
+    np.testing.assert_allclose(of_examples["probabilities"], wanted, atol=2e-6)
+    nothing = answers(path, text_a=np.array([], object).astype(str))
+    assert nothing["probabilities"].shape == (0, 3) and nothing["label"].shape == (0,)
+
+
+def test_several_labels_numbers_and_choices(export, tokenizer):
+    def single(*texts):
+        return build_inputs(tokenizer, *texts, max_seq_length=LENGTH, pad_to="longest")
+
+    several = randomised(BertClassifier(small(), num_labels=3), 1)
+    path = export_sentence_model(several, export, "multi_label", single, LABELS, False)
+    got = answers(path, text_a=TEXTS)
+    logits = several(single(TEXTS))["logits"].numpy()
+    np.testing.assert_allclose(got["probabilities"], 1 / (1 + np.exp(-logits)), atol=2e-6)
+    wanted = [[n if x >= 0 else "" for n, x in zip(LABELS, row, strict=True)] for row in logits]
+    assert [[x.decode() for x in row] for row in got["predicted"]] == wanted
+    assert {x for row in wanted for x in row} > {""}
+
+    number = randomised(BertClassifier(small(), num_labels=1), 2)
+    path = export_sentence_model(number, export, "regression", single, [], True)
+    got = answers(path, text_a=TEXTS, text_b=TEXTS[::-1])
+    wanted = number(single(TEXTS, TEXTS[::-1]))["logits"].numpy()[:, 0]
+    np.testing.assert_allclose(got["score"], wanted, atol=2e-6)
+
+    choosing = randomised(BertMultipleChoice(small()), 3)
+
+    def choices(context, endings):
+        return build_choices(tokenizer, context, endings, LENGTH, "longest")
+
+    path = export_sentence_model(choosing, export, "choices", choices, [], False)
+    endings = [["a", "b c d e f", "the dog"], ["h", "", "g"], ["c " * 20, "f", "b"]]
+    got = answers(path, context=TEXTS[:3], choices=endings)
+    wanted = tf.nn.softmax(choosing(choices(TEXTS[:3], endings))["logits"]).numpy()
+    np.testing.assert_allclose(got["probabilities"], wanted, atol=2e-6)
+    assert got["probabilities"][1, 1] == 0
+    best = wanted.argmax(1)
+    assert got["choice"].tolist() == best.tolist()
+    picked = [row[b].encode() for row, b in zip(endings, best, strict=True)]
+    assert got["choice_text"].tolist() == picked
+
+
+def test_short_rows_are_not_computed_at_the_long_ones_length():
+    seen, result = [], tf.zeros([5, 2])
+
+    def call(batch):
+        shape = tf.shape(batch["input_ids"])
+        tf.py_function(lambda s: seen.append(s.numpy().tolist()), [shape], [])
+        total = tf.reduce_sum(batch["input_ids"] * batch["input_mask"], 1)
+        return {"logits": tf.cast(tf.stack([total, batch["extra"]], 1), tf.float32)}
+
+    lengths = np.array([200, 3, 16, 17, 0])
+    mask = (np.arange(200) < lengths[:, None]).astype(np.int32)
+    batch = {
+        "input_ids": tf.constant(mask * 2),
+        "input_mask": tf.constant(mask),
+        "segment_ids": tf.zeros([5, 200], tf.int32),
+        "extra": tf.range(5),
+    }
+    got = tf.function(lambda: in_buckets(call, batch, {"logits": result}))()["logits"].numpy()
+    assert got.tolist() == [[400, 0], [6, 1], [32, 2], [34, 3], [0, 4]]
+    assert seen == [[3, 16], [1, 17], [1, 200]]
+
+
+def test_large_groups_are_cut(monkeypatch):
+    monkeypatch.setattr(buckets, "PIECES_AT_ONCE", 100)
+    lengths = np.array([30, 5, 40, 30, 7, 32, 31, 16, 512])
+    mask = (np.arange(512) < lengths[:, None]).astype(np.int32)
+    batch = {name: tf.constant(mask) for name in IDS}
+    sizes = []
+
+    def call(part):
+        sizes.append(part["input_ids"].shape)
+        return {"logits": tf.cast(tf.reduce_sum(part["input_ids"], 1, True), tf.float32)}
+
+    # Eagerly, so that the shapes of all groups are seen.
+    got = in_buckets(call, batch, {"logits": tf.zeros([9, 1])})["logits"]
+    assert got.numpy()[:, 0].tolist() == lengths.tolist()
+    # 6 of up to 16 pieces fit into 100, 3 of up to 32, 2 of up to 48, and one is always taken.
+    assert sizes == [(3, 16), (3, 32), (1, 31), (1, 40), (1, 512)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"input_ids": [[1, 2, len(VOCAB)]]}, f"input_ids may be from 0 to {len(VOCAB) - 1}"),
+        ({"input_ids": [[1, -5, 2]]}, "input_ids may be from 0"),
+        ({"segment_ids": [[0, 0, 2]]}, "segment_ids may be from 0 to 1"),
+        ({"input_mask": [[1, 1]]}, "input_ids has the shape.*input_mask"),
+        ({"input_mask": [[1, 1, 1]] * 2}, "input_ids has.*1.*rows, but input_mask has.*2"),
+        ({name: [[1] * (LENGTH + 1)] for name in IDS}, f"takes {LENGTH} at most"),
+    ],
+)
+def test_wrong_ids_are_refused(loaded_classes, changes, message):
+    inputs = {name: [[1, 1, 1]] for name in IDS} | changes
+    inputs = {name: tf.constant(value) for name, value in inputs.items()}
+    with pytest.raises(tf.errors.InvalidArgumentError, match=f"(?s){message}"):
+        loaded_classes.signatures["tokenized"](**inputs)
+
+
+@pytest.mark.parametrize("kind", ["bfloat16", "int8"])
+def test_fewer_bits(kind, tmp_path, tokenizer):
+    # Wide enough that the matrices are most of it.
+    wide = randomised(BertClassifier(small(4_000, 64), num_labels=3))
+    sizes, got = {}, {}
+    for dtype in (None, kind):
+        folder = Export(str(tmp_path / str(dtype)), {}, dtype, LENGTH)
+        path = export_classes(wide, folder, tokenizer)
+        sizes[dtype] = (path / "variables/variables.data-00000-of-00001").stat().st_size
+        got[dtype] = answers(path, text_a=TEXTS)["probabilities"]
+    assert sizes[None] < 4 * wide.count_params() * 1.02
+    share = {"bfloat16": 0.5, "int8": 0.25}[kind]
+    assert share < sizes[kind] / sizes[None] < share + 0.04
+    assert 0 < np.abs(got[kind] - got[None]).max() < 0.05
+    # The model itself is as it was.
+    assert {layer.dtype_policy.name for layer in wide._flatten_layers()} == {"float32"}
+    if kind == "int8":
+        rounded = randomised(BertClassifier(small(4_000, 64), num_labels=3))
+        for weight, original in zip(rounded.weights, wide.weights, strict=True):
+            name = weight.path
+            weight.assign(original)
+            if name.endswith(("/kernel", "/word_embeddings")):
+                matrix = np.asarray(weight, np.float64)
+                axis = 0 if name.endswith("/kernel") else 1
+                scale = np.abs(matrix).max(axis, keepdims=True) / 127
+                weight.assign(np.rint(matrix / scale) * scale)
+        wanted = rounded(build_inputs(tokenizer, TEXTS, max_seq_length=LENGTH))["logits"]
+        np.testing.assert_allclose(got[kind], tf.nn.softmax(wanted), atol=2e-5)
+
+
+def test_warm_up_requests_fit_their_signatures(model, export, tokenizer):
+    path = export_classes(model, export, tokenizer)
+    loaded = tf.saved_model.load(str(path))
+    seen, longest = set(), 0
+    for record in tf.data.TFRecordDataset(str(path / "assets.extra/tf_serving_warmup_requests")):
+        log = prediction_log_pb2.PredictionLog.FromString(record.numpy())
+        request = log.predict_log.request
+        assert request.model_spec.name == "reviews"
+        name = request.model_spec.signature_name
+        inputs = {k: tf.make_ndarray(v) for k, v in request.inputs.items()}
+        batch = {len(v) for v in inputs.values()}
+        assert len(batch) == 1
+        seen.add((name, *batch))
+        got = loaded.signatures[name](**{k: tf.constant(v) for k, v in inputs.items()})
+        assert np.isfinite(got["probabilities"]).all()
+        if name == "serving_default":
+            words = [text.decode().split() for text in inputs["text_a"].tolist()]
+            assert {word for text in words for word in text} <= {*VOCAB}
+            longest = max(longest, *map(len, words))
+    assert seen == {
+        (name, size) for name in ("serving_default", "tokenized", "examples") for size in (1, 8, 32)
+    }
+    assert longest == int(0.9 * LENGTH)
+
+
+def test_what_was_interrupted_is_removed(model, export, tokenizer):
+    folder = pathlib.Path(export.directory)
+    folder.mkdir(parents=True)
+    (folder / ".saving-999999999").mkdir()
+    (folder / ".saving-999999999/saved_model.pb").write_text("half")
+    alive = folder / f".saving-{os.getppid()}"
+    alive.mkdir()
+    export_classes(model, export, tokenizer)
+    assert sorted(p.name for p in folder.iterdir()) == [alive.name, "1"]
+
+
+def test_bad_exports(model, tokenizer, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ModelingError, match=r"can't be written to .*file/x"):
+        export_classes(model, Export(str(tmp_path / "file/x"), {}), tokenizer)
+    with pytest.raises(ModelingError, match="float32, bfloat16, int8; got 'int4'"):
+        export_classes(model, Export(str(tmp_path), {}, "int4"), tokenizer)
+
+    def with_python(**inputs):
+        length = tf.py_function(lambda x: x, [inputs["input_ids"]], tf.int32)
+        return {"y": tf.ensure_shape(length, [None, None])}
+
+    with pytest.raises(ModelingError, match=r"signature serving_default .* EagerPyFunc"):
+        Export(str(tmp_path / "m"), {}).write(
+            Servable(keras.Sequential([])), {"serving_default": Signature(with_python, IDS)}
+        )
+    assert not (tmp_path / "m").exists()

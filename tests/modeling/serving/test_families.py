@@ -1,0 +1,106 @@
+"""500 real inputs of every family: the same answers from everything that can serve them."""
+
+import numpy as np
+import pytest
+
+from tests.modeling.serving.client import GrpcClient, RestClient
+from tests.modeling.serving.cpp_loader import CppLoader
+from tests.modeling.serving.families import Family, make_families
+from tests.modeling.serving.stand_in import StandIn
+from tests.scripts import served
+
+COUNT = 500
+FAMILIES = ("classes", "numbers", "choices", "questions", "tags", "vectors", "words")
+
+# Arrays of strings and of numbers go to and fro as nested lists.
+CLIENT = """
+def answer(loaded, asked):
+    call = loaded.signatures[asked["signature"]]
+    answered = []
+    for request in asked["requests"]:
+        outputs = call(**{name: tf.constant(value) for name, value in request.items()})
+        answered.append({
+            name: [text.decode() for text in outputs[name].numpy().ravel()]
+            if outputs[name].dtype == tf.string else outputs[name].numpy().ravel().tolist()
+            for name in asked["outputs"]})
+        for name in asked["outputs"]:
+            answered[-1][name + "/shape"] = list(outputs[name].shape)
+    return answered
+"""
+
+
+@pytest.fixture(scope="module")
+def families(minilm, shared_data, tmp_path_factory) -> dict[str, Family]:
+    made = make_families(minilm, shared_data, tmp_path_factory.mktemp("models"), COUNT)
+    return {family.name: family for family in made}
+
+
+@pytest.fixture(scope="module")
+def load(tmp_path_factory) -> CppLoader:
+    if CppLoader.why_not():
+        pytest.skip(CppLoader.why_not())
+    return CppLoader(tmp_path_factory.mktemp("loader"))
+
+
+def nested(array: np.ndarray) -> list:
+    if array.dtype.kind != "O":
+        return array.tolist()
+    return np.vectorize(bytes.decode, otypes=[object])(array).tolist()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_process_without_the_project(name, families, tmp_path):
+    family = families[name]
+    assert family.size == COUNT
+    asked = {
+        "signature": family.signature,
+        "outputs": list(family.wanted),
+        "requests": [
+            {key: nested(value) for key, value in request.items()} for request in family.requests()
+        ],
+    }
+    answers = []
+    for row in served(CLIENT, family.path, asked, tmp_path):
+        answers.append(
+            {
+                key: np.array(
+                    [v.encode() if isinstance(v, str) else v for v in row[key]],
+                    family.wanted[key].dtype,
+                ).reshape(row[key + "/shape"])
+                for key in family.wanted
+            }
+        )
+    family.check(answers)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_loader_of_tf_serving(name, families, load):
+    family = families[name]
+    family.check([load(family.path, family.signature, **r) for r in family.requests()])
+
+
+@pytest.mark.slow
+def test_rest_and_grpc(families):
+    bases = {name: str(family.path).rpartition("/")[0] for name, family in families.items()}
+    with StandIn(bases) as server:
+        for name, family in families.items():
+            for client in (
+                RestClient(server.rest, name),
+                RestClient(server.rest, name, rows=True),
+                GrpcClient(server.grpc, name),
+            ):
+                family.check([client(family.signature, **r) for r in family.requests()])
+
+
+@pytest.mark.slow
+def test_wrong_answers_are_seen(families):
+    """The negative control of `Family.check`."""
+    family = families["classes"]
+    right = dict(family.wanted)
+    family.check([right])
+    with pytest.raises(AssertionError, match="classes probabilities"):
+        family.check([right | {"probabilities": right["probabilities"] + np.float32(1e-4)}])
+    with pytest.raises(AssertionError, match="label"):
+        family.check([right | {"label": right["label"][::-1]}])

@@ -1,0 +1,150 @@
+"""Asking SavedModels: versions, signatures, batches, refusals."""
+
+import types
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from modeling.errors import ModelingError
+from modeling.serving.prediction import BatchPredictor, load_signature, version_folder
+
+
+def example(size=0, **values):
+    return types.SimpleNamespace(values=values, size=size)
+
+
+class Texts(tf.Module):
+    """Tells of each batch; refuses texts of thirteen bytes."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "text")])
+    def lengths(self, text):
+        length = tf.strings.length(text)
+        with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(length != 13), ["13!"])]):
+            batch = tf.fill(tf.shape(length), tf.shape(length)[0])
+        longest = tf.fill(tf.shape(length), tf.reduce_max(length))
+        return {"length": length, "batch": batch, "longest": longest}
+
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None, None], tf.string, "words"),
+            tf.TensorSpec([None, None, 2], tf.int32, "ids"),
+            tf.TensorSpec([None], tf.float32, "weight"),
+        ]
+    )
+    def joined(self, words, ids, weight):
+        text = tf.strings.reduce_join(words, 1, separator=",")
+        return {"text": text, "ids": tf.identity(ids), "weight": tf.identity(weight)}
+
+    @tf.function(input_signature=[tf.TensorSpec([], tf.string, "text")])
+    def single(self, text):
+        return {"text": text + "!"}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "text")])
+    def shrunk(self, text):
+        return {"text": tf.strings.reduce_join(text)}
+
+    @tf.function(input_signature=[])
+    def nothing(self):
+        return {"text": tf.constant(["x"])}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    module = Texts()
+    signatures = {
+        "serving_default": module.lengths,
+        **{name: getattr(module, name) for name in ("joined", "single", "shrunk", "nothing")},
+    }
+    path = tmp_path_factory.mktemp("models") / "2"
+    tf.saved_model.save(module, str(path), signatures=signatures)
+    return path
+
+
+def test_version_folder(folder, tmp_path):
+    assert version_folder(str(folder)) == str(folder)
+    assert version_folder(str(folder.parent)) == str(folder)
+    for name in ("1", "9", "10", "latest", ".saving-11"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "10" / "saved_model.pb").write_bytes(b"")
+    assert version_folder(f"{tmp_path}/") == f"{tmp_path}/10"
+    (tmp_path / "11").mkdir()
+    (tmp_path / "file").write_text("x")
+    for path, part in (
+        (tmp_path, "its highest version, 11, has neither"),
+        (tmp_path / "latest", "it has neither"),
+        (tmp_path / "file", "isn't a folder"),
+        (tmp_path / "absent", "doesn't exist"),
+    ):
+        with pytest.raises(ModelingError, match=part):
+            version_folder(str(path))
+
+
+def test_signatures(folder, tmp_path):
+    signature = load_signature(str(folder), "joined")
+    assert list(signature.inputs) == ["ids", "weight", "words"]
+    assert list(signature.outputs) == ["ids", "text", "weight"]
+    for name, part in (
+        ("absent", "it has joined, nothing, serving_default, shrunk, single"),
+        ("single", "'text' is string of shape \\(\\)"),
+        ("nothing", "takes no inputs"),
+    ):
+        with pytest.raises(ModelingError, match=part):
+            load_signature(str(folder), name)
+    (tmp_path / "saved_model.pb").write_bytes(b"no model")
+    with pytest.raises(ModelingError, match="can't be loaded"):
+        load_signature(str(tmp_path), "serving_default")
+    (tmp_path / "saved_model.pb").write_bytes((folder / "saved_model.pb").read_bytes())
+    with pytest.raises(ModelingError, match="can't be loaded"):
+        load_signature(str(tmp_path), "serving_default")
+
+
+def test_like_sizes_together_in_the_order_asked(folder):
+    rng = np.random.default_rng(0)
+    sizes = [int(size) for size in rng.permutation(np.arange(100, 150))]
+    asked = [example(size, text=b"x" * size) for size in sizes]
+    done = []
+    predictor = BatchPredictor(load_signature(str(folder), "serving_default"), 8, done.append)
+    answers = predictor(asked)
+    assert [answer["length"] for answer in answers] == sizes
+    assert done == [8] * 6 + [2]
+    for answer in answers:
+        # The batches are those of the sorted sizes.
+        begin = (int(answer["length"]) - 100) // 8 * 8
+        assert answer["batch"] == min(8, 50 - begin)
+        assert answer["longest"] == min(begin + 107, 149)
+    assert predictor([]) == []
+
+
+def test_lists_and_numbers_are_filled_up(folder):
+    predictor = BatchPredictor(load_signature(str(folder), "joined"), 8)
+    first, second, third = predictor(
+        [
+            example(0, words=[b"a", b"\xff\x00"], ids=np.ones([3, 2], np.int32), weight=0.5),
+            example(0, words=[], ids=np.ones([0, 2], np.int32), weight=np.float32(2)),
+            example(0, words=[b"b"], ids=np.array([[7, 8]], np.int32), weight=np.float32(3)),
+        ]
+    )
+    assert (first["text"], second["text"], third["text"]) == (b"a,\xff\x00", b",", b"b,")
+    assert first["ids"].tolist() == [[1, 1]] * 3
+    assert second["ids"].tolist() == [[0, 0]] * 3
+    assert third["ids"].tolist() == [[7, 8], [0, 0], [0, 0]]
+    assert [float(a["weight"]) for a in (first, second, third)] == [0.5, 2, 3]
+
+
+def test_refused_examples_leave_the_others_alone(folder):
+    predictor = BatchPredictor(load_signature(str(folder), "serving_default"), 4)
+    texts = [b"x" * size for size in (3, 13, 5, 1, 13, 30)]
+    answers = predictor([example(len(text), text=text) for text in texts])
+    for text, answer in zip(texts, answers, strict=True):
+        if len(text) == 13:
+            assert isinstance(answer, ModelingError)
+            assert str(answer) == "assertion failed: [13!]."
+        else:
+            assert answer["length"] == len(text)
+
+
+def test_outputs_need_a_row_for_each_example(folder):
+    predictor = BatchPredictor(load_signature(str(folder), "shrunk"), 4)
+    with pytest.raises(ModelingError, match=r"'text' is of shape \(\) for 2 examples"):
+        predictor([example(0, text=b"a"), example(0, text=b"b")])
