@@ -6,8 +6,11 @@ from tests.scripts import ROOT
 
 DEFINED = re.compile(r'DEFINE_\w+\(\s*"(\w+)"')
 NAMED = re.compile(r"--([a-z]\w+)")
-# absl's own, and an option of pip.
-FOREIGN = {"help", "no"}
+# Those of absl, pip, saved_model_cli and TF Serving.
+FOREIGN = {
+    *("help", "no", "dir", "tag_set", "signature_def"),
+    *("model_config_file", "enable_batching", "batching_parameters_file"),
+}
 
 
 def test_flags():

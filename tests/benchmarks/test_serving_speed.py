@@ -8,7 +8,8 @@ import pytest
 from data.tokenization import Tokenizer, build_inputs
 from tests.benchmarks import serving_speed
 from tests.benchmarks.peers import environment, worker
-from tests.benchmarks.serving_speed import Result, interleaved, mixed_batches, texts_of_length
+from tests.benchmarks.peers.requests import mixed_batches, texts_of_length
+from tests.benchmarks.serving_speed import Result, interleaved
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad", "##ly", "film"]
 
