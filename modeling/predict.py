@@ -15,10 +15,11 @@ import time
 
 from absl import flags, logging
 
-from data import prediction_formats, prediction_outputs
 from data.errors import DataError
-from data.prediction_inputs import PredictionInputs, estimated_total
-from data.prediction_outputs import PredictionOutputs
+from data.prediction.formats import FORMATS as INPUT_FORMATS
+from data.prediction.inputs import PredictionInputs, estimated_total
+from data.prediction.outputs import FORMATS as OUTPUT_FORMATS
+from data.prediction.outputs import PredictionOutputs
 from modeling import errors
 from modeling.logs import Progress
 from modeling.serving import prediction
@@ -40,13 +41,13 @@ flags.DEFINE_string(
 flags.DEFINE_enum(
     "input_format",
     "auto",
-    prediction_formats.FORMATS,
+    INPUT_FORMATS,
     "text: a line is a text, or several between tabs; tsv, csv: below a header that names the "
     "model's inputs; jsonl: objects with these names. auto: as the file's name ends, else jsonl "
     "for lines that begin with {, else text.",
 )
 flags.DEFINE_string("output_file", "-", "The answers; - for standard output.")
-flags.DEFINE_enum("output_format", "jsonl", prediction_outputs.FORMATS, "tsv: single values only.")
+flags.DEFINE_enum("output_format", "jsonl", OUTPUT_FORMATS, "tsv: single values only.")
 flags.DEFINE_integer("batch_size", 32, "Most lines that are computed at once.", lower_bound=1)
 flags.DEFINE_bool(
     "skip_bad_lines", False, "Write an error in place of an answer, and go on; else stop."

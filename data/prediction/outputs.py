@@ -24,7 +24,7 @@ import tensorflow as tf
 from absl import logging
 
 from data.errors import DataError
-from data.prediction_inputs import Example
+from data.prediction.inputs import Example
 from data.tasks.text_files import listing
 
 FORMATS = ("jsonl", "tsv")

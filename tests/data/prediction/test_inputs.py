@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data import prediction_inputs
 from data.errors import DataError
-from data.prediction_formats import in_order
-from data.prediction_inputs import PredictionInputs, estimated_total
+from data.prediction import inputs as prediction_inputs
+from data.prediction.formats import in_order
+from data.prediction.inputs import PredictionInputs, estimated_total
 
 
 def texts(*names):

@@ -7,9 +7,9 @@ import tracemalloc
 
 import pytest
 
-from data import line_streams
 from data.errors import DataError
-from data.line_streams import check_utf8, open_lines
+from data.prediction import lines
+from data.prediction.lines import check_utf8, open_lines
 
 
 def written(tmp_path, content: bytes):
@@ -45,7 +45,7 @@ def test_what_can_not_be_read(tmp_path, monkeypatch):
     for damaged in (packed[:-20], packed[:100], b"\x1f\x8b no gzip"):
         with pytest.raises(DataError, match="damaged"):
             list(open_lines(written(tmp_path, damaged)).lines())
-    monkeypatch.setattr(line_streams, "MAX_LINE_CHARACTERS", 100)
+    monkeypatch.setattr(lines, "MAX_LINE_CHARACTERS", 100)
     assert len(list(open_lines(written(tmp_path, b"a" * 98 + b"\nb")).lines())) == 2
     with pytest.raises(DataError, match=r"a\.txt:2: this line has 100 characters"):
         list(open_lines(written(tmp_path, b"a\n" + b"a" * 200)).lines())

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import tensorflow as tf
 
 from data.errors import DataError
-from data.line_streams import MAX_LINE_CHARACTERS, STANDARD_INPUT, LineStream, check_utf8
+from data.prediction.lines import MAX_LINE_CHARACTERS, STANDARD_INPUT, LineStream, check_utf8
 from data.tasks.tables import nearest
 from data.tasks.text_files import extension, json_records, listing, shortened, with_names
 

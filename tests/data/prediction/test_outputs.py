@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 from data.errors import DataError
-from data.prediction_inputs import Example
-from data.prediction_outputs import PredictionOutputs
+from data.prediction.inputs import Example
+from data.prediction.outputs import PredictionOutputs
 
 SPECS = {
     "label": tf.TensorSpec([None], tf.string),

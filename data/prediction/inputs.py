@@ -3,7 +3,7 @@
 for window in PredictionInputs("reviews.tsv", specs).windows(1024):
     for example in window: …  # example.values
 
-What the lines may be says `data.prediction_formats`.
+What the lines may be says `data.prediction.formats`.
 """
 
 import base64
@@ -16,8 +16,8 @@ import numpy as np
 import tensorflow as tf
 
 from data.errors import DataError
-from data.line_streams import open_lines
-from data.prediction_formats import FORMATS, Specs, records
+from data.prediction.formats import FORMATS, Specs, records
+from data.prediction.lines import open_lines
 from data.pretraining.corpus import expand
 from data.tasks.tables import nearest
 from data.tasks.text_files import listing, shortened
@@ -60,7 +60,7 @@ class PredictionInputs:
 
     Args:
         files: A comma-separated list of globs; "-" is standard input.
-        specs: The model's inputs, see `data.prediction_formats`.
+        specs: The model's inputs, see `data.prediction.formats`.
         format: One of FORMATS, of every file.
         skip_bad_lines: Whether a bad line becomes an `Example` with an error; else it's raised.
 
