@@ -49,11 +49,6 @@ FLAGS = flags.FLAGS
 common_flags.define_run_flags(learning_rate=5e-5, train_batch_size=32, save_steps=1000)
 common_flags.define_optimizer_flags()
 common_flags.define_hardware_flags()
-flags.DEFINE_string(
-    "input_file",
-    None,
-    "TFRecords: globs, separated by commas; {max_seq_length} in it stands for the phase's.",
-)
 flags.DEFINE_integer("max_seq_length", 128, "Tokens per record, as the records were made.")
 flags.DEFINE_integer("max_predictions_per_seq", 20, "Masked tokens per record at most, as made.")
 flags.DEFINE_bool("do_train", False, "Train.")
@@ -67,9 +62,6 @@ flags.DEFINE_integer(
     lower_bound=0,
 )
 # Beyond the original's flags.
-flags.DEFINE_string(
-    "eval_file", None, "Held-out TFRecords; default: a share of the input kept from training."
-)
 flags.DEFINE_enum(
     "objective",
     pipeline.MLM_NSP,
@@ -85,16 +77,9 @@ flags.DEFINE_string(
 flags.DEFINE_string(
     "vocab_file", None, "Vocabulary; needed for raw text unless one is to be learned from it."
 )
-flags.DEFINE_string(
-    "corpus_file", None, "Raw text instead of --input_file: globs, separated by commas."
-)
-flags.DEFINE_string(
-    "eval_corpus_file",
-    None,
-    "Raw text to evaluate on; default: a share of --corpus_file's documents.",
-)
 flags.DEFINE_bool("demo", False, "Pre-train a small BERT on installed docstrings; see README.")
-# How records are made from raw text.
+# What is read, and how records are made from raw text.
+pretraining_flags.define_source_flags()
 pretraining_flags.define_raw_text_flags()
 # The SavedModel.
 export_flags.define_export_flags()
@@ -105,11 +90,6 @@ CURVES = {
     "Accuracy": ["masked_lm_accuracy", "next_sentence_accuracy"],
     "Perplexity": ["masked_lm_perplexity"],
 }
-
-
-def only_export() -> bool:
-    """Whether there is nothing to read: a model is exported as it is."""
-    return not (FLAGS.do_train or FLAGS.do_eval)
 
 
 def set_demo_flags() -> None:
@@ -128,21 +108,12 @@ def check_flags() -> None:
         )
     if not FLAGS.output_dir:
         raise errors.ModelingError("--output_dir is missing: the folder for checkpoints.")
-    sources = [n for n in ("demo", "input_file", "corpus_file") if FLAGS[n].value]
-    if len(sources) != 1 and not only_export():
-        raise errors.ModelingError(
-            f"Give exactly one of --input_file (TFRecords), --corpus_file (raw text) and --demo; "
-            f"got {', '.join('--' + name for name in sources) or 'none'}."
-        )
-    for name, needed in (("eval_file", "input_file"), ("eval_corpus_file", "corpus_file")):
-        if FLAGS[name].value and not FLAGS[needed].value:
-            raise errors.ModelingError(
-                f"--{name} goes with --{needed}, but --{sources[0]} is given."
-            )
+    reading = FLAGS.do_train or FLAGS.do_eval
+    if reading:
+        pretraining_flags.check_sources(FLAGS)
     if FLAGS.input_file:
         pretraining_flags.check_idle(FLAGS, exporting=FLAGS.do_export)
-    reads = FLAGS.do_export and (FLAGS.input_file or only_export())
-    if reads and not FLAGS.vocab_file:
+    if FLAGS.do_export and not FLAGS.vocab_file and (FLAGS.input_file or not reading):
         raise errors.ModelingError(
             "--vocab_file is missing: the vocabulary that the exported model reads texts with."
         )
@@ -256,6 +227,21 @@ def make_dataset(phase: Phase, records: from_text.Records, config: BertConfig, t
     return dataset
 
 
+def make_model(config: BertConfig) -> BertPretrainer:
+    """With the heads that the objective trains."""
+    next_sentence = FLAGS.objective == pipeline.MLM_NSP
+    model = BertPretrainer(config, next_sentence=next_sentence, remat=FLAGS.remat)
+    model.build()
+    return model
+
+
+def load_weights(model: BertPretrainer) -> int:
+    """Those of an earlier run or of --init_checkpoint; returns the step they are of."""
+    directory, initial = FLAGS.output_dir, FLAGS.init_checkpoint
+    step = run_state.load_trained(model, directory, initial, prefer_directory=True)
+    return load_best(model, directory) if FLAGS.best_metric else step
+
+
 def export(model: BertPretrainer, vocab_file: str) -> None:
     """A SavedModel that fills in [MASK] and scores texts."""
     tokenizer = Tokenizer(vocab_file, FLAGS.do_lower_case, never_split=["[MASK]"])
@@ -277,7 +263,12 @@ def main(_) -> None:
         set_demo_flags()
     check_flags()
     with session(FLAGS) as summary:
-        run(summary)
+        if FLAGS.do_train or FLAGS.do_eval:
+            run(summary)
+        else:
+            model = make_model(read_config(read_phases()))
+            load_weights(model)
+            export(model, FLAGS.vocab_file)
 
 
 def run(summary: RunSummary) -> None:
@@ -298,16 +289,14 @@ def run(summary: RunSummary) -> None:
         )
     records: list[from_text.Records] = []
     for phase, name in zip(phases, folder_names(phases), strict=True):
-        if only_export():
-            continue
         folder = os.path.join(FLAGS.output_dir, name) if len(phases) > 1 else FLAGS.output_dir
         vocab_file = records[0].vocab_file if records else FLAGS.vocab_file
         records.append(find_records(config, phase, folder, vocab_file))
     eval_sets = [
         make_dataset(phase, found, config, training=False)
-        for phase, found in zip(phases, records, strict=False)
+        for phase, found in zip(phases, records, strict=True)
     ]
-    if FLAGS.max_eval_steps and not only_export():
+    if FLAGS.max_eval_steps:
         logging.info(
             "Evaluations take the first %d batches of %d held-out records at most; "
             "--max_eval_steps=0 takes all.",
@@ -316,11 +305,9 @@ def run(summary: RunSummary) -> None:
         )
 
     # ---- Model ----
-    next_sentence = FLAGS.objective == pipeline.MLM_NSP
-    model = BertPretrainer(config, next_sentence=next_sentence, remat=FLAGS.remat)
-    model.build()
+    model = make_model(config)
     logging.info("The model has %s parameters.", f"{model.count_params():,}")
-    losses = PretrainingLosses(next_sentence)
+    losses = PretrainingLosses(model.next_sentence is not None)
     num_train_steps = phases[-1].last_step
     reporter = Reporter(FLAGS.output_dir, num_train_steps, phases[0].batch_size)
     evaluator = Evaluator(model, losses)
@@ -368,11 +355,7 @@ def run(summary: RunSummary) -> None:
                 checkpoints.save(model, FLAGS.output_dir, records[0].vocab_file)
                 logging.info("Wrote bert_model.ckpt and bert_config.json to %s", FLAGS.output_dir)
         else:
-            step = run_state.load_trained(
-                model, FLAGS.output_dir, FLAGS.init_checkpoint, prefer_directory=True
-            )
-            if FLAGS.best_metric:
-                step = load_best(model, FLAGS.output_dir)
+            step = load_weights(model)
             summary.attach(model=model, reporter=reporter)
 
         # ---- Evaluate ----

@@ -14,6 +14,26 @@ NAMES = (
 )
 
 
+def define_source_flags() -> None:
+    """What run_pretraining.py reads: records or raw text."""
+    flags.DEFINE_string(
+        "input_file",
+        None,
+        "TFRecords: globs, separated by commas; {max_seq_length} in it stands for the phase's.",
+    )
+    flags.DEFINE_string(
+        "eval_file", None, "Held-out TFRecords; default: a share of the input kept from training."
+    )
+    flags.DEFINE_string(
+        "corpus_file", None, "Raw text instead of --input_file: globs, separated by commas."
+    )
+    flags.DEFINE_string(
+        "eval_corpus_file",
+        None,
+        "Raw text to evaluate on; default: a share of --corpus_file's documents.",
+    )
+
+
 def define_raw_text_flags() -> None:
     """The flags `NAMES`."""
     flags.DEFINE_string("text_field", corpus.TEXT_FIELD, "Field of JSON lines that holds the text.")
@@ -58,3 +78,20 @@ def check_idle(given, exporting: bool) -> None:
             f"but those of --input_file are made already. Leave them out, or give them to "
             f"data.create_pretraining_data."
         )
+
+
+def check_sources(given) -> None:
+    """Refuses what isn't one source with what goes with it.
+
+    Args:
+        given: The flags; `given[name].value`.
+    """
+    sources = [name for name in ("demo", "input_file", "corpus_file") if given[name].value]
+    if len(sources) != 1:
+        raise DataError(
+            f"Give exactly one of --input_file (TFRecords), --corpus_file (raw text) and --demo; "
+            f"got {', '.join('--' + name for name in sources) or 'none'}."
+        )
+    for name, needed in (("eval_file", "input_file"), ("eval_corpus_file", "corpus_file")):
+        if given[name].value and not given[needed].value:
+            raise DataError(f"--{name} goes with --{needed}, but --{sources[0]} is given.")

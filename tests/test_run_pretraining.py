@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from data.pretraining import records
-from tests.scripts import fail, run, succeed
+from tests.scripts import fail, run, served, succeed
 
 SENTENCES = ("the cat sat on the mat", "a dog ran over the hill", "birds sing in the old tree")
 CONFIG = {
@@ -196,6 +196,32 @@ def test_flags_without_work_are_refused(folder):
     assert "needs the --vocab_file" in fail(*command(folder, "bad", start))
     idle = fail(*from_records(folder, "--mask_share=0.5", "--dupe_factor=3"))
     assert "--dupe_factor, --mask_share would change nothing" in idle
+
+
+SERVED = """
+def answer(loaded, asked):
+    words = loaded.signatures["serving_default"](text=tf.constant(asked))["words"].numpy()
+    scores = loaded.signatures["log_likelihood"](text=tf.constant(asked))
+    return {"words": [[[w.decode() for w in m] for m in row] for row in words],
+            "pieces": scores["num_pieces"].numpy().tolist()}
+"""
+
+
+def test_a_trained_model_is_exported(folder, tmp_path):
+    start = ("run_pretraining.py", f"--output_dir={folder}/out", "--do_export")
+    message = fail(*start, f"--bert_config_file={folder}/config.json")
+    assert "--vocab_file is missing" in message
+    vocab = f"--vocab_file={folder}/out/vocab.txt"
+    config = f"--bert_config_file={folder}/out/bert_config.json"
+    length = "--max_seq_length=24"
+    succeed(*start, vocab, config, length, "--export_top_k=2", f"--export_dir={tmp_path}/export")
+    text = " ".join(SENTENCES[0].split()[:2])
+    asked = [f"{text} [MASK]", text, ""]
+    got = served(SERVED, tmp_path / "export/1", asked, tmp_path)
+    entries = {*(folder / "out/vocab.txt").read_text().splitlines()}
+    assert [[len(mask) for mask in row] for row in got["words"]] == [[2], [2], [2]]
+    assert {*got["words"][0][0]} <= entries and got["words"][1] == [["", ""]]
+    assert got["pieces"][0] == got["pieces"][1] + 1 and got["pieces"][2] == 0
 
 
 @pytest.mark.slow

@@ -21,7 +21,8 @@ def define_export_dtype() -> None:
         "export_dtype",
         None,
         EXPORT_DTYPES,
-        "bfloat16: matrices and products in it; int8: matrices alone; default: as the run.",
+        "bfloat16: matrices and products in it; int8: matrices alone; default: weights in float32, "
+        "computing as the model's layers do.",
     )
 
 

@@ -256,6 +256,18 @@ def test_fewer_bits(kind, tmp_path, tokenizer):
         np.testing.assert_allclose(got[kind], tf.nn.softmax(wanted), atol=2e-5)
 
 
+@pytest.mark.slow
+def test_base_holds_little_but_its_parameters(tmp_path, shared_data):
+    vocab = shared_data / "vocab/bert-uncased-en/vocab.txt"
+    base = BertClassifier(BertConfig.named("base", 30_522), num_labels=2)
+    base.build()
+    export = Export(str(tmp_path / "base"), {"vocab.txt": str(vocab)}, None, 512)
+    path = export_classes(base, export, Tokenizer(str(vocab)))
+    size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    assert 4 * base.count_params() < size < 1.02 * 4 * base.count_params()
+    print(f"{size:,} bytes for {base.count_params():,} parameters")
+
+
 def test_warm_up_requests_fit_their_signatures(model, export, tokenizer):
     path = export_classes(model, export, tokenizer)
     loaded = tf.saved_model.load(str(path))
