@@ -19,6 +19,9 @@ from data.tasks.examples import Example
 BUCKETS = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 """Lengths that batches are padded to by default; few, as compilers make a program of each."""
 
+_EVALUATION_STEP = 8
+"""In evaluation with buckets lengths are padded to a multiple of this."""
+
 
 def default_buckets(max_seq_length: int) -> list[int]:
     """The default lengths below `max_seq_length`, and that itself."""
@@ -270,9 +273,13 @@ def _gatherer(features: Features, batching: Batching, training: bool):
         first_lengths = tf.gather(first_lengths_of, rows)
         if bound_lengths is None:
             width = longest
-        else:
+        elif training:
             place = tf.searchsorted(bound_lengths, tf.reduce_max(lengths)[tf.newaxis])[0]
             width = bound_lengths[place]
+        else:
+            # Sorted by length, a batch lies close together, and needn't have one of few shapes.
+            fit = -(-tf.reduce_max(lengths) // _EVALUATION_STEP) * _EVALUATION_STEP
+            width = tf.clip_by_value(fit, _EVALUATION_STEP, longest)
         places = tf.gather(starts, rows)[..., tf.newaxis] + tf.range(tf.cast(width, tf.int64))
         places = tf.minimum(places, len(features.ids) - 1)
         mask = tf.sequence_mask(lengths, width)
