@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from data.batching import Batching
+from data.batching import EVALUATION_STEP, Batching
 from data.errors import DataError
 from data.features import Features
 
@@ -41,7 +41,9 @@ def array_batches(features: Features, shape: Batching) -> Iterator[dict[str, np.
         size = np.where(real, lengths[index], 0)
         width = features.max_seq_length
         if bounds is not None:
+            fit = -(-int(size.max()) // EVALUATION_STEP) * EVALUATION_STEP
             width = int(bounds[np.searchsorted(bounds, size.max())])
+            width = min(max(fit, EVALUATION_STEP), width)
         place = np.arange(width)
         mask = place < size[:, np.newaxis]
         at = features.splits[np.maximum(index, 0)][:, np.newaxis] + place

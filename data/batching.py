@@ -19,8 +19,8 @@ from data.tasks.examples import Example
 BUCKETS = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 """Lengths that batches are padded to by default; few, as compilers make a program of each."""
 
-_EVALUATION_STEP = 8
-"""In evaluation with buckets lengths are padded to a multiple of this."""
+EVALUATION_STEP = 8
+"""In evaluation with buckets rows are padded to a multiple of this, if that is shorter."""
 
 
 def default_buckets(max_seq_length: int) -> list[int]:
@@ -36,8 +36,8 @@ class Batching:
         batch_size: Examples of a batch.
         buckets: None makes all batches [batch_size, max_seq_length], as TPUs need; the last one
             in evaluation is filled with empty rows (is_real_example 0, index -1). A list of
-            lengths makes batches of examples of like length, padded to the next of these lengths;
-            then the last one in evaluation may have fewer rows, and examples come from long to
+            lengths makes batches of examples of like length, padded to the next of these lengths
+            (in evaluation of EVALUATION_STEP's multiples too); then the last one in evaluation may have fewer rows, and examples come from long to
             short: `index` tells which they are.
         tokens: Places of a training batch, padding counted, in place of `batch_size`: as many
             examples as fit, so that batches of short texts have more. Needs buckets. Every
@@ -273,13 +273,13 @@ def _gatherer(features: Features, batching: Batching, training: bool):
         first_lengths = tf.gather(first_lengths_of, rows)
         if bound_lengths is None:
             width = longest
-        elif training:
-            place = tf.searchsorted(bound_lengths, tf.reduce_max(lengths)[tf.newaxis])[0]
-            width = bound_lengths[place]
         else:
-            # Sorted by length, a batch lies close together, and needn't have one of few shapes.
-            fit = -(-tf.reduce_max(lengths) // _EVALUATION_STEP) * _EVALUATION_STEP
-            width = tf.clip_by_value(fit, _EVALUATION_STEP, longest)
+            most = tf.reduce_max(lengths)
+            width = bound_lengths[tf.searchsorted(bound_lengths, most[tf.newaxis])[0]]
+            if not training:
+                # Sorted by length a batch lies close together, and needn't have one of few shapes.
+                fit = -(-most // EVALUATION_STEP) * EVALUATION_STEP
+                width = tf.minimum(tf.maximum(fit, EVALUATION_STEP), width)
         places = tf.gather(starts, rows)[..., tf.newaxis] + tf.range(tf.cast(width, tf.int64))
         places = tf.minimum(places, len(features.ids) - 1)
         mask = tf.sequence_mask(lengths, width)

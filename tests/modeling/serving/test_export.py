@@ -248,7 +248,7 @@ def test_fewer_bits(kind, tmp_path, tokenizer):
             name = weight.path
             weight.assign(original)
             if name.endswith(("/kernel", "/word_embeddings")):
-                matrix = np.asarray(weight, np.float64)
+                matrix = np.asarray(weight)
                 axis = 0 if name.endswith("/kernel") else 1
                 scale = np.abs(matrix).max(axis, keepdims=True) / 127
                 weight.assign(np.rint(matrix / scale) * scale)
