@@ -37,8 +37,8 @@ class Batching:
         buckets: None makes all batches [batch_size, max_seq_length], as TPUs need; the last one
             in evaluation is filled with empty rows (is_real_example 0, index -1). A list of
             lengths makes batches of examples of like length, padded to the next of these lengths
-            (in evaluation of EVALUATION_STEP's multiples too); then the last one in evaluation may have fewer rows, and examples come from long to
-            short: `index` tells which they are.
+            (in evaluation of EVALUATION_STEP's multiples too); then the last one in evaluation may
+            have fewer rows, and examples come from long to short: `index` tells which they are.
         tokens: Places of a training batch, padding counted, in place of `batch_size`: as many
             examples as fit, so that batches of short texts have more. Needs buckets. Every
             example then has its turn in each epoch.
