@@ -41,6 +41,7 @@ def answers(text: str) -> list[dict]:
     return [json.loads(line) for line in text.splitlines()]
 
 
+@pytest.mark.slow
 def test_an_export_answers_as_prediction_did(tmp_path):
     rng = np.random.default_rng(0)
     vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
