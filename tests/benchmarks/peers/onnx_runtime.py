@@ -5,7 +5,6 @@ the session optimizes both further. Which is faster depends on the shapes, so ev
 with both and keeps the better one.
 """
 
-import argparse
 from collections.abc import Mapping
 
 import numpy as np
@@ -14,7 +13,7 @@ import onnxruntime
 from onnxruntime.transformers import optimizer
 
 from tests.benchmarks.peers import onnx_graph
-from tests.benchmarks.peers.worker import serve, timed
+from tests.benchmarks.peers.worker import arguments, serve, timed
 
 # How often each graph goes over a case before the faster one is chosen.
 TRIALS = 3
@@ -80,11 +79,7 @@ def write_graphs(folder: str) -> dict[str, str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--model", help="A Hugging Face folder.")
-    parser.add_argument("--cases", help="The folder of the cases.")
-    parser.add_argument("--threads", type=int)
-    given = parser.parse_args()
+    given = arguments("A Hugging Face folder.")
 
     def start():
         about = f"ONNX Runtime {onnxruntime.__version__}"

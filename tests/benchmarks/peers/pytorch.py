@@ -4,13 +4,11 @@ Hugging Face's BertForSequenceClassification with PyTorch's fused attention, in 
 weights and activations in bfloat16.
 """
 
-import argparse
-
 import numpy as np
 import torch
 import transformers
 
-from tests.benchmarks.peers.worker import serve
+from tests.benchmarks.peers.worker import arguments, serve
 
 transformers.utils.logging.disable_progress_bar()
 
@@ -44,11 +42,7 @@ class PyTorch:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--model", help="A Hugging Face folder.")
-    parser.add_argument("--cases", help="The folder of the cases.")
-    parser.add_argument("--threads", type=int)
-    given = parser.parse_args()
+    given = arguments("A Hugging Face folder.")
 
     def start():
         torch.set_num_threads(given.threads)

@@ -9,6 +9,7 @@ A request is a line of JSON on standard input and the answer a line on standard 
 Needs NumPy alone, for it runs in every environment.
 """
 
+import argparse
 import json
 import os
 import pathlib
@@ -106,3 +107,12 @@ def serve(start: Callable[[], tuple[str, Mapping[str, Engine]]], folder: str) ->
                     answer(result=timed(engine.call, prepared[key], request["passes"]))
         except Exception:
             answer(error=traceback.format_exc())
+
+
+def arguments(model: str) -> argparse.Namespace:
+    """What `serving_speed` starts a worker with; `model` says what --model is."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--model", help=model)
+    parser.add_argument("--cases", help="The folder of the cases.")
+    parser.add_argument("--threads", type=int)
+    return parser.parse_args()
