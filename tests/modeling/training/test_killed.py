@@ -8,6 +8,7 @@ import time
 import numpy as np
 import pytest
 
+from modeling.training import run_folder
 from tests.modeling.training.killable import STEPS
 from tests.scripts import Script
 
@@ -88,13 +89,20 @@ def test_truncated_checkpoint_falls_back(tmp_path):
     finish(start(tmp_path / "whole", 1))
     folder = tmp_path / "cut"
     interrupt(folder, 1, signal.SIGTERM, 0.05)
-    newest = steps(folder)[-1]
-    assert len(steps(folder)) == 2
+    older, newest = steps(folder)
     data = folder / f"model.ckpt-{newest}.data-00000-of-00001"
     data.write_bytes(data.read_bytes()[: data.stat().st_size // 2])
+    assert run_folder.latest(str(folder)).endswith(f"model.ckpt-{older}")
     output = finish(start(folder, 1))
     assert "Damaged, so the checkpoint before it counts" in output
     assert f"model.ckpt-{newest}" in output
-    assert (folder / f"model.ckpt-{newest}.index.damaged").exists()
     expected, values = weights(tmp_path / "whole"), weights(folder)
     assert all((values[name] == value).all() for name, value in expected.items())
+
+
+def test_damaged_ones_no_longer_count(tmp_path):
+    for step in (8, 16, 24):
+        (tmp_path / f"model.ckpt-{step}.index").write_text(f"{step}")
+    run_folder.set_damaged_aside(str(tmp_path), 8)
+    assert steps(tmp_path) == run_folder.steps(str(tmp_path)) == [8]
+    assert (tmp_path / "model.ckpt-24.index.damaged").read_text() == "24"
