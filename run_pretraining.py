@@ -25,7 +25,9 @@ from absl import flags, logging
 
 from data import pretraining_flags
 from data.errors import DataError
-from data.pretraining import corpus, demo, from_text, pipeline
+from data.pretraining import corpus, demo, from_text
+from data.pretraining.batches import pipeline
+from data.pretraining.instances.settings import MLM, MLM_NSP, RecordSettings
 from data.tokenization import Tokenizer, build_inputs
 from modeling import checkpoints, errors
 from modeling.config import LEFT_TO_RIGHT, BertConfig
@@ -81,6 +83,7 @@ flags.DEFINE_bool("demo", False, "Pre-train a small BERT on installed docstrings
 # What is read, and how records are made from raw text.
 pretraining_flags.define_source_flags()
 pretraining_flags.define_raw_text_flags()
+pretraining_flags.define_worker_flags()
 # The SavedModel.
 export_flags.define_export_flags()
 flags.DEFINE_integer("export_top_k", 5, "Words that it gives for a [MASK].", lower_bound=1)
@@ -111,6 +114,7 @@ def check_flags() -> None:
     reading = FLAGS.do_train or FLAGS.do_eval
     if reading:
         pretraining_flags.check_sources(FLAGS)
+        pretraining_flags.check_training_flags(FLAGS)
     if FLAGS.input_file:
         pretraining_flags.check_idle(FLAGS, exporting=FLAGS.do_export)
     if FLAGS.do_export and not FLAGS.vocab_file and (FLAGS.input_file or not reading):
@@ -173,29 +177,28 @@ def find_records(
             from_text.fill_in(FLAGS.eval_file, place),
             vocab_file,
             config.vocab_size,
+            phase.max_seq_length,
+            None if FLAGS.dynamic_masking else phase.max_predictions_per_seq,
         )
-    settings = from_text.Settings(
+    settings = RecordSettings(
         max_seq_length=phase.max_seq_length,
         max_predictions_per_seq=phase.max_predictions_per_seq,
         do_lower_case=FLAGS.do_lower_case,
         random_seed=FLAGS.random_seed,
+        objective=MLM_NSP if FLAGS.objective == pipeline.MLM_NSP else MLM,
+        dynamic_masking=FLAGS.dynamic_masking,
         **pretraining_flags.settings(FLAGS),
     )
     held_out = None
     if FLAGS.demo:
-        documents = demo.documents
-        source = f"docstrings around TensorFlow {tf.__version__}, {len(documents())} documents"
+        text = demo.text()
     else:
-        files = corpus.expand(FLAGS.corpus_file)
-        eval_files = corpus.expand(FLAGS.eval_corpus_file) if FLAGS.eval_corpus_file else []
-        read = functools.partial(corpus.read_documents, text_field=FLAGS.text_field)
-        documents = functools.partial(read, files)
-        source = from_text.describe_files(files + eval_files)
-        if eval_files:
-            held_out = functools.partial(read, eval_files)
+        text = from_text.Text(corpus.expand(FLAGS.corpus_file), text_field=FLAGS.text_field)
+        if FLAGS.eval_corpus_file:
+            files = corpus.expand(FLAGS.eval_corpus_file)
+            held_out = from_text.Text(files, text_field=FLAGS.text_field)
     return from_text.make_records(
-        documents,
-        source,
+        text,
         directory,
         config.vocab_size,
         settings,
@@ -203,24 +206,30 @@ def find_records(
         held_out,
         # Weights that were trained with a vocabulary keep it, even if the text has changed since.
         keep_vocabulary=run_folder.latest_step(FLAGS.output_dir) > 0,
+        num_workers=FLAGS.num_workers,
     )
 
 
-def make_dataset(phase: Phase, records: from_text.Records, config: BertConfig, training: bool):
-    """Batches of one phase: endless ones for training, or its held-out records once."""
+def make_dataset(
+    phase: Phase, records: from_text.Records, config: BertConfig, masks, training: bool
+):
+    """Batches of one phase: endless ones for training, or its held-out records once.
+
+    `masks` says how to mask dynamically, None not to.
+    """
     share = distribution.share(phase.batch_size if training else FLAGS.eval_batch_size)
-    dataset = pipeline.pretraining_dataset(
-        records.train_files if training else records.eval_files,
+    dataset = records.batches(
+        training,
         phase.max_seq_length,
         phase.max_predictions_per_seq,
         config.vocab_size,
         batch_size=share.batch_size,
-        training=training,
         seed=FLAGS.random_seed,
         num_shards=share.num_shards,
         shard_index=share.shard_index,
-        held_out=records.side(training),
         objective=FLAGS.objective,
+        dynamic_masking=masks,
+        pack_sequences=FLAGS.pack_sequences,
     )
     if not training and FLAGS.max_eval_steps:
         dataset = dataset.take(FLAGS.max_eval_steps * distribution.batches_per_step())
@@ -292,8 +301,9 @@ def run(summary: RunSummary) -> None:
         folder = os.path.join(FLAGS.output_dir, name) if len(phases) > 1 else FLAGS.output_dir
         vocab_file = records[0].vocab_file if records else FLAGS.vocab_file
         records.append(find_records(config, phase, folder, vocab_file))
+    masks = pretraining_flags.mask_settings(FLAGS, records[0].vocab_file)
     eval_sets = [
-        make_dataset(phase, found, config, training=False)
+        make_dataset(phase, found, config, masks, training=False)
         for phase, found in zip(phases, records, strict=True)
     ]
     if FLAGS.max_eval_steps:
@@ -331,11 +341,13 @@ def run(summary: RunSummary) -> None:
             stages = [
                 Stage(
                     phase.last_step,
-                    functools.partial(make_dataset, phase, found, config, training=True),
+                    functools.partial(make_dataset, phase, found, config, masks, training=True),
                     f"{found.describe()}\nlength {phase.max_seq_length} batch {phase.batch_size} "
-                    f"seed {FLAGS.random_seed}",
+                    f"seed {FLAGS.random_seed}"
+                    + (f", masking {masks}" if masks else "")
+                    + (", packed" if FLAGS.pack_sequences else ""),
                     phase.batch_size,
-                    found.describe_examples,
+                    found.describe_examples if found.train_files else None,
                 )
                 for phase, found in zip(phases, records, strict=True)
             ]
@@ -368,7 +380,10 @@ def run(summary: RunSummary) -> None:
     except (tf.errors.InvalidArgumentError, tf.errors.DataLossError):
         # If a record is to blame, this raises the error that names its file and number.
         for phase, found in zip(phases, records, strict=True):
-            found.diagnose(phase.max_seq_length, phase.max_predictions_per_seq, config.vocab_size)
+            sizes = (phase.max_seq_length, phase.max_predictions_per_seq, config.vocab_size)
+            found.diagnose(
+                *sizes, masked=None if masks or FLAGS.objective == pipeline.LTR else True
+            )
         raise
     if FLAGS.do_export and distribution.is_chief():
         export(model, records[0].vocab_file if records else FLAGS.vocab_file)

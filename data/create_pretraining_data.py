@@ -3,10 +3,13 @@ r"""Makes pre-training TFRecords from text; the original release's command, with
     python -m data.create_pretraining_data \
         --input_file='corpus/*.txt' --output_file=records/train.tfrecord \
         --vocab_file=vocab.txt --do_lower_case=True \
-        --max_seq_length=128 --max_predictions_per_seq=20 --dupe_factor=5
+        --max_seq_length=128 --max_predictions_per_seq=20 --dupe_factor=5 \
+        --num_shards=64 --num_workers=0
 
-Input: one sentence per line and a blank line between documents, or WikiExtractor's output;
-either may be gzip-compressed.
+Input: one sentence per line and a blank line between documents, WikiExtractor's output, JSON lines
+or Parquet; all but the last may be compressed (gzip, zstd). A corpus may be of any size: memory
+stays the same, a command that was killed goes on when it is run again, and the records don't
+depend on the number of workers. With --runner the same work is done by Apache Beam on a cluster.
 """
 
 from modeling import quiet  # noqa: F401  isort: skip
@@ -15,48 +18,82 @@ from absl import flags, logging
 
 from data import pretraining_flags
 from data.errors import DataError
-from data.pretraining import corpus, generate
-from data.tokenization import Tokenizer
+from data.pretraining import corpus
+from data.pretraining.instances import settings
+from data.pretraining.writing import beam_pipeline, jobs, local, manifest, shards
 from modeling import errors
 
 FLAGS = flags.FLAGS
 
 flags.DEFINE_string("input_file", None, "Text files: a comma-separated list of globs.")
 flags.DEFINE_string(
-    "output_file", None, "TFRecord files: a comma-separated list, written round-robin."
+    "output_file",
+    None,
+    "TFRecord files: a comma-separated list; or one name, which --num_shards numbers.",
 )
 flags.DEFINE_string("vocab_file", None, "The vocabulary that the BERT model is trained with.")
 flags.DEFINE_integer("max_seq_length", 128, "Pieces per instance, with [CLS] and [SEP].")
 flags.DEFINE_integer("max_predictions_per_seq", 20, "Masked-LM predictions per instance, at most.")
 flags.DEFINE_integer("random_seed", 12345, "Seed of all random choices.")
 pretraining_flags.define_raw_text_flags()
+# Beyond the original's flags.
+flags.DEFINE_enum(
+    "objective",
+    settings.MLM_NSP,
+    settings.OBJECTIVES,
+    "mlm_nsp: pairs of segments; mlm: one full-length segment per instance, no next sentences.",
+)
+flags.DEFINE_bool(
+    "dynamic_masking", False, "Records without masks, for run_pretraining.py --dynamic_masking."
+)
+flags.DEFINE_integer(
+    "num_shards", 0, "Files: NAME-00000-of-00064.tfrecord and so on; 0: as --output_file says."
+)
+flags.DEFINE_enum("compression", "none", shards.COMPRESSIONS, "Of the record files.")
+flags.DEFINE_bool("drop_duplicates", False, "Of equal documents, use only the first.")
+pretraining_flags.define_worker_flags()
+flags.DEFINE_string(
+    "runner", "local", "local, or a runner of Apache Beam: DirectRunner, DataflowRunner, …"
+)
+flags.DEFINE_string("beam_options", "", "Beam's own options, in one string.")
 
 
 def main(_: list[str]) -> None:
-    generate.check_settings(
-        FLAGS.max_seq_length,
-        FLAGS.max_predictions_per_seq,
-        FLAGS.dupe_factor,
-        FLAGS.masked_lm_prob,
-        FLAGS.short_seq_prob,
-        FLAGS.mask_share,
-        FLAGS.random_share,
-    )
     files = corpus.expand(FLAGS.input_file)
     logging.info("Reading %d files: %s%s", len(files), files[0], " …" if files[1:] else "")
-    summary = generate.create_pretraining_records(
+    name, output_files = shards.name_shards(FLAGS.output_file, FLAGS.num_shards)
+    job = jobs.plan_job(
         files,
-        Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case),
-        [path.strip() for path in FLAGS.output_file.split(",") if path.strip()],
-        max_seq_length=FLAGS.max_seq_length,
-        max_predictions_per_seq=FLAGS.max_predictions_per_seq,
-        random_seed=FLAGS.random_seed,
-        **pretraining_flags.settings(FLAGS),
+        output_files,
+        FLAGS.vocab_file,
+        settings.RecordSettings(
+            max_seq_length=FLAGS.max_seq_length,
+            max_predictions_per_seq=FLAGS.max_predictions_per_seq,
+            random_seed=FLAGS.random_seed,
+            do_lower_case=FLAGS.do_lower_case,
+            objective=FLAGS.objective,
+            dynamic_masking=FLAGS.dynamic_masking,
+            **pretraining_flags.settings(FLAGS),
+        ),
+        name=name,
         text_field=FLAGS.text_field,
+        compression=FLAGS.compression,
+        drop_duplicates=FLAGS.drop_duplicates,
     )
-    logging.info("Done: %s.", summary)
-    for path in summary.output_files:
+    logging.info(
+        "%.1f MB of text in %d parts, to %d files",
+        job.corpus.text_bytes / 1e6,
+        len(job.corpus),
+        len(output_files),
+    )
+    if FLAGS.runner == "local":
+        made = local.write_records(job, FLAGS.num_workers)
+    else:
+        made = beam_pipeline.write_records(job, FLAGS.runner, FLAGS.beam_options)
+    logging.info("Done: %s.", made)
+    for path in output_files:
         logging.info("Wrote %s", path)
+    logging.info("Wrote %s", manifest.path_of(name))
 
 
 if __name__ == "__main__":

@@ -6,12 +6,15 @@ Those of `python -m data.create_pretraining_data`, which run_pretraining.py has 
 from absl import flags
 
 from data.errors import DataError
-from data.pretraining import corpus, masking
+from data.pretraining import corpus
+from data.pretraining.batches import pipeline
+from data.pretraining.instances import masking
+from data.pretraining.instances import settings as record_settings
+from data.tokenization.vocabulary import load_vocab
 
-NAMES = (
-    *("text_field", "do_lower_case", "do_whole_word_mask", "dupe_factor", "masked_lm_prob"),
-    *("mask_share", "random_share", "short_seq_prob"),
-)
+MASKING = ("masked_lm_prob", "mask_share", "random_share", "do_whole_word_mask", "max_ngram")
+SETTINGS = ("dupe_factor", "short_seq_prob", "word_boundaries", *MASKING)
+NAMES = ("text_field", "do_lower_case", *SETTINGS)
 
 
 def define_source_flags() -> None:
@@ -32,17 +35,44 @@ def define_source_flags() -> None:
         None,
         "Raw text to evaluate on; default: a share of --corpus_file's documents.",
     )
+    flags.DEFINE_bool(
+        "dynamic_masking",
+        False,
+        "Mask while training, anew whenever a record is read, whether it is masked already or not.",
+    )
+    flags.DEFINE_bool(
+        "pack_sequences",
+        False,
+        "Train on several short instances in a row, each for itself; with --objective=mlm.",
+    )
 
 
 def define_raw_text_flags() -> None:
     """The flags `NAMES`."""
-    flags.DEFINE_string("text_field", corpus.TEXT_FIELD, "Field of JSON lines that holds the text.")
+    flags.DEFINE_string(
+        "text_field",
+        corpus.TEXT_FIELD,
+        "Field (JSON lines) or column (Parquet) that holds the text.",
+    )
     flags.DEFINE_bool(
         "do_lower_case",
         True,
         "Lower-case the text and strip accents; False for cased vocabularies.",
     )
     flags.DEFINE_bool("do_whole_word_mask", False, "Mask whole words instead of single WordPieces.")
+    flags.DEFINE_enum(
+        "word_boundaries",
+        record_settings.WORDPIECE,
+        record_settings.WORD_BOUNDARIES,
+        "What a whole word is: wordpiece: a piece and the ## pieces behind it; whitespace: what "
+        "stands between blanks in the text, for Chinese that is split into words.",
+    )
+    flags.DEFINE_integer(
+        "max_ngram",
+        1,
+        "Mask spans of up to so many whole words, short ones more often; 1: no spans.",
+        lower_bound=1,
+    )
     flags.DEFINE_integer("dupe_factor", 10, "How often the text is gone through, with other masks.")
     flags.DEFINE_float("masked_lm_prob", 0.15, "Share of the pieces to predict.")
     flags.DEFINE_float(
@@ -57,9 +87,53 @@ def define_raw_text_flags() -> None:
     flags.DEFINE_float("short_seq_prob", 0.1, "Share of instances shorter than the full length.")
 
 
+def define_worker_flags() -> None:
+    """How many processes make records."""
+    flags.DEFINE_integer(
+        "num_workers", 1, "Processes that make records; 0: one for each CPU.", lower_bound=0
+    )
+
+
 def settings(values) -> dict:
-    """The flags `NAMES` but for text_field and do_lower_case, by name."""
-    return {name: getattr(values, name) for name in NAMES[2:]}
+    """The flags `SETTINGS`, by name."""
+    return {name: getattr(values, name) for name in SETTINGS}
+
+
+def mask_settings(values, vocab_file: str | None) -> masking.MaskSettings | None:
+    """How `pipeline.pretraining_dataset` masks with --dynamic_masking; None without.
+
+    Raises:
+        DataError: Flags out of range, or a vocabulary that can't be read.
+    """
+    if not values.dynamic_masking:
+        return None
+    vocabulary = masking.MaskingVocabulary.from_tokens(load_vocab(vocab_file), vocab_file)
+    return masking.MaskSettings(vocabulary, **{name: getattr(values, name) for name in MASKING})
+
+
+def check_training_flags(given) -> None:
+    """Refuses --dynamic_masking and --pack_sequences where they can't work.
+
+    Args:
+        given: The flags; `given[name].value`.
+    """
+    if given["pack_sequences"].value and given["objective"].value != pipeline.MLM:
+        raise DataError(
+            f"--pack_sequences goes with --objective=mlm only, because a row of several sequences "
+            f"has no next sentence; --objective is {given['objective'].value}."
+        )
+    if not given["dynamic_masking"].value:
+        return
+    if given["objective"].value == pipeline.LTR:
+        raise DataError(
+            "--dynamic_masking would change nothing: --objective=ltr predicts every token, masking "
+            "none. Leave it out, or choose another objective."
+        )
+    if given["input_file"].value and not given["vocab_file"].value:
+        raise DataError(
+            "--vocab_file is missing: with --dynamic_masking it tells which pieces of the records "
+            "are words and which are special. Give the vocabulary that they were made with."
+        )
 
 
 def check_idle(given, exporting: bool) -> None:
@@ -69,9 +143,10 @@ def check_idle(given, exporting: bool) -> None:
         given: The flags; `given[name].present` tells whether one is on the command line.
         exporting: Whether texts are read all the same, by an exported model.
     """
-    idle = [f"--{name}" for name in NAMES if given[name].present]
-    if exporting and "--do_lower_case" in idle:
-        idle.remove("--do_lower_case")
+    needed = MASKING if given["dynamic_masking"].value else ()
+    if exporting:
+        needed = (*needed, "do_lower_case")
+    idle = [f"--{name}" for name in NAMES if given[name].present and name not in needed]
     if idle:
         raise DataError(
             f"{', '.join(idle)} would change nothing: they say how records are made from raw text, "

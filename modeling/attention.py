@@ -32,7 +32,7 @@ class Dense(keras.layers.Layer):
         return dense(x, read(self.kernel, self.compute_dtype), ops.convert_to_tensor(self.bias))
 
 
-def attention_bias(input_mask, dtype, left_to_right: bool = False):
+def attention_bias(input_mask, dtype, left_to_right: bool = False, sequence_ids=None):
     """What is added to the scores: 0 where a position may look, −10000 where it may not.
 
     The original adds after scaling, and a finite number: a row of nothing but padding attends
@@ -42,11 +42,15 @@ def attention_bias(input_mask, dtype, left_to_right: bool = False):
         input_mask: int [B, T], 1 at real tokens.
         dtype: Float dtype of the result.
         left_to_right: Positions see themselves, padding or not, and the real tokens before them.
+        sequence_ids: int [B, T]: positions see those of their own number only. None: all.
 
     Returns:
-        [B, 1, 1, T]; left to right [B, 1, T, T], query before key.
+        [B, 1, 1, T]; left to right, or with sequence_ids, [B, 1, T, T], query before key.
     """
     mask = ops.cast(input_mask, dtype)[:, None, None, :]
+    if sequence_ids is not None:
+        same = ops.equal(sequence_ids[:, None, :, None], sequence_ids[:, None, None, :])
+        mask = mask * ops.cast(same, dtype)
     if left_to_right:
         length = (
             input_mask.shape[1] if input_mask.shape[1] is not None else ops.shape(input_mask)[1]

@@ -5,7 +5,7 @@ from keras import ops
 
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
-from modeling.tensors import dropout, layer_norm
+from modeling.tensors import check_range, dropout, layer_norm
 from modeling.weights import read_rows
 
 
@@ -39,6 +39,7 @@ class BertEmbeddings(keras.layers.Layer):
 
     A segment id outside the table gives a zero vector, as in the original. A word id outside
     its table is an error on CPU and undefined elsewhere: the data pipelines check the range.
+    A position id outside of its table is an error too, but undefined where XLA compiles.
     """
 
     def __init__(self, config: BertConfig, name: str = "embeddings", **kwargs):
@@ -61,15 +62,16 @@ class BertEmbeddings(keras.layers.Layer):
         self.position_embeddings = table(config.max_position_embeddings, "position_embeddings")
         self.norm.build()
 
-    def call(self, input_ids, segment_ids, dropout_key=None):
-        """int32 [B, T], int32 [B, T] → rows [B·T, H]."""
+    def call(self, input_ids, segment_ids, dropout_key=None, position_ids=None):
+        """int32 [B, T] each → rows [B·T, H]; without position_ids they count from 0."""
         config = self.config
         length = input_ids.shape[1]
-        if length is not None and length > config.max_position_embeddings:
+        limit = config.max_position_embeddings
+        if position_ids is None and length is not None and length > limit:
             raise ModelingError(
                 f"The sequences are {length} tokens long, but the model's "
-                f"max_position_embeddings is {config.max_position_embeddings}. Lower "
-                f"max_seq_length or use a configuration with more positions."
+                f"max_position_embeddings is {limit}. Lower max_seq_length or use a configuration "
+                f"with more positions."
             )
         if length is None:
             length = ops.shape(input_ids)[1]
@@ -78,6 +80,11 @@ class BertEmbeddings(keras.layers.Layer):
             ops.reshape(segment_ids, (-1,)), config.type_vocab_size, dtype=self.compute_dtype
         )
         types = ops.reshape(ops.matmul(types, self.token_type_embeddings), ops.shape(words))
-        positions = ops.convert_to_tensor(self.position_embeddings)[:length]  # [T, H]
+        positions = ops.convert_to_tensor(self.position_embeddings)
+        if position_ids is None:
+            positions = positions[:length]  # [T, H]
+        else:
+            position_ids = check_range(position_ids, limit, "position_ids")
+            positions = ops.take(positions, position_ids, axis=0)  # [B, T, H]
         x = ops.reshape(words + types + positions, (-1, config.hidden_size))
         return dropout(self.norm(x), config.hidden_dropout_prob, dropout_key, site=0)

@@ -152,7 +152,11 @@ class BertEncoder(keras.layers.Layer):
 
         Args:
             inputs: Dict with int32 tensors [B, T]: `input_ids`; `input_mask` (1 at real tokens;
-                absent: all ones); `segment_ids` (absent: all zeros). Other keys are not read.
+                absent: all ones); `segment_ids` (absent: all zeros). Rows of several sequences have
+                two more, and then give the vectors that each sequence would give in a row of its
+                own: `position_ids` (where a token stands in its sequence; absent: in the row) and
+                `sequence_ids` (1, 2, … by sequence, 0 at padding; a token attends to those of its
+                own number; absent: to all). Other keys are not read.
             dropout_key: int32 [3] (seed, step, stream) turns dropout on; see
                 `modeling.tensors.dropout`.
 
@@ -160,11 +164,16 @@ class BertEncoder(keras.layers.Layer):
             Dict with `embedding_output` [B, T, H], `encoder_outputs` (list of [B, T, H], one per
             layer), `sequence_output` (the last of them) and `pooled_output` [B, H], which is made
             of the first token's vector, or in a left-to-right model of the last real token's: the
-            only one there that has seen the whole text, while [CLS] has seen itself alone.
+            only one there that has seen the whole text, while [CLS] has seen itself alone. It is
+            one vector per row, however many sequences that has.
         """
         input_ids = inputs["input_ids"]
         input_mask = inputs.get("input_mask")
         segment_ids = inputs.get("segment_ids")
+        position_ids = inputs.get("position_ids")
+        sequence_ids = inputs.get("sequence_ids")
+        if input_mask is None and sequence_ids is not None:
+            input_mask = ops.cast(ops.not_equal(sequence_ids, 0), "int32")
         if input_mask is None:
             input_mask = ops.ones_like(input_ids)
         if segment_ids is None:
@@ -175,8 +184,8 @@ class BertEncoder(keras.layers.Layer):
             return ops.reshape(rows, (-1, length, self.config.hidden_size))
 
         left_to_right = self.config.attention_direction == LEFT_TO_RIGHT
-        bias = attention_bias(input_mask, self.compute_dtype, left_to_right)
-        x = embedding_output = self.embeddings(input_ids, segment_ids, dropout_key)
+        bias = attention_bias(input_mask, self.compute_dtype, left_to_right, sequence_ids)
+        x = embedding_output = self.embeddings(input_ids, segment_ids, dropout_key, position_ids)
         encoder_outputs = []
         for layer in self.layers:
             x = (

@@ -71,6 +71,11 @@ class PretrainingLosses:
     Called with what `BertPretrainer` returns and the record's tensors, where `is_real_example`
     float32 [B] leaves padded rows out. The names are those of the original's eval_results.txt.
 
+    Rows may hold several sequences (`sequence_ids` int32 [B, T]: 1, 2, … and 0 at padding). Every
+    prediction counts alike, whichever row it is in, so the loss of packed rows is that of the same
+    sequences in rows of their own. An example is a row, for that is what a step computes; the
+    metric `sequences_per_row` tells how many sequences that is.
+
     Args:
         next_sentence: False for the ablations without next sentence prediction (paper, section
             5.1), whose models have no `next_sentence_logits`.
@@ -86,6 +91,10 @@ class PretrainingLosses:
         weights = tf.reshape(batch["masked_lm_weights"], [-1])
         losses = {"masked_lm_loss": cross_entropy(logits, ids, weights, MASKED_LM_EPSILON)}
         metrics = {"masked_lm_accuracy": accuracy(logits, ids, weights)}
+        if "sequence_ids" in batch:
+            sequences = tf.cast(tf.reduce_max(batch["sequence_ids"], 1), tf.float32)
+            rows = tf.reduce_sum(_real_examples(batch, sequences))
+            metrics["sequences_per_row"] = Mean(tf.reduce_sum(sequences), rows)
         if self.next_sentence:
             labels = tf.reshape(batch["next_sentence_labels"], [-1])
             real = _real_examples(batch, labels)

@@ -95,14 +95,25 @@ class BertPretrainer(BertModel):
 
         Args:
             inputs: Dict of int32 tensors: `input_ids`, `input_mask`, `segment_ids` [B, T] and
-                `masked_lm_positions` [B, P]. Without the positions no word is predicted.
+                `masked_lm_positions` [B, P]. Without the positions no word is predicted. In rows
+                of several sequences also `position_ids` and `sequence_ids` [B, T], see
+                `BertEncoder.call`; `masked_lm_positions` count from the start of the row.
             training: Draws a dropout key when none is given.
             dropout_key: int32 [3], turns dropout on.
 
         Returns:
             The encoder's dict (see `BertEncoder.call`) with `masked_lm_logits` float32 [B, P, V]
             and, with that head, `next_sentence_logits` float32 [B, 2].
+
+        Raises:
+            ModelingError: Rows of several sequences, but a next sentence head.
         """
+        if self.next_sentence is not None and inputs.get("sequence_ids") is not None:
+            raise ModelingError(
+                "The batch has sequence_ids, so its rows hold several sequences each, but next "
+                "sentence prediction needs one pair of segments per row. Pre-train packed rows "
+                "with masked words alone (next_sentence=False; --objective=mlm)."
+            )
         outputs = self.encoder(inputs, self.next_dropout_key(training, dropout_key))
         positions = inputs.get("masked_lm_positions")
         if positions is not None:

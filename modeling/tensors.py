@@ -31,6 +31,25 @@ def gather_positions(sequence_output, positions):
     return ops.take(rows, ops.reshape(positions + offsets, (-1,)), axis=0)
 
 
+def check_range(values, limit: int, name: str):
+    """The int tensor `values` as it is, if all of them are from 0 to `limit` − 1.
+
+    Raises:
+        tf.errors.InvalidArgumentError: When run, if they aren't. Programs that XLA compiles, and
+            JAX's, can't raise errors and go on with undefined numbers.
+    """
+    if not _TENSORFLOW:
+        return values
+    values = tf.convert_to_tensor(values)
+    lowest, highest = tf.reduce_min(values), tf.reduce_max(values)
+    expected = f"{name} must be from 0 to {limit - 1}, but these are from"
+    check = tf.debugging.Assert(
+        (lowest >= 0) & (highest < limit), [expected, lowest, "to", highest], summarize=1
+    )
+    with tf.control_dependencies([check]):
+        return tf.identity(values)
+
+
 def is_float16(x) -> bool:
     """Whether numbers above 65504 are infinite in `x` (they aren't in bfloat16)."""
     return keras.backend.standardize_dtype(x.dtype) == "float16"

@@ -103,6 +103,7 @@ def test_own_files_from_training_to_predictions(folder):
     assert {path.name.split("-")[0] for path in (out / "features").iterdir()} >= {"train", "test"}
 
 
+@pytest.mark.slow
 def test_windows_regression_labels_and_choices(folder):
     """The other kinds of tasks run through: training, evaluation, prediction, export."""
     rows = _texts(120, 4, longest=50)
@@ -146,6 +147,7 @@ def kill_at(line, text):
     script.wait()
 
 
+@pytest.mark.slow
 def test_search_killed_half_way_gives_the_same_table(folder):
     flags = (*COLUMNS, *TRAIN, *SEARCH, "--dev_file=dev.tsv", "--do_eval", "--log_steps=5")
     log = succeed(*command(folder, "search", *flags))

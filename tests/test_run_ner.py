@@ -89,10 +89,15 @@ def results(path):
     return {key: float(value) for key, value in lines}
 
 
-def test_learns_and_is_exported(folder):
+@pytest.fixture(scope="module")
+def trained(folder):
+    """The log of a training; what it left is in folder/a."""
     do = ("--do_train", "--do_eval", "--do_predict", "--do_export")
-    log = succeed(*command(folder, "a", *FILES, *do, "--num_train_epochs=25", "--eval_steps=200"))
-    out = folder / "a"
+    return succeed(*command(folder, "a", *FILES, *do, "--num_train_epochs=25", "--eval_steps=200"))
+
+
+def test_learns_and_is_exported(folder, trained):
+    out, log = folder / "a", trained
     scores = results(out / "eval_results.txt")
     assert scores["eval_f1"] > 0.97 and scores["eval_accuracy"] > 0.97, scores
     assert set(scores) >= {"eval_loss", "eval_precision", "eval_recall", "global_step", "loss"}
@@ -123,8 +128,9 @@ def test_learns_and_is_exported(folder):
     assert answers["entity_texts"] == [[e["text"] for e in row["entities"]] for row in entities]
 
 
-def test_features_of_a_frozen_model(folder, tmp_path):
-    """The paper's section 5.3, from the weights of the test before."""
+@pytest.mark.slow
+def test_features_of_a_frozen_model(folder, trained, tmp_path):
+    """The paper's section 5.3, from those weights."""
     do = ("--do_train", "--do_eval", "--do_predict", "--do_export", "--num_train_steps=40")
     frozen = ("--feature_based", "--feature_layers=last", f"--init_checkpoint={folder}/a")
     frozen += ("--optimizer=adamw", "--learning_rate=1e-3")

@@ -2,14 +2,15 @@
 
 import json
 import os
+import shutil
 import stat
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from data.pretraining import records
-from tests.scripts import fail, run, served, succeed
+from data.pretraining.records import schema
+from tests.scripts import fail, messages, run, served, succeed
 
 SENTENCES = ("the cat sat on the mat", "a dog ran over the hill", "birds sing in the old tree")
 CONFIG = {
@@ -117,7 +118,7 @@ def test_records_as_input_hold_out_a_share(folder):
 @pytest.fixture
 def record_file(folder):
     """A copy of one record file, to be spoiled."""
-    source = folder / "out" / "records" / "train-00000-of-00008.tfrecord"
+    (source,) = (folder / "out" / "records").glob("train-00000-of-*.tfrecord")
     copy = folder / "copy.tfrecord"
     copy.write_bytes(source.read_bytes())
     return copy
@@ -160,7 +161,7 @@ def test_id_out_of_range_is_found(folder, record_file):
 
 
 def test_truncated_file_is_found(folder, record_file):
-    assert records.count_records(str(record_file)) > 3
+    assert schema.count_records(str(record_file)) > 3
     record_file.write_bytes(record_file.read_bytes()[:-7])
     message = fail(*from_records(folder, f"--input_file={record_file}"))
     assert "copy.tfrecord" in message and "truncated" in message
@@ -239,6 +240,7 @@ def test_demo(tmp_path):
         assert (tmp_path / name).exists()
 
 
+@pytest.mark.slow
 def test_two_phases_left_to_right_with_everything_on(folder):
     """Options that change how a model is trained, together; then fine-tuning's view of it."""
     options = (
@@ -250,7 +252,7 @@ def test_two_phases_left_to_right_with_everything_on(folder):
     log = succeed(*command(folder, "phases", *options))
     out = folder / "phases"
     assert "Stage 1 of 2, steps 0 to 6" in log and "Stage 2 of 2, steps 6 to 12" in log
-    assert (out / "length-16/records/manifest.json").exists()
+    assert (out / "length-16/records/made.json").exists()
     assert not (out / "length-24/records/vocab.txt").exists()  # the first phase's is used
     config = json.loads((out / "bert_config.json").read_text())
     assert config["attention_direction"] == "left_to_right"
@@ -300,3 +302,82 @@ def test_spoilt_weights_are_not_saved(folder):
 )
 def test_options_that_cannot_work(folder, option, words):
     assert words in fail(*command(folder, "refused", *option.split()))
+
+
+def without_masks(path):
+    """Rewrites a record file as records that are to be masked while training."""
+    raw = [r.numpy() for r in tf.data.TFRecordDataset(str(path))]
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for record in raw:
+            example = tf.train.Example.FromString(record)
+            features = example.features.feature
+            ids = features["input_ids"].int64_list.value
+            names = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
+            lists = [features[name] for name in names]
+            values = [list(f.int64_list.value or f.float_list.value) for f in lists]
+            for position, label, weight in zip(*values, strict=True):
+                if weight:
+                    ids[position] = label
+            for name in names:
+                del features[name]
+            writer.write(example.SerializeToString())
+    return path
+
+
+def test_interrupted_dynamic_masking_goes_on_to_the_same_numbers(folder, record_file):
+    files = f"--input_file={folder}/out/records/train-*,{without_masks(record_file)}"
+    masks = ("--dynamic_masking", f"--vocab_file={folder}/out/vocab.txt", "--max_ngram=2")
+    more = ("--do_eval", "--num_train_steps=8", "--save_checkpoints_steps=4")
+    out = folder / "dynamic"
+
+    def trained():
+        reader = tf.train.load_checkpoint(str(out / "model.ckpt-8"))
+        return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+
+    assert "held out at step 8" in succeed(
+        *from_records(folder, files, *masks, *more, out="dynamic")
+    )
+    whole = trained()
+    # As if it had been killed after its first checkpoint.
+    for path in [*out.glob("model.ckpt-8.*"), *out.glob("bert_model.ckpt.*")]:
+        path.unlink()
+    log = succeed(*from_records(folder, files, *masks, *more, out="dynamic"))
+    assert "model.ckpt-4, step 4, because --output_dir holds a checkpoint" in log
+    again = trained()
+    for name, values in whole.items():
+        np.testing.assert_array_equal(values, again[name], name)
+    # Other masks would be seen.
+    shutil.rmtree(out)
+    succeed(*from_records(folder, files, *masks[:2], *more, out="dynamic"))
+    name = "bert/encoder/layer_0/output/dense/kernel"
+    assert (trained()[name] != whole[name]).any()
+
+
+def test_dynamic_masking_of_raw_text(folder):
+    log = succeed(*command(folder, "dynamic_text", "--num_train_steps=4", "--dynamic_masking"))
+    assert "held out at step 4" in log
+    for name, masked in (("train-00000-of-*", False), ("heldout", True)):
+        (path,) = (folder / "dynamic_text" / "records").glob(f"{name}.tfrecord")
+        schema.check_file(str(path), 24, 4, 60, masked)
+
+
+def test_dynamic_masking_that_cannot_work(folder, record_file):
+    without = f"--input_file={without_masks(record_file)}"
+    vocab = f"--vocab_file={folder}/out/vocab.txt"
+    options = [
+        ("--dynamic_masking",),
+        ("--dynamic_masking", vocab, "--objective=ltr"),
+        ("--dynamic_masking", vocab, "--mask_share=0.5", "--dupe_factor=3"),
+        ("--max_ngram=2",),
+        ("--dynamic_masking", vocab, "--mask_share=0.95"),
+        (without,),
+    ]
+    lines = [from_records(folder, *more)[1:] for more in options]
+    missing, ltr, idle, spans, shares, unmasked = messages("run_pretraining.py", *lines)
+    assert "--vocab_file is missing: with --dynamic_masking" in missing
+    assert "--objective=ltr predicts every token" in ltr
+    assert idle.startswith("--dupe_factor would change nothing")
+    assert spans.startswith("--max_ngram would change nothing")
+    assert "must not be above 1" in shares
+    assert "copy.tfrecord: record 0 holds no masks" in unmasked
+    assert "Give --dynamic_masking" in unmasked

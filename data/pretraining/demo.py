@@ -4,9 +4,11 @@ import functools
 from collections.abc import Callable, Mapping
 
 import numpy as np
+import tensorflow as tf
 from absl import logging
 
-from data.pretraining import corpus, docstrings, from_text, probes
+from data.pretraining import corpus, from_text, probes
+from data.pretraining.corpus import docstrings
 from data.tokenization import Tokenizer
 
 # A corpus, a vocabulary and a model that two cores get through in under four minutes.
@@ -50,6 +52,12 @@ def documents() -> list[corpus.Document]:
     return docstrings.docstring_documents(CORPUS_BYTES)
 
 
+def text() -> from_text.Text:
+    """That corpus, named."""
+    name = f"docstrings around TensorFlow {tf.__version__}, {len(documents())} documents"
+    return from_text.Text(documents=documents, name=name)
+
+
 def show(
     fill_masks: FillMasks,
     tokenizer: Tokenizer,
@@ -69,9 +77,9 @@ def show(
         max_seq_length, seed: Of the run.
     """
     baseline = probes.most_frequent_token(eval_data, tokenizer.vocab_size)
-    _, held_out = from_text.split(documents)
+    held_out = list(from_text.Sides(text()).documents(training=False))
     sentences, inputs = probes.masked_sentences(
-        held_out(), tokenizer, _SENTENCES, max_seq_length, seed
+        held_out, tokenizer, _SENTENCES, max_seq_length, seed
     )
     ids, probabilities = fill_masks(inputs)
     print(

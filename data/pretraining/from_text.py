@@ -1,30 +1,37 @@
 """From raw text to everything that pre-training reads: vocabulary, training and held-out records.
 
-    records = make_records(lambda: corpus.read_documents(files), "out", 30522, Settings())
+    text = Text(files=["corpus.txt"])
+    records = make_records(text, "out", 30522, RecordSettings())
 
-What was made is described in `records/manifest.json`, written last. A later call with the same
+What was made is described in `records/made.json`, written last. A later call with the same
 text and settings finds it and makes nothing again, so an interrupted run goes on at once.
 """
 
 import dataclasses
 import hashlib
 import itertools
-import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+import numpy as np
 import tensorflow as tf
 from absl import logging
 
 from data.errors import DataError
-from data.pretraining import corpus, generate, masking, pipeline, records
+from data.pretraining import corpus
+from data.pretraining.batches import pipeline, text_stream
 from data.pretraining.corpus import Document
+from data.pretraining.corpus.parts import Parts, divide
+from data.pretraining.instances import generate
+from data.pretraining.instances.settings import RecordSettings
+from data.pretraining.records import schema
+from data.pretraining.writing import jobs, local, manifest
 from data.tokenization import Tokenizer, learner, vocabulary
 
 HELD_OUT_SHARE = 0.05
 # A corpus of fewer documents is split so that both sides have some, whatever chance says.
 _SMALL_CORPUS = 1000
-_TRAIN_SHARDS = 8
+_TRAIN_SHARDS = 16
 # Vocabularies are often padded to a multiple of 8 to 128 in the configuration, for speed.
 _PADDING = 128
 
@@ -32,19 +39,30 @@ Documents = Callable[[], Iterable[Document]]
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
-    """How records are made; see `generate.create_pretraining_records`."""
+class Text:
+    """A corpus: files, or documents in memory.
 
-    max_seq_length: int = 128
-    max_predictions_per_seq: int = 20
-    dupe_factor: int = 10
-    masked_lm_prob: float = 0.15
-    short_seq_prob: float = 0.1
-    do_whole_word_mask: bool = False
-    do_lower_case: bool = True
-    random_seed: int = 12345
-    mask_share: float = masking.MASK_SHARE
-    random_share: float = masking.RANDOM_SHARE
+    Attributes:
+        files: Corpus files.
+        documents: Instead of files: returns an iterator over the documents, anew at each call.
+        name: Instead of files: tells this corpus from others.
+        text_field: The field or column of the files that holds the text.
+    """
+
+    files: Sequence[str] = ()
+    documents: Documents | None = None
+    name: str = ""
+    text_field: str = corpus.TEXT_FIELD
+
+    def read(self) -> Iterable[Document]:
+        """Streams the documents."""
+        if self.documents is not None:
+            return self.documents()
+        return corpus.read_documents(self.files, text_field=self.text_field)
+
+    def describe(self) -> str:
+        """Names and sizes of the files: a change of it makes the records anew."""
+        return self.name or describe_files(list(self.files))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,12 +73,16 @@ class Records:
         train_files, eval_files: TFRecord files; the same ones when a share of them is held out.
         vocab_file: The vocabulary they were made with, if known.
         shared: Whether the two sides are told apart record by record (`pipeline`'s `held_out`).
+        corpus: Text that is trained on without records; train_files are none then.
+        settings: How instances are made of it.
     """
 
     train_files: list[str]
     eval_files: list[str]
     vocab_file: str | None
     shared: bool = False
+    corpus: Parts | None = None
+    settings: RecordSettings | None = None
 
     def side(self, training: bool) -> str | None:
         """The value of `pipeline.pretraining_dataset`'s `held_out` for one side."""
@@ -70,34 +92,99 @@ class Records:
 
     def describe(self) -> str:
         """Which files are trained on: names, sizes and side."""
+        if self.corpus is not None:
+            return f"{self.corpus.files}\n{self.settings}"
         return f"{describe_files(self.train_files)}\n{self.side(training=True)}"
+
+    def batches(
+        self,
+        training: bool,
+        max_seq_length: int,
+        max_predictions_per_seq: int,
+        vocab_size: int,
+        **options,
+    ) -> tf.data.Dataset:
+        """Batches of one side.
+
+        Args:
+            training: Which side, and whether endless.
+            max_seq_length, max_predictions_per_seq, vocab_size: As made.
+            options: Of `pipeline.pretraining_dataset`; packing is for training only.
+        """
+        if not training:
+            options["pack_sequences"] = False
+        if training and self.corpus is not None:
+            names = ("batch_size", "seed", "num_shards", "shard_index", "pack_sequences")
+            return text_stream.stream(
+                self.corpus,
+                Tokenizer(self.vocab_file, self.settings.do_lower_case),
+                self.settings,
+                options["dynamic_masking"],
+                **{name: options[name] for name in names},
+            )
+        if options["pack_sequences"] and self.vocab_file:
+            tokens = vocabulary.load_vocab(self.vocab_file)
+            options["continues_word"] = np.array([token.startswith("##") for token in tokens])
+        return pipeline.pretraining_dataset(
+            self.train_files if training else self.eval_files,
+            max_seq_length,
+            max_predictions_per_seq,
+            vocab_size,
+            training=training,
+            held_out=self.side(training),
+            **options,
+        )
 
     def describe_examples(self, index) -> str:
         """Files and numbers of training records, see `pipeline.describe_examples`."""
         return pipeline.describe_examples(self.train_files, index)
 
-    def diagnose(self, max_seq_length: int, max_predictions: int, vocab_size: int) -> None:
-        """After a failure while reading: raises DataError naming the bad record, if any is bad."""
+    def diagnose(
+        self, max_seq_length: int, max_predictions: int, vocab_size: int, masked: bool | None
+    ) -> None:
+        """After a failure while reading: raises DataError naming the bad record, if any is bad.
+
+        Args:
+            max_seq_length, max_predictions, vocab_size: As read.
+            masked: Whether the records must have masks; None: some may not.
+        """
         files = list(dict.fromkeys(self.train_files + self.eval_files))
-        records.diagnose(files, max_seq_length, max_predictions, vocab_size)
+        schema.diagnose(files, max_seq_length, max_predictions, vocab_size, masked)
 
 
 def existing_records(
-    input_file: str, eval_file: str | None, vocab_file: str | None, vocab_size: int
+    input_file: str,
+    eval_file: str | None,
+    vocab_file: str | None,
+    vocab_size: int,
+    max_seq_length: int,
+    max_predictions_per_seq: int | None,
 ) -> Records:
-    """Records that were made before.
+    """Records that were made before, checked against the manifests beside them.
 
     Args:
         input_file, eval_file: Globs, separated by commas. Without `eval_file` a share of the
             input is held out (`pipeline.split_held_out`).
         vocab_file: Checked against the configuration if given.
         vocab_size: Of the configuration.
+        max_seq_length: As the records are to be read.
+        max_predictions_per_seq: As they are to be read; None where masks are made anew.
     """
     if vocab_file:
         check_vocab_size(vocab_file, vocab_size)
-    train_files = corpus.expand(input_file)
-    eval_files = corpus.expand(eval_file) if eval_file else train_files
+    train_files = _record_files(input_file)
+    eval_files = _record_files(eval_file) if eval_file else train_files
+    files = list(dict.fromkeys(train_files + eval_files))
+    manifest.verify(files, max_seq_length, max_predictions_per_seq, vocab_file)
     return Records(train_files, eval_files, vocab_file, shared=not eval_file)
+
+
+def _record_files(patterns: str) -> list[str]:
+    # 'records/*' is a usual pattern, and what lies beside the records matches it too.
+    files = [path for path in corpus.expand(patterns) if not path.endswith(manifest.ENDING)]
+    if not files:
+        raise DataError(f"{patterns} matches manifests only, and no TFRecord file.")
+    return files
 
 
 def check_vocab_size(vocab_file: str, vocab_size: int) -> None:
@@ -115,32 +202,34 @@ def check_vocab_size(vocab_file: str, vocab_size: int) -> None:
 
 
 def make_records(
-    documents: Documents,
-    source: str,
+    text: Text,
     directory: str,
     vocab_size: int,
-    settings: Settings,
+    settings: RecordSettings,
     vocab_file: str | None = None,
-    held_out_documents: Documents | None = None,
+    held_out: Text | None = None,
     keep_vocabulary: bool = False,
+    num_workers: int = 1,
 ) -> Records:
     """Makes the vocabulary (unless given) and the records in `directory/records`.
 
     Args:
-        documents: Returns an iterator over the corpus, anew at each call.
-        source: What the corpus is, such as its files with their sizes: a change of it makes the
-            records anew.
+        text: The corpus.
         directory: The run's output folder.
         vocab_size: Of the configuration, met exactly when a vocabulary is learned.
-        settings: How records are made.
+        settings: How records are made. The held-out ones go through the text once, and always
+            have masks, so that all evaluations are of the same ones. With dynamic masking a
+            corpus in files is trained on as it is, without records (see `text_stream`); one in
+            memory, or of less than a thousand documents, gets records without masks.
         vocab_file: Vocabulary to use instead of learning one.
-        held_out_documents: Documents to evaluate on. Without them a share of `documents` is
-            held out.
+        held_out: Text to evaluate on. Without it a share of the documents is held out.
         keep_vocabulary: A vocabulary learned earlier stays when the records are made anew.
+        num_workers: Processes; 0: one for each CPU.
 
     Raises:
         DataError: Empty corpus, a corpus of one document, a vocabulary of another size.
     """
+    settings.check()
     folder = os.path.join(directory, "records")
     if vocab_file:
         check_vocab_size(vocab_file, vocab_size)
@@ -149,96 +238,141 @@ def make_records(
         os.path.join(folder, f"train-{i:05d}-of-{_TRAIN_SHARDS:05d}.tfrecord")
         for i in range(_TRAIN_SHARDS)
     ]
-    made = Records(train_files, [os.path.join(folder, "heldout.tfrecord")], used_vocab)
-    manifest = os.path.join(folder, "manifest.json")
+    sides = Sides(text, held_out)
+    stream = sides.parts() if settings.dynamic_masking else None
+    if stream is not None:
+        train_files = []
+    made = Records(
+        train_files,
+        [os.path.join(folder, "heldout.tfrecord")],
+        used_vocab,
+        corpus=stream,
+        settings=settings,
+    )
+    note = os.path.join(folder, "made.json")
+    source = text.describe() + ("\n" + held_out.describe() if held_out else "")
     wanted = {
         "source": hashlib.sha256(source.encode()).hexdigest(),
         "settings": dataclasses.asdict(settings),
         "vocab_size": vocab_size,
         "vocab_file": vocab_file,
     }
-    if _read_json(manifest) == wanted and all(
+    if jobs.read_note(note) == wanted and all(
         tf.io.gfile.exists(f) for f in (*made.train_files, *made.eval_files, used_vocab)
     ):
         logging.info("Records for this text and these settings are in %s already.", folder)
         return made
     tf.io.gfile.makedirs(folder)
-    if tf.io.gfile.exists(manifest):
-        tf.io.gfile.remove(manifest)
+    if tf.io.gfile.exists(note):
+        tf.io.gfile.remove(note)
 
-    if held_out_documents:
-        training, held_out = documents, held_out_documents
-    else:
-        training, held_out = split(documents)
     if not vocab_file and keep_vocabulary and tf.io.gfile.exists(used_vocab):
         check_vocab_size(used_vocab, vocab_size)
         logging.info("The text or its settings have changed; the vocabulary %s stays", used_vocab)
     elif not vocab_file:
-        logging.info("Learning a vocabulary of %d tokens from the corpus", vocab_size)
-        words = learner.count_words(
-            (s for document in training() for s in document.sentences), settings.do_lower_case
+        learn_vocabulary(
+            sides.documents(training=True), vocab_size, settings.do_lower_case, used_vocab
         )
-        vocabulary.write_vocab(learner.learn_vocabulary(words, vocab_size), used_vocab)
-        logging.info("Wrote %s", used_vocab)
-    tokenizer = Tokenizer(used_vocab, settings.do_lower_case)
-    options = dataclasses.asdict(settings)
-    del options["do_lower_case"]
-    for side, files, changed in (
-        (training, made.train_files, {}),
-        # One pass is enough to evaluate on.
-        (held_out, made.eval_files, {"dupe_factor": 1}),
-    ):
-        summary = generate.create_pretraining_records(
-            side(), tokenizer, files, **(options | changed)
-        )
-        logging.info(
-            "%s: %d records of %d documents, %d tokens",
-            "Held out" if changed else "Training",
-            summary.instances,
-            summary.documents,
-            summary.tokens,
-        )
-    _write_json(manifest, wanted)
+    for training, files in ((True, made.train_files), (False, made.eval_files)):
+        if not files:
+            continue
+        how = settings
+        if not training:
+            how = dataclasses.replace(settings, dupe_factor=1, dynamic_masking=False)
+        counts = sides.write(training, files, used_vocab, how, num_workers)
+        logging.info("%s: %s", "Training" if training else "Held out", counts)
+    jobs.write_note(note, wanted)
     return made
 
 
-def describe_files(files: list[str]) -> str:
-    """Names and sizes of corpus files, as the `source` of `make_records`."""
-    return "\n".join(f"{path} {tf.io.gfile.stat(path).length}" for path in files)
+def learn_vocabulary(
+    documents: Iterable[Document], vocab_size: int, do_lower_case: bool, path: str
+) -> None:
+    """Learns a vocabulary of documents and writes it to `path`."""
+    logging.info("Learning a vocabulary of %d tokens from the corpus", vocab_size)
+    sentences = (s for document in documents for s in document.sentences)
+    words = learner.count_words(sentences, do_lower_case)
+    vocabulary.write_vocab(learner.learn_vocabulary(words, vocab_size), path)
+    logging.info("Wrote %s", path)
 
 
-def split(documents: Documents) -> tuple[Documents, Documents]:
-    """Training and held-out documents, told apart by a stable hash of their text."""
-    first = list(itertools.islice(documents(), _SMALL_CORPUS))
-    if len(first) < _SMALL_CORPUS:
-        training, held_out = corpus.split_documents(first, HELD_OUT_SHARE)
-        if len(held_out) < 2:
-            raise DataError(
-                f"The corpus has {len(first)} documents; at least 4 are needed, two to train on "
-                f"and two to evaluate on. Put a blank line between documents, or add text."
+class Sides:
+    """The training and the held-out documents of a corpus, told apart by a hash of their text."""
+
+    def __init__(self, text: Text, held_out: Text | None):
+        self._text, self._held_out = text, held_out
+        self._split: tuple[list[Document], list[Document]] | None = None
+        if held_out is None:
+            first = list(itertools.islice(text.read(), _SMALL_CORPUS))
+            if len(first) < _SMALL_CORPUS:
+                self._split = split_small(first)
+
+    def parts(self) -> Parts | None:
+        """The training side in parts, for a stream; None if it can't be read by parts."""
+        text = self._text
+        if self._split or not text.files:
+            return None
+        side = None if self._held_out else ("train", HELD_OUT_SHARE)
+        return divide(text.files, text_stream.number_of_parts, text.text_field, side)
+
+    def documents(self, training: bool) -> Iterator[Document]:
+        """Streams the documents of one side."""
+        if self._split:
+            yield from self._split[not training]
+        elif self._held_out:
+            yield from (self._text if training else self._held_out).read()
+        else:
+            for document in self._text.read():
+                if corpus.is_held_out(document, HELD_OUT_SHARE) != training:
+                    yield document
+
+    def write(
+        self,
+        training: bool,
+        files: list[str],
+        vocab_file: str,
+        settings: RecordSettings,
+        num_workers: int,
+    ) -> generate.Counts:
+        """Makes the records of one side."""
+        text = self._text if training or not self._held_out else self._held_out
+        if self._split or not text.files:
+            tokenizer = Tokenizer(vocab_file, settings.do_lower_case)
+            return generate.create_pretraining_records(
+                self.documents(training), tokenizer, files, settings
             )
-        return lambda: training, lambda: held_out
-
-    def side(wanted: bool) -> Iterator[Document]:
-        for document in documents():
-            if corpus.is_held_out(document, HELD_OUT_SHARE) == wanted:
-                yield document
-
-    return lambda: side(False), lambda: side(True)
-
-
-def _read_json(path: str):
-    if not tf.io.gfile.exists(path):
-        return None
-    with tf.io.gfile.GFile(path, "r") as file:
-        return json.loads(file.read())
+        side = None if self._held_out else ("train" if training else "eval", HELD_OUT_SHARE)
+        name = "train.tfrecord" if training else "heldout.tfrecord"
+        job = jobs.plan_job(
+            text.files,
+            files,
+            vocab_file,
+            settings,
+            name=os.path.join(os.path.dirname(files[0]), name),
+            text_field=text.text_field,
+            held_out=side,
+        )
+        return local.write_records(job, num_workers).counts
 
 
-def _write_json(path: str, value) -> None:
-    temporary = path + ".tmp"
-    with tf.io.gfile.GFile(temporary, "w") as file:
-        file.write(json.dumps(value, indent=2) + "\n")
-    tf.io.gfile.rename(temporary, path, overwrite=True)
+def split_small(documents: list[Document]) -> tuple[list[Document], list[Document]]:
+    """Both sides of a corpus of few documents; each has two at least.
+
+    Raises:
+        DataError: There are fewer than four.
+    """
+    training, held_out = corpus.split_documents(documents, HELD_OUT_SHARE)
+    if len(held_out) < 2:
+        raise DataError(
+            f"The corpus has {len(documents)} documents; at least 4 are needed, two to train on "
+            f"and two to evaluate on. Put a blank line between documents, or add text."
+        )
+    return training, held_out
+
+
+def describe_files(files: list[str]) -> str:
+    """Names and sizes of files."""
+    return "\n".join(f"{path} {tf.io.gfile.stat(path).length}" for path in files)
 
 
 def fill_in(pattern: str | None, values: Mapping[str, int]) -> str | None:

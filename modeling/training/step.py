@@ -14,7 +14,8 @@ from modeling.training.loss_scale import LossScale
 from modeling.training.optimizers import Optimizer
 
 CLIP_NORM = 1.0
-# An int64 [B] in a training batch that says which examples it holds. The model never sees it.
+# An int64 [B] in a training batch that says which examples it holds, or [B, K] where a row holds
+# several of them and -1 stands for none. The model never sees it.
 EXAMPLE_IDS = "index"
 
 
@@ -97,7 +98,8 @@ class TrainStep:
             step = tf.identity(self.global_step)
             batch = dict(next(iterator))
             examples = batch.pop(EXAMPLE_IDS, tf.zeros([0], tf.int64))
-            examples = tf.concat(self.strategy.experimental_local_results(examples), 0)
+            examples = self.strategy.experimental_local_results(examples)
+            examples = tf.concat([tf.reshape(of_replica, [-1]) for of_replica in examples], 0)
             ids = ids.write(index, examples)
             sizes = sizes.write(index, tf.size(examples))
             values = self.strategy.run(self._replica_step, args=(batch, step))

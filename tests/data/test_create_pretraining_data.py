@@ -3,7 +3,7 @@
 from absl import flags
 
 from data import create_pretraining_data  # noqa: F401  (defines the flags)
-from data.pretraining.records import count_records
+from data.pretraining.records.record_files import count_records
 from tests import scripts
 
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", "one", "two", "three", "four"]
@@ -30,6 +30,16 @@ def test_flags_and_defaults_are_the_originals():
         "dupe_factor": 10,
         "masked_lm_prob": 0.15,
         "short_seq_prob": 0.1,
+        "max_ngram": 1,
+        "word_boundaries": "wordpiece",
+        "objective": "mlm_nsp",
+        "dynamic_masking": False,
+        "num_shards": 0,
+        "compression": "none",
+        "drop_duplicates": False,
+        "num_workers": 1,
+        "runner": "local",
+        "beam_options": "",
     }
     by_module = flags.FLAGS.flags_by_module_dict()
     defined = [*by_module["data.create_pretraining_data"], *by_module["data.pretraining_flags"]]

@@ -117,8 +117,8 @@ def forward(weights: Weights, config: Mapping, inputs: Mapping) -> dict:
     Args:
         weights: TF1 names to arrays of any float dtype.
         config: Keys of bert_config.json; hidden_act "gelu" is the tanh form, "gelu_erf" the exact.
-        inputs: input_ids [B, T]; optionally input_mask and segment_ids [B, T], and
-            masked_lm_positions [B, P].
+        inputs: input_ids [B, T]; optionally input_mask and segment_ids [B, T], position_ids and
+            sequence_ids [B, T] (tokens see their own number only), and masked_lm_positions [B, P].
 
     Returns:
         embedding_output [B, T, H], encoder_outputs and attention_probs (lists, one per layer,
@@ -131,6 +131,8 @@ def forward(weights: Weights, config: Mapping, inputs: Mapping) -> dict:
     batch, length = ids.shape
     mask = np.asarray(inputs.get("input_mask", np.ones_like(ids)), np.float64)
     segments = np.asarray(inputs.get("segment_ids", np.zeros_like(ids)))
+    places = np.asarray(inputs.get("position_ids", np.arange(length)))
+    sequences = np.asarray(inputs.get("sequence_ids", np.zeros_like(ids)))
     act = ACTIVATIONS[config.get("hidden_act", "gelu")]
     epsilon = config.get("layer_norm_eps", 1e-12)
     heads = config["num_attention_heads"]
@@ -147,12 +149,13 @@ def forward(weights: Weights, config: Mapping, inputs: Mapping) -> dict:
     x = (
         w["bert/embeddings/word_embeddings"][ids]
         + segment_one_hot @ table
-        + w["bert/embeddings/position_embeddings"][:length]
+        + w["bert/embeddings/position_embeddings"][places]
     )
     x = norm(x, "bert/embeddings/LayerNorm")
     result = {"embedding_output": x, "encoder_outputs": [], "attention_probs": []}
 
-    adder = (1.0 - mask)[:, None, None, :] * -10000.0
+    visible = mask[:, None, :] * (sequences[:, :, None] == sequences[:, None, :])
+    adder = (1.0 - visible)[:, None] * -10000.0
     for i in range(config["num_hidden_layers"]):
         layer = f"bert/encoder/layer_{i}"
         query, key, value = (

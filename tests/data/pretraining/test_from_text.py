@@ -6,8 +6,9 @@ import tensorflow as tf
 
 from data.errors import DataError
 from data.pretraining.corpus import Document
-from data.pretraining.from_text import Settings, make_records
-from data.pretraining.records import feature_description
+from data.pretraining.from_text import Text, make_records
+from data.pretraining.instances.settings import RecordSettings
+from data.pretraining.records.schema import feature_description
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "one", "two", "three", "four", "five"]
 MASK = TOKENS.index("[MASK]")
@@ -21,8 +22,11 @@ def documents():
 def make(folder, **changes):
     vocab_file = folder / "vocab.txt"
     vocab_file.write_text("\n".join(TOKENS))
-    settings = Settings(max_seq_length=32, max_predictions_per_seq=5, dupe_factor=2, **changes)
-    return make_records(documents, "made", str(folder), len(TOKENS), settings, str(vocab_file))
+    settings = RecordSettings(
+        max_seq_length=32, max_predictions_per_seq=5, dupe_factor=2, **changes
+    )
+    text = Text(documents=documents, name="made")
+    return make_records(text, str(folder), len(TOKENS), settings, str(vocab_file))
 
 
 def read(files):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data.pretraining.pipeline import predict_every_next
+from data.pretraining.batches.pipeline import predict_every_next
 from modeling.config import LEFT_TO_RIGHT, BertConfig
 from modeling.losses import PretrainingLosses, SpanLosses, TaggingLosses, classifier_losses
 from modeling.models import BertClassifier, BertPretrainer, BertQuestionAnswering, BertTagger
@@ -80,6 +80,11 @@ def case(name):
         batch = {key: value for key, value in batch.items() if "masked" not in key}
         config = dataclasses.replace(config, num_hidden_layers=1)
         return BertTagger(config, num_tags=3), TaggingLosses(), batch
+    if "packed" in name:  # two sequences and some padding
+        sequences = tf.constant([[1] * 4 + [2] * 5 + [0]] * 4)
+        batch["input_mask"] = tf.minimum(sequences, 1)
+        batch["position_ids"] = tf.constant([[*range(4), *range(5), 0]] * 4)
+        batch["sequence_ids"] = sequences
     next_sentence = name == "mlm_nsp"
     model = BertPretrainer(config, next_sentence=next_sentence, remat="remat" in name)
     return model, PretrainingLosses(next_sentence), batch
@@ -107,13 +112,16 @@ def test_bfloat16_reaches_what_is_compiled():
         ("mlm_nsp", {}),
         ("mlm", {"optimizer": "lamb", "lr_schedule": "polynomial"}),
         ("mlm remat", {"optimizer": "adamw", "accumulation_steps": 2}),
-        ("ltr", {}),
-        ("classifier", {"freeze_layers": 1, "layerwise_lr_decay": 0.9}),
+        pytest.param("mlm packed", {}, marks=pytest.mark.slow),
+        pytest.param("ltr", {}, marks=pytest.mark.slow),
+        pytest.param(
+            "classifier", {"freeze_layers": 1, "layerwise_lr_decay": 0.9}, marks=pytest.mark.slow
+        ),
         ("ltr classifier bilstm", {}),
         ("choices", {"accumulation_steps": 2}),
-        ("classes weights windows", {}),
-        ("multi_label weights", {}),
-        ("regression windows max", {}),
+        pytest.param("classes weights windows", {}, marks=pytest.mark.slow),
+        pytest.param("multi_label weights", {}, marks=pytest.mark.slow),
+        pytest.param("regression windows max", {}, marks=pytest.mark.slow),
         ("question answering", {}),
         ("tags", {"accumulation_steps": 2}),
     ],

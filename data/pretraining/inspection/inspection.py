@@ -1,0 +1,286 @@
+"""Looks through pre-training records: reads files of any kind, checks each record, counts.
+
+    from data.pretraining.inspection import inspection
+    found = inspection.inspect(["train.tfrecord"])
+    found.statistics.summary(), found.problems
+
+Takes the records of `records.py` and the original release's, of any length, also without the
+masked_lm_* features (not masked yet), in plain and in GZIP-compressed TFRecord files. Records are
+parsed and checked in batches, so memory stays the same however many they are.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from data.errors import DataError
+from data.pretraining.inspection.reading import (
+    AGAIN,
+    DamagedFileError,
+    Layout,
+    Problem,
+    decode,
+    has_masks,
+    layout_of,
+    read_batches,
+)
+from data.pretraining.inspection.statistics import Statistics
+from data.pretraining.instances.masking import MaskingVocabulary
+from data.tokenization import vocabulary
+
+KEPT_PROBLEMS = 100
+"""So many damaged records are remembered one by one."""
+
+MAX_VOCAB_SIZE = 2**24
+"""Larger ids are damage even where the vocabulary is not known."""
+
+_SHOW_SECONDS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Specials:
+    """The special pieces' ids, and how many pieces there are and may be drawn as random ones."""
+
+    pad: int
+    cls: int
+    sep: int
+    mask: int
+    vocab_size: int
+    replacements: int
+
+    @classmethod
+    def from_tokens(cls, tokens: Sequence[str]) -> "Specials":
+        """Args: tokens: a BERT vocabulary, see `vocabulary.load_vocab`."""
+        ids = vocabulary.token_ids(tokens)
+        special = (vocabulary.PAD, vocabulary.CLS, vocabulary.SEP, vocabulary.MASK)
+        drawn = len(MaskingVocabulary.from_tokens(list(tokens)).replacements)
+        return cls(*(ids[token] for token in special), len(tokens), drawn)
+
+
+@dataclass(slots=True)
+class Inspection:
+    """What `inspect` found.
+
+    Attributes:
+        files: Paths, all that were to be looked at.
+        statistics: Of the sound records.
+        records: Records looked at, sound or not.
+        damaged: How many of these are damaged.
+        problems: The first `KEPT_PROBLEMS` of them, one for each.
+        complete: Whether all records of all files were looked at. A file whose bytes are damaged
+            can't be read on from there.
+    """
+
+    files: list[str]
+    statistics: Statistics
+    records: int = 0
+    damaged: int = 0
+    problems: list[Problem] = field(default_factory=list)
+    complete: bool = True
+
+    def add_problem(self, problem: Problem) -> None:
+        """Counts a damaged record."""
+        self.damaged += 1
+        if len(self.problems) < KEPT_PROBLEMS:
+            self.problems.append(problem)
+
+    def check(self) -> None:
+        """Raises DataError if there is a damaged record."""
+        if self.damaged:
+            some = "1 record is" if self.damaged == 1 else f"{self.damaged:,} records are"
+            raise DataError(
+                f"{some} damaged of {self.records:,} that were looked at."
+                f"{' The first:' if self.damaged > 1 else ''} {self.problems[0]}"
+            )
+
+
+def inspect(
+    files: Sequence[str], specials: Specials | None = None, max_records: int | None = None
+) -> Inspection:
+    """Checks and counts records.
+
+    Args:
+        files: Paths of TFRecord files.
+        specials: Of the vocabulary that the records were made with; without it, ids are checked
+            less, and which id is [MASK] is concluded from what stands at the predictions.
+        max_records: Look at so many at most.
+
+    Raises:
+        DataError: If a file is missing or may not be read. Damage is part of the result.
+    """
+    found = Inspection(list(files), Statistics(specials.mask if specials else None))
+    start = shown = time.monotonic()
+    for number, path in enumerate(files):
+        layout = None
+        left = None if max_records is None else max_records - found.records
+        try:
+            for first, batch in read_batches(path, left):
+                found.records += len(batch)
+                rows, layout = _sound_rows(path, first, batch, layout, specials, found)
+                if rows is not None:
+                    found.statistics.add(rows)
+                if time.monotonic() - shown > _SHOW_SECONDS:
+                    shown = time.monotonic()
+                    logging.info(
+                        "Looked at %s records, %s a second; in file %d of %d",
+                        f"{found.records:,}",
+                        f"{found.records / (shown - start):,.0f}",
+                        number + 1,
+                        len(files),
+                    )
+        except DamagedFileError as error:
+            found.records += 1
+            found.complete = False
+            found.add_problem(error.problem)
+        if max_records is not None and found.records >= max_records:
+            found.complete = False
+            break
+    return found
+
+
+def _sound_rows(
+    path: str,
+    first: int,
+    batch: np.ndarray,
+    layout: Layout | None,
+    specials: Specials | None,
+    found: Inspection,
+) -> tuple[dict[str, np.ndarray] | None, Layout | None]:
+    """Parses and checks a batch; the file's layout is that of its first sound record."""
+    wrong: dict[int, str] = {}
+    values, numbers = None, np.arange(len(batch))
+    if layout is None:
+        layout = next((layout_of(v) for v, problem in map(decode, batch) if not problem), None)
+    # Parsing would pass over features that the layout does not have.
+    more = layout and layout.max_predictions_per_seq is None and any(map(has_masks, batch))
+    if layout and not more:
+        try:
+            parsed = tf.io.parse_example(batch, layout.description())
+            values = {name: value.numpy() for name, value in parsed.items()}
+        except tf.errors.InvalidArgumentError:
+            pass
+    if values is None:
+        decoded = []
+        for row, record in enumerate(batch):
+            one, problem = decode(record)
+            if problem is None and layout_of(one) != layout:
+                problem = (
+                    f"has {_words(layout_of(one))}, but the file begins with {_words(layout)}."
+                    f" {AGAIN}"
+                )
+            if problem is None:
+                decoded.append(one)
+            else:
+                wrong[row] = problem
+        numbers = np.array([row for row in range(len(batch)) if row not in wrong])
+        if decoded:
+            values = {name: np.stack([one[name] for one in decoded]) for name in decoded[0]}
+    if values is not None:
+        bad = problems(values, specials)
+        wrong |= {int(numbers[row]): text for row, text in bad.items()}
+        if bad:
+            sound = np.setdiff1d(np.arange(len(numbers)), list(bad))
+            values = {name: value[sound] for name, value in values.items()}
+    for row in sorted(wrong):
+        found.add_problem(Problem(path, first + row, wrong[row]))
+    return values, layout
+
+
+def _words(layout: Layout) -> str:
+    if layout.max_predictions_per_seq is None:
+        return f"{layout.max_seq_length} pieces and no masked_lm features"
+    return f"{layout.max_seq_length} pieces and {layout.max_predictions_per_seq} predictions"
+
+
+def problems(values: dict[str, np.ndarray], specials: Specials | None = None) -> dict[int, str]:
+    """Checks a batch whose features have the right kinds and lengths.
+
+    Args:
+        values: integers [n, S], [n, P] or [n, 1], weights float32 [n, P]; the masked_lm features
+            may be absent.
+        specials: See `inspect`.
+
+    Returns:
+        For each row where something is wrong, the first such thing, as the rest of a sentence.
+    """
+    ids, mask, segments = values["input_ids"], values["input_mask"], values["segment_ids"]
+    label = values["next_sentence_labels"][:, 0]
+    column = np.arange(ids.shape[1])
+    wrong: dict[int, str] = {}
+
+    def report(bad: np.ndarray, text: str) -> None:
+        """Args: bad: bool [n] or [n, k]."""
+        if bad.any():
+            for row in np.flatnonzero(bad.reshape(len(ids), -1).any(axis=1)).tolist():
+                wrong.setdefault(row, f"{text} {AGAIN}")
+
+    def report_ids(name: str) -> None:
+        given = values[name]
+        limit = specials.vocab_size if specials else MAX_VOCAB_SIZE
+        bad = (given < 0) | (given >= limit)
+        what = f"the vocabulary has {limit:,} pieces" if specials else "no vocabulary has it"
+        if bad.any():
+            for row in np.flatnonzero(bad.any(axis=1)).tolist():
+                wrong.setdefault(
+                    row,
+                    f"has the value {given[row][bad[row]][0]} in {name}, but {what}. Use the"
+                    " vocabulary that the data was made with.",
+                )
+
+    report_ids("input_ids")
+    lengths = (mask == 1).sum(axis=1)
+    real = column < lengths[:, None]
+    report(mask != real, "has an input_mask that isn't ones, then zeros.")
+    report((ids != 0) & ~real, "has ids other than 0 in the padding.")
+    a_lengths = ((segments == 0) & real).sum(axis=1)
+    report(
+        segments != (real & (column >= a_lengths[:, None])),
+        "has segment_ids that aren't zeros, then ones, then zeros in the padding.",
+    )
+    report(a_lengths < 2, "has no first segment of [CLS] and [SEP] at least.")
+    report((label != 0) & (label != 1), "has a next-sentence label other than 0 and 1.")
+    report(
+        (label == 1) & (a_lengths == lengths),
+        "has the next-sentence label 1, but no second segment.",
+    )
+    ends = (np.maximum(a_lengths, 1) - 1, lengths - 1)
+    if "masked_lm_positions" in values:
+        at, weights = values["masked_lm_positions"], values["masked_lm_weights"]
+        used = weights == 1
+        report((weights != 0) & ~used, "has masked_lm_weights other than 0 and 1.")
+        report(
+            used != (np.arange(at.shape[1]) < used.sum(axis=1)[:, None]),
+            "has masked_lm_weights that aren't ones, then zeros.",
+        )
+        report(
+            (at < 0) | (at >= ids.shape[1]) | (used & (at >= lengths[:, None])),
+            "has one of the masked_lm_positions outside of the sequence.",
+        )
+        # By the places, since the original release may put any piece there at random.
+        report(
+            used & ((at == 0) | (at == ends[0][:, None]) | (at == ends[1][:, None])),
+            "has one of the masked_lm_positions on [CLS] or [SEP].",
+        )
+        report(
+            used[:, 1:] & (at[:, 1:] <= at[:, :-1]),
+            "has masked_lm_positions that don't ascend.",
+        )
+        report_ids("masked_lm_ids")
+        if specials:
+            special = (specials.pad, specials.cls, specials.sep, specials.mask)
+            report(
+                used & np.isin(values["masked_lm_ids"], special),
+                "has a special piece among the masked_lm_ids.",
+            )
+    if specials:
+        report(ids[:, 0] != specials.cls, "doesn't begin with [CLS].")
+        for end in ends:
+            report(
+                ids[np.arange(len(ids)), end] != specials.sep,
+                "has a segment that doesn't end with [SEP].",
+            )
+    return wrong

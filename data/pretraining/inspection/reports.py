@@ -1,0 +1,300 @@
+"""What was found in pre-training records, for people, for machines, and as a picture.
+
+Files are written under a temporary name and renamed, on any file system that tf.io.gfile knows.
+matplotlib is loaded when the picture is drawn.
+"""
+
+import io
+import json
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from data.errors import DataError
+from data.pretraining.inspection.inspection import Inspection
+from data.pretraining.inspection.statistics import SHARE_BINS, Counts
+
+SHOWN_PROBLEMS = 20
+DPI = 110
+_BARS = 16
+_BAR_WIDTH = 40
+_FLOOR = 0.5  # of the logarithmic axes
+# Blue and orange of Okabe and Ito's palette, which the colour-blind can tell apart.
+_BLUE, _ORANGE = "#0072B2", "#E69F00"
+
+
+def summarize(
+    found: Inspection, tokens: Sequence[str] | None = None, replacements: int | None = None
+) -> dict[str, Any]:
+    """All numbers and problems, as `write_json` writes them.
+
+    Args:
+        found: By `inspection.inspect`.
+        tokens: The vocabulary; gives names to the most predicted ids.
+        replacements: See `Statistics.summary`.
+    """
+    summary = found.statistics.summary(replacements)
+    for entry in summary["most_predicted"]:
+        entry["piece"] = tokens[entry["id"]] if tokens else None
+    return {
+        "files": found.files,
+        "complete": found.complete,
+        "records_looked_at": found.records,
+        "damaged_records": found.damaged,
+        **summary,
+        "problems": [
+            {"file": p.file, "record": p.record, "problem": p.text} for p in found.problems
+        ],
+    }
+
+
+def text_report(summary: dict[str, Any]) -> str:
+    """The summary as lines for the terminal."""
+    files, records = len(summary["files"]), summary["records_looked_at"]
+    damaged = summary["damaged_records"]
+    lines = [
+        f"{files:,} file{'s' * (files != 1)}, {records:,} record{'s' * (records != 1)}"
+        f"{'' if summary['complete'] else ' looked at'}"
+        + (f", {damaged:,} of them damaged" if damaged else "")
+    ]
+    if summary["records"]:
+        lines += _statistics_lines(summary)
+    shown = summary["problems"][:SHOWN_PROBLEMS]
+    lines += ["", *(f"{p['file']}: record {p['record']} {p['problem']}" for p in shown)][
+        : len(shown) + 1 if shown else 0
+    ]
+    if damaged > len(shown):
+        lines.append(f"… and {damaged - len(shown):,} more damaged records")
+    return "\n".join(lines)
+
+
+def _statistics_lines(summary: dict[str, Any]) -> list[str]:
+    predictions, pairs = summary["predictions"], summary["next_sentence"]
+    length, tokens = summary["length"], summary["tokens"]
+
+    def line(name: str, text: str) -> str:
+        return f"{name:<24}{text}"
+
+    def segment(name: str) -> str:
+        values = summary[name]
+        if values["mean"] is None:
+            return "none"
+        return f"{values['mean']:.1f} pieces on average, median {values['median']}"
+
+    lines = [
+        line("pieces", f"{tokens:,} with [CLS] and [SEP], {_mean(length)} a record"),
+        line("max_seq_length", _widths(summary["max_seq_length"])),
+        line(
+            "length",
+            f"{length['min']}–{length['max']}, median {length['median']};"
+            f" full {_percent(summary['full_length_share'])},"
+            f" less than half {_percent(summary['short_share'])}",
+        ),
+        line("padding", f"{_percent(summary['padding_share'])} of all places"),
+        line("segment A", segment("segment_a_length")),
+        line("segment B", segment("segment_b_length")),
+    ]
+    if pairs["records_with_second_segment"]:
+        lines.append(line("B is random", _with_interval(pairs["random"])))
+    if not summary["masked_records"]:
+        lines.append(line("predictions", "none: the records are not masked"))
+    else:
+        per_record = summary["predictions_per_record"]
+        lines += [
+            line("predictions", f"{predictions:,}, {_mean(per_record)} a record"),
+            line("max_predictions_per_seq", _widths(summary["max_predictions_per_seq"])),
+            line(
+                "predicted share",
+                f"{_percent(summary['masked_share'])} of the pieces,"
+                f" {_percent(summary['masked_share_of_text'])} without [CLS] and [SEP]",
+            ),
+        ]
+    if predictions:
+        lines += _replaced_lines(summary, line)
+    lines += ["", "records by length", *_bars(length["histogram"])]
+    return lines
+
+
+def _replaced_lines(summary: dict[str, Any], line) -> list[str]:
+    replaced = summary["replaced"]
+    concluded = replaced["mask_id_is_concluded"]
+    note = f"; taken to be id {replaced['mask_id']}" if concluded else ""
+    if replaced["mask_id"] is None:
+        note = "; its id isn't known"
+    drawn = replaced["replacements"]
+    corrected = f"; 1 in {drawn:,} draws looks as if kept, which is made up for" if drawn else ""
+    names = [
+        repr(entry["piece"])[1:-1] if entry["piece"] else f"id {entry['id']}"
+        for entry in summary["most_predicted"]
+    ]
+    shares = [entry["share"] for entry in summary["most_predicted"]]
+    return [
+        line("  [MASK] stands there", _with_interval(replaced["mask"]) + note),
+        line("  a random piece", _with_interval(replaced["random"]) + corrected),
+        line("  kept as it was", _with_interval(replaced["kept"])),
+        line(
+            "  most predicted",
+            "  ".join(f"{n} {_percent(s, 1)}" for n, s in zip(names, shares, strict=True)),
+        ),
+    ]
+
+
+def _mean(values: dict[str, Any]) -> str:
+    return f"{values['mean']:.2f}" if values["mean"] is not None else "none"
+
+
+def _percent(share: float | None, digits: int = 2) -> str:
+    return "—" if share is None else f"{100 * share:.{digits}f} %"
+
+
+def _with_interval(values: dict[str, Any]) -> str:
+    low, high = 100 * values["low"], 100 * values["high"]
+    return f"{_percent(values['share'])}  (99 %: {low:.2f}–{high:.2f})"
+
+
+def _widths(records: dict[str, int]) -> str:
+    if len(records) == 1:
+        return next(iter(records))
+    return ", ".join(f"{width} ({count:,} records)" for width, count in records.items())
+
+
+def _bars(histogram: dict[str, int]) -> list[str]:
+    longest = max(map(int, histogram))
+    width = -(-longest // _BARS)
+    bins = [0] * -(-longest // width)
+    for length, count in histogram.items():
+        bins[max(int(length) - 1, 0) // width] += count
+    most, digits = max(bins), len(str(longest))
+    lines = []
+    for number, count in enumerate(bins):
+        first, last = number * width + 1, min((number + 1) * width, longest)
+        bar = "█" * round(_BAR_WIDTH * count / most) or ("▏" if count else "")
+        lines.append(f"{first:>{digits + 2}}–{last:<{digits}} {count:>12,}  {bar}".rstrip())
+    return lines
+
+
+def check_writable(paths: Sequence[str | None], inputs: Sequence[str]) -> None:
+    """Raises DataError now if a file couldn't be written after long work.
+
+    Args:
+        paths: Files that will be written; None for those that won't.
+        inputs: Files that must not be overwritten.
+    """
+    named = [path for path in paths if path]
+    for number, path in enumerate(named):
+        if path in named[:number] or os.path.realpath(path) in map(os.path.realpath, inputs):
+            raise DataError(
+                f"{path} is to be written, but it is one of the records' files or named twice. Give"
+                " another name."
+            )
+        if tf.io.gfile.isdir(path):
+            raise DataError(f"{path} is to be written, but it is a folder. Name a file in it.")
+        _write(path, None)
+
+
+def write_json(summary: dict[str, Any], path: str) -> None:
+    """Writes the summary as a JSON object.
+
+    Raises:
+        DataError: The file can't be written.
+    """
+    text = json.dumps(summary, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    _write(path, text.encode())
+
+
+def write_png(found: Inspection, path: str) -> None:
+    """Draws histograms: lengths, padding; where the records are masked, predictions too.
+
+    Raises:
+        DataError: The file can't be written, or there is no sound record to draw.
+    """
+    statistics = found.statistics
+    if not statistics.records:
+        raise DataError(
+            f"There is nothing to draw into {path}: {', '.join(found.files[:3])} hold no sound"
+            " record. Name other files, or leave out --plot."
+        )
+    from matplotlib.figure import Figure
+
+    rows = 2 if statistics.masked_records else 1
+    figure = Figure(figsize=(10, 3.4 * rows + 0.3), layout="constrained")
+    panels = figure.subplots(rows, 2).ravel()
+    lengths, segments = statistics.lengths, (statistics.segment_a, statistics.segment_b)
+    label = "pieces, with [CLS] and [SEP]"
+    _numbers(panels[0], lengths, f"length: mean {lengths.sum / lengths.total:.1f}", label)
+    for values, name, color in zip(segments, "AB", (_BLUE, _ORANGE), strict=True):
+        if values.total:
+            edges, counts = _bins(values)
+            panels[0].stairs(
+                counts, edges, baseline=_FLOOR, color="black" if name == "A" else color, label=name
+            )
+    panels[0].legend(title="segment", frameon=False)
+    empty = 1 - lengths.sum / statistics.places
+    _shares(panels[1], statistics.padding_shares, f"padding: {empty:.2%} of all places", "padding")
+    if rows == 2:
+        predictions = statistics.predictions
+        title = f"predictions: mean {predictions.sum / predictions.total:.2f}"
+        _numbers(panels[2], predictions, title, "predictions of a record")
+        share = predictions.sum / statistics.masked_tokens
+        title = f"predicted: {share:.2%} of the pieces"
+        _shares(panels[3], statistics.masked_shares, title, "predicted pieces")
+    figure.suptitle(f"{statistics.records:,} records", fontsize=12)
+    image = io.BytesIO()
+    # No version of matplotlib in the file: the same values are the same bytes.
+    figure.savefig(image, format="png", dpi=DPI, metadata={"Software": None})
+    _write(path, image.getvalue())
+
+
+def _bins(values: Counts) -> tuple[list[float], list[int]]:
+    """Edges of at most 128 equal bins of whole numbers, and their counts."""
+    size = len(values.counts)
+    width = -(-size // 128)
+    counts = [int(values.counts[i : i + width].sum()) for i in range(0, size, width)]
+    return [i * width - 0.5 for i in range(len(counts) + 1)], counts
+
+
+def _numbers(panel, values: Counts, title: str, label: str) -> None:
+    edges, counts = _bins(values)
+    panel.stairs(counts, edges, baseline=_FLOOR, fill=True, color=_BLUE, alpha=0.8)
+    _finish(panel, title, label)
+
+
+def _shares(panel, values: Counts, title: str, what: str) -> None:
+    from matplotlib.ticker import PercentFormatter
+
+    edges = [i / SHARE_BINS for i in range(len(values.counts) + 1)]
+    panel.stairs(values.counts, edges, baseline=_FLOOR, fill=True, color=_BLUE, alpha=0.8)
+    panel.xaxis.set_major_formatter(PercentFormatter(1))
+    _finish(panel, title, f"share of {what} in a record")
+
+
+def _finish(panel, title: str, label: str) -> None:
+    from matplotlib.ticker import StrMethodFormatter
+
+    panel.set_title(title, fontsize=11)
+    panel.set_xlabel(label)
+    panel.set_ylabel("records, logarithmic")
+    panel.set_yscale("log")  # most records are of full length
+    panel.set_ylim(bottom=_FLOOR)
+    panel.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    panel.grid(axis="y", alpha=0.25)
+    panel.spines[["top", "right"]].set_visible(False)
+
+
+def _write(path: str, data: bytes | None) -> None:
+    """Writes a file; None only sees whether that is possible."""
+    temporary = f"{path}.tmp"
+    try:
+        with tf.io.gfile.GFile(temporary, "wb") as file:
+            file.write(data or b"")
+        if data is None:
+            tf.io.gfile.remove(temporary)
+        else:
+            tf.io.gfile.rename(temporary, path, overwrite=True)
+    except tf.errors.OpError as error:
+        raise DataError(
+            f"{path} can't be written ({type(error).__name__}). Name a file in a folder that exists"
+            " and that you may write to."
+        ) from None

@@ -1,0 +1,344 @@
+"""From documents to batches of instances, in one streaming pass and bounded memory.
+
+Documents are tokenized in batches and gathered into chunks of some 32 MB of text. Every chunk is
+planned at once with all its duplicates (pairs.py), its instances are shuffled as a plan of a
+few integers each, and then made and masked batch by batch in the shuffled order, so the tensors of
+no more than one batch exist at a time. Random next segments come from other documents of the same
+chunk.
+
+All randomness of chunk c comes from (random_seed, the caller's seed, c), so the same documents,
+vocabulary and seeds give the same bytes on every machine.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from data.errors import DataError
+from data.pretraining.corpus import Document
+from data.pretraining.instances import masking, pairs
+from data.pretraining.instances.settings import MLM_NSP, WHITESPACE, RecordSettings
+from data.pretraining.records import schema
+from data.pretraining.writing.shards import ShardWriters
+
+CHUNK_BYTES = 32 * 2**20
+_TOKENIZE_BYTES = 2**20
+_LENT_BYTES = 2**18
+_BATCH_PIECES = 2**17
+_SEED_MASK = 2**64 - 1
+
+Batch = dict[str, np.ndarray]
+
+
+@dataclass(slots=True)
+class Counts:
+    """What was read and made.
+
+    Attributes:
+        documents: Documents used.
+        dropped_documents: Documents too short: without two words, for single segments without one.
+        sentences, tokens: Of the used documents, after WordPiece.
+        chunks, instances: Number of chunks and of instances.
+        instance_tokens: Real pieces in all instances, with [CLS] and [SEP].
+        masked_tokens: Predictions in all instances.
+        random_next: Instances with a random second segment.
+        text_bytes: UTF-8 bytes of the documents read.
+    """
+
+    documents: int = 0
+    dropped_documents: int = 0
+    sentences: int = 0
+    tokens: int = 0
+    chunks: int = 0
+    instances: int = 0
+    instance_tokens: int = 0
+    masked_tokens: int = 0
+    random_next: int = 0
+    text_bytes: int = 0
+
+    def __add__(self, other: "Counts") -> "Counts":
+        mine, theirs = dataclasses.astuple(self), dataclasses.astuple(other)
+        return Counts(*(a + b for a, b in zip(mine, theirs, strict=True)))
+
+    def __str__(self) -> str:
+        text = (
+            f"{self.documents:,} documents, {self.sentences:,} sentences, {self.tokens:,} tokens →"
+            f" {self.instances:,} instances ({self.instance_tokens:,} tokens"
+        )
+        if self.masked_tokens:
+            text += f", {self.masked_tokens:,} masked"
+        if self.random_next:
+            text += f", {self.random_next / self.instances:.1%} random next"
+        return text + ")"
+
+
+def instance_batches(
+    documents: Iterable[Document],
+    tokenizer: Any,
+    settings: RecordSettings,
+    seed: Sequence[int] = (),
+    *,
+    counts: Counts | None = None,
+    lenders: Callable[[], Iterable[Document]] | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
+    chunk_bytes: int = CHUNK_BYTES,
+) -> Iterator[Batch]:
+    """Makes the instances of documents.
+
+    Args:
+        documents: Read once, in order.
+        tokenizer: A `data.tokenization.Tokenizer`.
+        settings: See there.
+        seed: Numbers that tell these documents from others of the same corpus.
+        counts: Is added to as the work goes on.
+        lenders: Called if there is one document only: other documents that its random segments
+            can come from. None: one document alone is an error.
+        on_progress: Called with the bytes of text that were read and the tokens of instances
+            that were made since the last call.
+        chunk_bytes: Text held at once; peak memory is several times this.
+
+    Yields:
+        Instances in random order (within a chunk), features as in the records, integers int32
+        [n, S], [n, P] or [n, 1]; without masks if `settings.dynamic_masking`.
+
+    Raises:
+        DataError: Only one document, where pairs are wanted; a vocabulary without [MASK].
+    """
+    counts = Counts() if counts is None else counts
+    report = on_progress or (lambda *_: None)
+    vocabulary = masking.MaskingVocabulary.from_tokenizer(tokenizer)
+    wants_pairs = settings.objective == MLM_NSP
+    reader = _Reader(tokenizer, vocabulary, settings, counts, report)
+    length = settings.max_seq_length
+    step = max(64, _BATCH_PIECES // length)
+    for number, chunk in enumerate(reader.chunks(documents, 2 if wants_pairs else 1, chunk_bytes)):
+        counts.chunks += 1
+        rng = np.random.default_rng([settings.random_seed & _SEED_MASK, *seed, number])
+        options = (length, settings.short_seq_prob, settings.dupe_factor, rng)
+        if wants_pairs:
+            own = chunk.documents
+            if own < 2:
+                chunk = reader.with_lent(chunk, lenders)
+            plan = pairs.plan_instances(chunk, *options, own_documents=own)
+            plan = pairs.truncate(plan.take(rng.permutation(len(plan))), length, rng)
+        else:
+            plan = pairs.plan_segments(chunk, *options)
+            plan = plan.take(rng.permutation(len(plan)))
+        for begin in range(0, len(plan), step):
+            rows = plan.take(slice(begin, begin + step))
+            batch = pairs.assemble(chunk, rows, length, vocabulary.cls_id, vocabulary.sep_id)
+            continues = batch.pop("continues")
+            if not settings.dynamic_masking:
+                batch |= _masks(batch, continues, vocabulary, settings, rng)
+                counts.masked_tokens += int(np.count_nonzero(batch["masked_lm_weights"]))
+            counts.instances += len(rows)
+            counts.random_next += int(rows.is_random_next.sum())
+            tokens = int(batch["input_mask"].sum())
+            counts.instance_tokens += tokens
+            report(0, tokens)
+            yield batch
+
+
+def create_pretraining_records(
+    documents: Iterable[Document],
+    tokenizer: Any,
+    output_files: Sequence[str],
+    settings: RecordSettings | None = None,
+    *,
+    on_progress: Callable[[int, int], None] | None = None,
+    chunk_bytes: int = CHUNK_BYTES,
+) -> Counts:
+    """Writes records of documents in this process; files of any size are for `writing.py`.
+
+    Args:
+        documents, tokenizer, settings, on_progress, chunk_bytes: See `instance_batches`.
+        output_files: TFRecord files, written round-robin; they appear when all is done.
+
+    Raises:
+        DataError: For settings out of range, no text, only one document, output that can't be
+            written.
+    """
+    settings = settings or RecordSettings()
+    settings.check()
+    counts = Counts()
+    with ShardWriters(output_files) as writers:
+        for batch in instance_batches(
+            documents,
+            tokenizer,
+            settings,
+            counts=counts,
+            on_progress=on_progress,
+            chunk_bytes=chunk_bytes,
+        ):
+            writers.write(schema.encode_records(batch))
+        check_any(counts, "the documents given")
+    return counts
+
+
+def check_any(counts: Counts, origin: str) -> None:
+    """Raises DataError if nothing was made."""
+    if counts.instances == 0:
+        raise DataError(
+            f"No text was found in {origin}: {counts.dropped_documents} documents were read, and"
+            " none has two words. Give text files with one sentence per line and a blank line"
+            " between documents."
+        )
+
+
+def _masks(
+    batch: Batch,
+    continues: np.ndarray,
+    vocabulary: masking.MaskingVocabulary,
+    settings: RecordSettings,
+    rng: np.random.Generator,
+) -> Batch:
+    return masking.mask_instances(
+        batch["input_ids"],
+        batch["input_mask"],
+        vocabulary,
+        settings.max_predictions_per_seq,
+        settings.masked_lm_prob,
+        settings.do_whole_word_mask,
+        rng,
+        settings.mask_share,
+        settings.random_share,
+        max_ngram=settings.max_ngram,
+        continues=continues,
+    )
+
+
+class _Reader:
+    """Tokenizes documents and gathers them into chunks."""
+
+    def __init__(
+        self,
+        tokenizer: Any,
+        vocabulary: masking.MaskingVocabulary,
+        settings: RecordSettings,
+        counts: Counts,
+        report: Callable[[int, int], None],
+    ):
+        self._tokenizer = tokenizer
+        self._vocabulary = vocabulary
+        self._settings = settings
+        self._counts = counts
+        self._report = report
+
+    def chunks(
+        self, documents: Iterable[Document], needed: int, chunk_bytes: int
+    ) -> Iterator[pairs.Chunk]:
+        """Chunks of at least `needed` documents each, unless there are fewer in all.
+
+        A chunk is given out when the next one has enough documents, so that the last documents
+        of a corpus join the chunk before if they are too few.
+        """
+        waiting: pairs.Chunk | None = None
+        parts: list[pairs.Chunk] = []
+        size = 0
+        for batch, batch_bytes in _batches(documents):
+            part = self._tokenize(batch)
+            self._count(batch, batch_bytes, part)
+            if part.documents:
+                parts.append(part)
+            size += batch_bytes
+            enough = sum(p.documents for p in parts) >= needed
+            if waiting is not None and enough:
+                yield waiting
+                waiting = None
+            if size >= chunk_bytes and enough:
+                waiting = pairs.Chunk.concatenate(parts)
+                parts, size = [], 0
+        if waiting is not None:
+            parts.insert(0, waiting)
+        if parts:
+            yield pairs.Chunk.concatenate(parts)
+
+    def with_lent(
+        self, chunk: pairs.Chunk, lenders: Callable[[], Iterable[Document]] | None
+    ) -> pairs.Chunk:
+        """The one document of `chunk` and others behind it.
+
+        Raises:
+            DataError: There are no others, or only copies of it.
+        """
+        for batch, _ in _batches(lenders() if lenders else [], _LENT_BYTES):
+            lent = self._tokenize(batch)
+            if lent.documents > 1 or (
+                lent.documents and not np.array_equal(lent.pieces, chunk.pieces)
+            ):
+                return pairs.Chunk.concatenate([chunk, lent])
+        raise DataError(
+            "Only one document was found in the corpus, but next-sentence pairs take their random"
+            " segments from another document. Put a blank line between the documents (articles,"
+            " chapters) of your text, add more text, or make records without pairs"
+            " (--objective=mlm)."
+        )
+
+    def _count(self, batch: list[list[bytes]], size: int, part: pairs.Chunk) -> None:
+        counts = self._counts
+        counts.documents += part.documents
+        counts.dropped_documents += len(batch) - part.documents
+        counts.sentences += part.sentences
+        counts.tokens += len(part.pieces)
+        counts.text_bytes += size
+        self._report(size, 0)
+
+    def _tokenize(self, batch: list[list[bytes]]) -> pairs.Chunk:
+        sentences = [sentence for document in batch for sentence in document]
+        document = np.repeat(np.arange(len(batch)), [len(d) for d in batch])
+        pieces, continues, lengths = [], [], []
+        begin = 0
+        while begin < len(sentences):
+            # One enormous document still goes through the tokenizer in bounded portions.
+            end, size = begin, 0
+            while end < len(sentences) and size < 2 * _TOKENIZE_BYTES:
+                size += len(sentences[end])
+                end += 1
+            ids, inside = self._pieces(sentences[begin:end])
+            pieces.append(ids.values.numpy())
+            continues.append(inside)
+            lengths.append(ids.row_lengths().numpy())
+            begin = end
+        return pairs.make_chunk(
+            np.concatenate([*pieces, np.zeros(0, np.int32)]),
+            np.concatenate([*lengths, np.zeros(0, np.int64)]),
+            document,
+            np.concatenate([*continues, np.zeros(0, bool)]),
+            self._settings.max_seq_length,
+            pairs=self._settings.objective == MLM_NSP,
+        )
+
+    def _pieces(self, sentences: list[bytes]) -> tuple[tf.RaggedTensor, np.ndarray]:
+        """Pieces of sentences, and which of them continue the word before."""
+        if self._settings.word_boundaries != WHITESPACE:
+            ids = self._tokenizer.tokenize(tf.constant(sentences, tf.string))
+            return ids, self._vocabulary.continues_word[ids.values.numpy()]
+        words = [sentence.split() for sentence in sentences]
+        ids, index = self._tokenizer.tokenize_words(tf.ragged.constant(words, tf.string, 1))
+        index = index.values.numpy()
+        inside = np.zeros(len(index), bool)
+        inside[1:] = index[1:] == index[:-1]
+        # Two sentences of one word each have the same index, 0.
+        starts = ids.row_starts().numpy()
+        inside[starts[starts < len(index)]] = False
+        return ids, inside
+
+
+def _batches(
+    documents: Iterable[Document], batch_bytes: int | None = None
+) -> Iterator[tuple[list[list[bytes]], int]]:
+    """Documents as lists of UTF-8 sentences, about a megabyte of text at a time."""
+    batch, size = [], 0
+    for document in documents:
+        sentences = [s.encode("utf-8", "ignore") for s in document.sentences]
+        batch.append(sentences)
+        size += sum(map(len, sentences)) + len(sentences)
+        if size >= (batch_bytes or _TOKENIZE_BYTES):
+            yield batch, size
+            batch, size = [], 0
+    if batch:
+        yield batch, size

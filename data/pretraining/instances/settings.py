@@ -1,0 +1,88 @@
+"""How records are made from text: every choice that their bytes depend on, but the text."""
+
+from dataclasses import dataclass
+
+from data.errors import DataError
+from data.pretraining.instances import masking, pairs
+
+MLM_NSP, MLM = "mlm_nsp", "mlm"
+OBJECTIVES = (MLM_NSP, MLM)
+WORDPIECE, WHITESPACE = "wordpiece", "whitespace"
+WORD_BOUNDARIES = (WORDPIECE, WHITESPACE)
+
+
+@dataclass(frozen=True)
+class RecordSettings:
+    """Settings of `data.create_pretraining_data`; the defaults are the original release's.
+
+    Attributes:
+        max_seq_length: S, pieces per instance with [CLS] and [SEP].
+        max_predictions_per_seq: P, slots for predictions in each record.
+        dupe_factor: How often each document is gone through, with other pairs and masks.
+        masked_lm_prob: Share of pieces predicted.
+        short_seq_prob: Share of instances that aim at a shorter length.
+        do_whole_word_mask: Mask whole words instead of single pieces.
+        do_lower_case: Of the tokenizer.
+        random_seed: Same seed, same bytes.
+        mask_share, random_share: Shares of the predicted pieces that become [MASK] and a random
+            piece; the rest stay as they are.
+        max_ngram: Most words that are masked in a row as one unit; 1: no phrases.
+        word_boundaries: What a whole word is: "wordpiece": a piece and the "##" pieces behind it
+            (so in Chinese a character); "whitespace": what stands between blanks in the text, for
+            Chinese that was split into words beforehand.
+        objective: "mlm_nsp": pairs of segments; "mlm": one full-length segment per instance.
+        dynamic_masking: Records without masks, for training that masks anew in each epoch.
+    """
+
+    max_seq_length: int = 128
+    max_predictions_per_seq: int = 20
+    dupe_factor: int = 10
+    masked_lm_prob: float = 0.15
+    short_seq_prob: float = 0.1
+    do_whole_word_mask: bool = False
+    do_lower_case: bool = True
+    random_seed: int = 12345
+    mask_share: float = masking.MASK_SHARE
+    random_share: float = masking.RANDOM_SHARE
+    max_ngram: int = 1
+    word_boundaries: str = WORDPIECE
+    objective: str = MLM_NSP
+    dynamic_masking: bool = False
+
+    def check(self) -> None:
+        """Raises DataError, naming the setting, for values out of range."""
+        for name, low, why in (
+            ("max_seq_length", pairs.MIN_SEQUENCE_LENGTH, "[CLS] a [SEP] b [SEP]"),
+            ("max_predictions_per_seq", 1, "one prediction per instance"),
+            ("dupe_factor", 1, "one pass over the documents"),
+            ("max_ngram", 1, "single words"),
+        ):
+            value = getattr(self, name)
+            if value < low:
+                raise DataError(
+                    f"{name} is {value}, but {low} is the least that works ({why}). Set --{name} "
+                    f"to {low} or more."
+                )
+        for name in ("masked_lm_prob", "short_seq_prob"):
+            share = getattr(self, name)
+            if not 0 <= share <= 1:
+                raise DataError(f"{name} is {share}, but a share from 0 to 1 was expected.")
+        masking.check_shares(self.mask_share, self.random_share)
+        for name, known in (("objective", OBJECTIVES), ("word_boundaries", WORD_BOUNDARIES)):
+            if getattr(self, name) not in known:
+                raise DataError(
+                    f"{name} is {getattr(self, name)!r}, but one of {', '.join(known)} was "
+                    f"expected."
+                )
+        words = self.do_whole_word_mask or self.max_ngram > 1
+        if self.word_boundaries == WHITESPACE and not words:
+            raise DataError(
+                "word_boundaries is 'whitespace', which says what a whole word is, but single "
+                "pieces are masked. Add --do_whole_word_mask, or leave --word_boundaries out."
+            )
+        if self.word_boundaries == WHITESPACE and self.dynamic_masking:
+            raise DataError(
+                "word_boundaries is 'whitespace', but records made for dynamic masking hold no "
+                "word boundaries. Leave --dynamic_masking out: the masks are then made with the "
+                "records, --dupe_factor times."
+            )

@@ -1,0 +1,325 @@
+"""The TFRecord schema of pre-training data: encoding, writing, checking.
+
+The features are the original release's, so that its readers and ours take each other's files
+(S = max_seq_length, P = max_predictions_per_seq):
+
+    input_ids, input_mask, segment_ids          int64 [S]
+    masked_lm_positions, masked_lm_ids          int64 [P], padded with 0
+    masked_lm_weights                           float [P], 1 for real predictions, else 0
+    next_sentence_labels                        int64 [1], 1 if the second segment is random
+
+Records that are to be masked while training have none of the masked_lm_* features.
+
+Encoding is vectorised: a batch becomes one byte matrix in protocol-buffer layout, with slots for
+the longest numbers, whose unused bytes are then squeezed out. The bytes are what protocol
+buffers give in deterministic mode.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from data.errors import DataError
+from data.pretraining.records.record_files import GENERATE, compression, count_records, first_record
+
+MASKED = ("masked_lm_ids", "masked_lm_positions", "masked_lm_weights")
+"""The features that records without masks lack."""
+_INT64_LIST, _FLOAT_LIST = b"\x1a", b"\x12"
+
+
+def feature_lengths(
+    max_seq_length: int, max_predictions_per_seq: int, masked: bool = True
+) -> dict[str, int]:
+    """Length of each feature's list, by name, in the alphabetical order of the encoding."""
+    lengths = {
+        "input_ids": max_seq_length,
+        "input_mask": max_seq_length,
+        "masked_lm_ids": max_predictions_per_seq,
+        "masked_lm_positions": max_predictions_per_seq,
+        "masked_lm_weights": max_predictions_per_seq,
+        "next_sentence_labels": 1,
+        "segment_ids": max_seq_length,
+    }
+    return {name: n for name, n in lengths.items() if masked or name not in MASKED}
+
+
+def feature_description(
+    max_seq_length: int, max_predictions_per_seq: int, masked: bool | None = True
+) -> dict[str, tf.io.FixedLenFeature]:
+    """The schema as `tf.io.parse_example` takes it.
+
+    Args:
+        max_seq_length: S.
+        max_predictions_per_seq: P.
+        masked: Whether the records have masks; None: some may, some not. Those without get zeros
+            as their masked_lm_*, so no predictions.
+    """
+    description = {}
+    lengths = feature_lengths(max_seq_length, max_predictions_per_seq, masked is not False)
+    for name, length in lengths.items():
+        dtype = tf.float32 if name == "masked_lm_weights" else tf.int64
+        default = [0] * length if name in MASKED and masked is None else None
+        description[name] = tf.io.FixedLenFeature([length], dtype, default)
+    return description
+
+
+def encode_records(batch: dict[str, np.ndarray]) -> list[bytes]:
+    """Serialises a batch to `tf.train.Example` records.
+
+    Args:
+        batch: The seven features, or the four that aren't masks: integers (none negative) [n, S],
+            [n, P] or [n, 1], weights float32 [n, P].
+
+    Returns:
+        n records.
+    """
+    n = len(batch["input_ids"])
+    if n == 0:
+        return []
+    blocks: list[tuple[np.ndarray, np.ndarray | None]] = []
+    total = np.zeros(1, np.int64)
+    masked = any(name in batch for name in MASKED)
+    for name in feature_lengths(0, 0, masked):
+        values = batch[name]
+        if name == "masked_lm_weights":
+            payload = np.ascontiguousarray(values, "<f4").view(np.uint8)
+            keep, size, kind = None, np.array([payload.shape[1]]), _FLOAT_LIST
+        else:
+            payload, keep = _varints(values)
+            size = np.array([payload.shape[1]]) if keep is None else keep.sum(axis=1)
+            kind = _INT64_LIST
+        list_size = 1 + _varint_size(size) + size
+        feature_size = 1 + _varint_size(list_size) + list_size
+        key = b"\x0a" + bytes([len(name)]) + name.encode() + b"\x12"
+        entry_size = len(key) + _varint_size(feature_size) + feature_size
+        total = total + 1 + _varint_size(entry_size) + entry_size
+        blocks += [_constant(b"\x0a"), _varints(entry_size[:, None])]
+        blocks += [_constant(key), _varints(feature_size[:, None])]
+        blocks += [_constant(kind), _varints(list_size[:, None])]
+        blocks += [_constant(b"\x0a"), _varints(size[:, None]), (payload, keep)]
+    blocks[:0] = [_constant(b"\x0a"), _varints(total[:, None])]
+    width = sum(block.shape[1] for block, _ in blocks)
+    matrix = np.empty((n, width), np.uint8)
+    kept = np.ones((n, width), bool)
+    column = 0
+    for block, keep in blocks:
+        span = slice(column, column + block.shape[1])
+        matrix[:, span] = block
+        if keep is not None:
+            kept[:, span] = keep
+        column += block.shape[1]
+    data = matrix[kept].tobytes()
+    ends = np.cumsum(np.broadcast_to(1 + _varint_size(total) + total, n)).tolist()
+    return [data[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def _constant(data: bytes) -> tuple[np.ndarray, None]:
+    return np.frombuffer(data, np.uint8)[None], None
+
+
+def _varint_size(values: np.ndarray) -> np.ndarray:
+    return 1 + sum((values >= 1 << (7 * k)).astype(np.int64) for k in range(1, 5))
+
+
+def _varints(values: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    """Bytes uint8 [n, k·w] of numbers [n, k] below 2^35, and which of them are real, if not all."""
+    width = int(_varint_size(values.max(initial=0)))
+    values = values.astype(np.uint32 if width < 5 else np.uint64)
+    if width == 1:
+        return values.astype(np.uint8), None
+    out = np.empty((*values.shape, width), np.uint8)
+    keep = np.empty(out.shape, bool)
+    keep[..., 0] = True
+    for k in range(width):
+        out[..., k] = values >> (7 * k) & 0x7F
+        if k:
+            keep[..., k] = values >= 1 << (7 * k)
+            out[..., k - 1] |= keep[..., k].view(np.uint8) << 7
+    shape = (len(values), -1)
+    return out.reshape(shape), keep.reshape(shape)
+
+
+def check_file(
+    path: str,
+    max_seq_length: int,
+    max_predictions_per_seq: int,
+    vocab_size: int | None = None,
+    masked: bool | None = True,
+) -> None:
+    """Checks the first record of a file against the expected lengths and vocabulary.
+
+    Args:
+        path: A TFRecord file, GZIP-compressed or not.
+        max_seq_length, max_predictions_per_seq: Lengths of the features.
+        vocab_size: Ids must be below it.
+        masked: Whether the record is to have masks; None: either will do.
+
+    Raises:
+        DataError: For a missing, truncated or foreign file, or a record that doesn't fit. An
+            empty file passes.
+    """
+    record = first_record(path)
+    if record is None:
+        return
+    problem = _problem(record, max_seq_length, max_predictions_per_seq, vocab_size, masked)
+    if problem:
+        raise DataError(f"{path}: record 0 {problem}")
+
+
+def diagnose(
+    files: Sequence[str],
+    max_seq_length: int,
+    max_predictions_per_seq: int,
+    vocab_size: int | None = None,
+    masked: bool | None = True,
+) -> None:
+    """Finds the first bad record of `files`; for use after a failure inside a tf.data pipeline.
+
+    Reads everything: checksums, lengths, missing features, ranges of ids, positions and labels.
+
+    Args:
+        files: TFRecord files; the rest as `check_file`.
+
+    Raises:
+        DataError: Naming the file and the record (counted from 0), what was expected, and what
+            to do. If nothing is wrong with any record, returns normally.
+    """
+
+    def check(record: bytes) -> str | None:
+        return _problem(record, max_seq_length, max_predictions_per_seq, vocab_size, masked)
+
+    description = feature_description(max_seq_length, max_predictions_per_seq, masked)
+    for path in files:
+        count_error = None
+        try:
+            count_records(path)
+        except DataError as error:
+            count_error = error
+        records = tf.data.TFRecordDataset(path, compression(path))
+        read = 0
+        try:
+            for batch in records.batch(512):
+                _raise_first(path, read, batch.numpy(), description, vocab_size, check)
+                read += len(batch)
+        except tf.errors.DataLossError:
+            # Again one by one: the batch with the bad record never came.
+            read = 0
+            try:
+                for record in records:
+                    problem = check(record.numpy())
+                    if problem:
+                        raise DataError(f"{path}: record {read} {problem}") from None
+                    read += 1
+            except tf.errors.DataLossError:
+                raise count_error or DataError(
+                    f"{path}: record {read} is corrupt (its checksum doesn't match). Copy or"
+                    " generate the file again, or leave it out."
+                ) from None
+        except tf.errors.OpError as error:
+            raise count_error or DataError(f"{path} can't be read: {error.message}.") from None
+        if count_error:
+            raise count_error
+
+
+def _raise_first(
+    path: str,
+    first: int,
+    records: np.ndarray,
+    description: dict[str, tf.io.FixedLenFeature],
+    vocab_size: int | None,
+    check: Callable[[bytes], str | None],
+) -> None:
+    try:
+        parsed = {k: v.numpy() for k, v in tf.io.parse_example(records, description).items()}
+        if all(message is None for message in _range_problems(parsed, vocab_size)):
+            return
+    except tf.errors.InvalidArgumentError:
+        pass
+    for k, record in enumerate(records):
+        problem = check(record)
+        if problem:
+            raise DataError(f"{path}: record {first + k} {problem}")
+
+
+# Where masks were expected and there are none, and the other way round.
+_OTHER_KIND = {
+    False: "holds no masks, as records that are masked while training. Give --dynamic_masking, or"
+    " generate the data again without it.",
+    True: "holds masks (masked_lm_ids and so on), but records without were expected. Generate the"
+    " data again with --dynamic_masking.",
+}
+
+
+def _problem(
+    record: bytes,
+    max_seq_length: int,
+    max_predictions_per_seq: int,
+    vocab_size: int | None,
+    masked: bool | None,
+) -> str | None:
+    """What is wrong with a record, as the rest of a sentence; None if nothing is."""
+    example = tf.train.Example()
+    try:
+        example.ParseFromString(record)
+    except Exception:  # protobuf's DecodeError has moved between modules over its versions.
+        return f"isn't a tf.train.Example. {GENERATE}"
+    features = example.features.feature
+    found = any(name in features for name in MASKED)
+    if masked is not None and found != masked and "input_ids" in features:
+        return _OTHER_KIND[found]
+    values = {}
+    for name, length in feature_lengths(max_seq_length, max_predictions_per_seq, found).items():
+        if name not in features:
+            return (
+                f"lacks the feature {name} (it has {', '.join(sorted(features)) or 'none'})."
+                f" {GENERATE}"
+            )
+        kind = "float_list" if name == "masked_lm_weights" else "int64_list"
+        given = features[name].WhichOneof("kind")
+        if given != kind:
+            return f"has {name} as {given}, but {kind} was expected. Generate the data again."
+        values[name] = np.array([getattr(features[name], kind).value])
+        if values[name].shape[1] != length:
+            flag = "max_predictions_per_seq" if "masked" in name else "max_seq_length"
+            if name == "next_sentence_labels":
+                return f"has {values[name].shape[1]} values of {name}, but 1 was expected."
+            return (
+                f"has {values[name].shape[1]} values of {name}, but {length} were expected."
+                f" Set --{flag}={values[name].shape[1]}, the value that the data was generated"
+                f" with, or generate it again with --{flag}={length}."
+            )
+    return next((m for m in _range_problems(values, vocab_size) if m), None)
+
+
+def _range_problems(values: dict[str, np.ndarray], vocab_size: int | None) -> Iterator[str | None]:
+    """For each feature with a range, what is wrong or None."""
+    sequence = values["input_ids"].shape[1]
+    for name, limit, advice in (
+        ("input_ids", vocab_size, "Use the vocabulary that the data was made with."),
+        ("masked_lm_ids", vocab_size, "Use the vocabulary that the data was made with."),
+        ("masked_lm_positions", sequence, "Generate the data again."),
+        ("input_mask", 2, "Generate the data again."),
+        ("segment_ids", 2, "Generate the data again."),
+        ("next_sentence_labels", 2, "Generate the data again."),
+    ):
+        if name not in values:
+            continue
+        bad = values[name][(values[name] < 0) | (values[name] >= (limit or 2**31))]
+        what = f"the vocabulary of {limit:,} pieces" if "_ids" in name and limit != 2 else ""
+        yield (
+            f"has the value {bad.flat[0]} in {name}, but {what or 'its range'} allows 0 to"
+            f" {(limit or 2**31) - 1}. {advice}"
+            if bad.size
+            else None
+        )
+    if "masked_lm_weights" not in values:
+        return
+    weights = values["masked_lm_weights"]
+    bad = weights[~(np.isfinite(weights) & (weights >= 0))]
+    yield (
+        f"has the value {bad.flat[0]} in masked_lm_weights, but these must be finite and not"
+        " negative. Generate the data again."
+        if bad.size
+        else None
+    )

@@ -1,0 +1,150 @@
+"""Doing a job on a cluster, as an Apache Beam pipeline.
+
+    pip install -r data/pretraining/writing/requirements-beam.txt
+    python -m data.create_pretraining_data … --runner=DataflowRunner \\
+        --beam_options='--project=… --region=… --temp_location=gs://…'
+
+The pipeline maps over the same parts with the same functions as `writing.py`, so it gives the same
+bytes. A document, a part and a shard are each the work of one worker; nothing is shuffled but their
+numbers and, where copies are dropped, 64-bit hashes. Corpus, vocabulary and output must lie where
+every worker can reach them by the same path (gs://, hdfs://, a shared disk), and the workers need
+this project and its requirements (a container image, or --setup_file).
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from data.errors import DataError
+from data.pretraining.instances import generate
+from data.pretraining.instances.generate import Counts
+from data.pretraining.writing import jobs, local, manifest
+from data.pretraining.writing.jobs import Job
+
+try:
+    import apache_beam as beam
+    from apache_beam.options.pipeline_options import PipelineOptions
+except ImportError:
+    beam = None
+
+REQUIREMENTS = "data/pretraining/writing/requirements-beam.txt"
+
+
+def write_records(job: Job, runner: str, options: str = "") -> Counts:
+    """Does what is left of a job on a Beam runner, and waits for its end.
+
+    Args:
+        job: See `jobs.plan_job`.
+        runner: A runner of Beam's, such as DirectRunner, DataflowRunner, FlinkRunner, SparkRunner.
+        options: Beam's own options, as on a command line.
+
+    Raises:
+        DataError: Beam isn't installed, or as `writing.write_records`.
+    """
+    if beam is None:
+        raise DataError(
+            f"--runner={runner} needs Apache Beam, which isn't installed. Install it with "
+            f"'pip install -r {REQUIREMENTS}', or leave --runner out to work on this machine."
+        )
+    done = local.already_made(job)
+    if done:
+        return done
+    local.prepare(job)
+    pipeline_options = PipelineOptions([f"--runner={runner}", *options.split()])
+    try:
+        if job.drop_duplicates and not local.copies_are_known(job):
+            with beam.Pipeline(options=pipeline_options) as pipeline:
+                find_copies(pipeline, job)
+        with beam.Pipeline(options=pipeline_options) as pipeline:
+            make_parts(pipeline, job)
+        counts = sum((Counts(**note["counts"]) for note in part_notes(job)), Counts())
+        generate.check_any(counts, job.corpus.names())
+        manifest.remove(job.name)
+        with beam.Pipeline(options=pipeline_options) as pipeline:
+            make_shards(pipeline, job)
+    except Exception as error:
+        raise _plain(error) from error
+    made = [jobs.read_note(job.note("shard", n)) for n in range(len(job.output_files))]
+    manifest.write(job, counts, made)
+    tf.io.gfile.rmtree(job.folder)
+    return counts
+
+
+def part_notes(job: Job) -> Iterator[dict[str, Any]]:
+    """What each part's worker noted."""
+    for number in range(len(job.corpus)):
+        yield jobs.read_note(job.note("part", number))
+
+
+def make_parts(pipeline, job: Job):
+    """Adds the making of all parts to a pipeline."""
+    return _numbers(pipeline, len(job.corpus)) | "MakePart" >> beam.Map(_make_part, job)
+
+
+def make_shards(pipeline, job: Job):
+    """Adds the joining of all shards to a pipeline."""
+    return _numbers(pipeline, len(job.output_files)) | "MakeShard" >> beam.Map(_make_shard, job)
+
+
+def find_copies(pipeline, job: Job):
+    """Adds the search for equal documents to a pipeline: only their hashes are shuffled."""
+    found = (
+        _numbers(pipeline, len(job.corpus))
+        | "HashDocuments" >> beam.FlatMap(_hashes, job)
+        | "ByHash" >> beam.GroupByKey()
+        | "Copies" >> beam.FlatMap(_all_but_first)
+    )
+    # Every part gets a file, also one without copies.
+    every = _numbers(pipeline, len(job.corpus), "All") | beam.Map(lambda number: (number, -1))
+    return (
+        (found, every)
+        | beam.Flatten()
+        | "ByPart" >> beam.GroupByKey()
+        | "WriteCopies" >> beam.Map(_write_copies, job)
+    )
+
+
+def _numbers(pipeline, count: int, label: str = ""):
+    # Reshuffle keeps a runner from fusing all numbers into one worker's work.
+    numbers = pipeline | f"Numbers{label}" >> beam.Create(range(count))
+    return numbers | f"Spread{label}" >> beam.Reshuffle()
+
+
+def _make_part(number: int, job: Job) -> int:
+    jobs.make_part(job, number)
+    return number
+
+
+def _make_shard(number: int, job: Job) -> int:
+    jobs.make_shard(job, number)
+    return number
+
+
+def _hashes(number: int, job: Job) -> Iterator[tuple[int, tuple[int, int]]]:
+    for place, value in enumerate(jobs.hash_documents(job, number).tolist()):
+        yield value, (number, place)
+
+
+def _all_but_first(group: tuple[int, Iterable[tuple[int, int]]]) -> list[tuple[int, int]]:
+    return sorted(group[1])[1:]
+
+
+def _write_copies(group: tuple[int, Iterable[int]], job: Job) -> int:
+    number, places = group
+    jobs.write_copies(job, number, np.array([p for p in places if p >= 0], np.int64))
+    return number
+
+
+def _plain(error: Exception) -> Exception:
+    """A DataError that a worker raised, which runners wrap in their own ways; else the error."""
+    text = str(error)
+    if isinstance(error, (DataError, tf.errors.OpError)):
+        return error
+    if "DataError" in text:
+        message = text.rpartition("DataError: ")[2].partition(" [while running")[0]
+        return DataError(message.strip())
+    logging.error("The Beam pipeline failed; finished parts are kept for the next run.")
+    return error

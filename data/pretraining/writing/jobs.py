@@ -1,0 +1,289 @@
+"""A job: corpus files to record files, divided into parts that can be made anywhere, in any order.
+
+A corpus is divided into parts (`parts.py`). A part's instances depend on the job and its number
+alone, so the same job gives the same bytes, whoever makes which part when. A part writes *pieces*,
+one for each shard that it feeds, and then a note with its counts; a shard (an output file) is its
+pieces joined. While a job is under way everything lies in a folder beside the output files:
+
+    OUTPUT.parts/job.json                         what is being made; another job starts afresh
+    OUTPUT.parts/part-00003.shard-00000           a piece
+    OUTPUT.parts/part-00003.json                  the part is done
+    OUTPUT.parts/shard-00000.json                 size and checksum of a finished shard
+
+    job = plan_job(files, output_files, vocab_file, RecordSettings())
+    for number in range(len(job.corpus)):
+        make_part(job, number)
+    for number in range(len(job.output_files)):
+        make_shard(job, number)
+"""
+
+import dataclasses
+import functools
+import hashlib
+import json
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from data.errors import DataError
+from data.pretraining import corpus
+from data.pretraining.corpus import Document
+from data.pretraining.corpus.parts import PART_BYTES, SEGMENTS, Parts, divide
+from data.pretraining.instances import generate
+from data.pretraining.instances.generate import Counts
+from data.pretraining.instances.settings import RecordSettings
+from data.pretraining.records import schema
+from data.pretraining.writing import shards
+from data.tokenization import Tokenizer
+
+PARTS = ".parts"
+_SMALLEST_PART = 2**20
+_VERSION = 1  # of the rules by which text becomes records; a change makes old pieces useless
+
+
+@dataclass(frozen=True)
+class Job:
+    """Everything that the records depend on. Made by `plan_job`.
+
+    Attributes:
+        name: Path that the output is called by: the (first) --output_file.
+        corpus: The text, in parts.
+        output_files: The shards, in order.
+        vocab_file, vocab_sha256: The vocabulary.
+        settings: See there.
+        compression: One of `shards.COMPRESSIONS`.
+        drop_duplicates: Whether of equal documents only the first is used.
+    """
+
+    name: str
+    corpus: Parts
+    output_files: tuple[str, ...]
+    vocab_file: str
+    vocab_sha256: str
+    settings: RecordSettings
+    compression: str
+    drop_duplicates: bool
+
+    @property
+    def folder(self) -> str:
+        """Where pieces and notes lie while the job is under way."""
+        return f"{self.name}{PARTS}"
+
+    def fingerprint(self) -> str:
+        """Equal for jobs that make the same bytes under the same names, in whatever folder."""
+        asked = dataclasses.asdict(self) | {"version": _VERSION}
+        asked["output_files"] = [os.path.basename(path) for path in self.output_files]
+        asked["corpus"]["spans"] = len(self.corpus)
+        # A copy of the vocabulary elsewhere is the same vocabulary.
+        del asked["name"], asked["vocab_file"]
+        text = json.dumps(asked, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def note(self, kind: str, number: int) -> str:
+        """Path of the note that a "part" or "shard" is done."""
+        return os.path.join(self.folder, f"{kind}-{number:05d}.json")
+
+    def pieces(self, part: int) -> list[str]:
+        """Paths of the pieces that a part writes, in the order of their shards."""
+        return [self._piece(part, shard) for shard in self.shards_of(part)]
+
+    def pieces_of_shard(self, shard: int) -> list[str]:
+        """Paths of the pieces that make up a shard, in order."""
+        return [self._piece(part, shard) for part in self.parts_of(shard)]
+
+    def _piece(self, part: int, shard: int) -> str:
+        return os.path.join(self.folder, f"part-{part:05d}.shard-{shard:05d}")
+
+    def shards_of(self, part: int) -> range:
+        """Numbers of the shards that a part feeds."""
+        parts, shards_ = len(self.corpus), len(self.output_files)
+        if parts >= shards_:
+            only = part * shards_ // parts
+            return range(only, only + 1)
+        return range(math.ceil(part * shards_ / parts), math.ceil((part + 1) * shards_ / parts))
+
+    def parts_of(self, shard: int) -> list[int]:
+        """Numbers of the parts that feed a shard."""
+        return [part for part in range(len(self.corpus)) if shard in self.shards_of(part)]
+
+    def documents(self, part: int) -> Iterator[Document]:
+        """Streams the documents of one part, without copies if they are to be dropped."""
+        copies = None
+        if self.drop_duplicates:
+            with tf.io.gfile.GFile(copies_file(self, part), "rb") as file:
+                copies = set(np.frombuffer(file.read(), np.int64).tolist())
+        for number, document in enumerate(self.corpus.documents(part)):
+            if copies is None or number not in copies:
+                yield document
+
+    def documents_behind(self, part: int) -> Iterator[Document]:
+        """Streams the documents of the parts behind `part`, then those before it."""
+        for other in self.corpus.behind(part):
+            yield from self.documents(other)
+
+
+def plan_job(
+    files: Sequence[str],
+    output_files: Sequence[str],
+    vocab_file: str,
+    settings: RecordSettings,
+    *,
+    name: str | None = None,
+    text_field: str = corpus.TEXT_FIELD,
+    compression: str = "none",
+    drop_duplicates: bool = False,
+    held_out: tuple[str, float] | None = None,
+    part_bytes: int = PART_BYTES,
+) -> Job:
+    """Divides a corpus into parts; see `Job` for the arguments.
+
+    Raises:
+        DataError: Settings out of range, files that can't be read, an output file named twice.
+    """
+    settings.check()
+    shards.check_output_files(output_files)
+    if compression not in shards.COMPRESSIONS:
+        raise DataError(
+            f"compression is {compression!r}, but one of {', '.join(shards.COMPRESSIONS)} was "
+            f"expected."
+        )
+    number = functools.partial(_number_of_parts, len(output_files), part_bytes)
+    return Job(
+        name or output_files[0],
+        divide(files, number, text_field, held_out, max(SEGMENTS, len(output_files))),
+        tuple(output_files),
+        vocab_file,
+        shards.sha256(vocab_file),
+        settings,
+        compression,
+        drop_duplicates,
+    )
+
+
+def _number_of_parts(shards_: int, part_bytes: int, total: int) -> int:
+    """As many for every shard, unless there is too little text for that."""
+    if total // shards_ >= _SMALLEST_PART:
+        return shards_ * max(1, math.ceil(total / (shards_ * part_bytes)))
+    return max(1, min(shards_, total // _SMALLEST_PART), math.ceil(total / part_bytes))
+
+
+@functools.lru_cache(maxsize=2)
+def _tokenizer(vocab_file: str, do_lower_case: bool) -> Tokenizer:
+    return Tokenizer(vocab_file, do_lower_case)
+
+
+def make_part(
+    job: Job, number: int, on_progress: Callable[[int, int], None] | None = None
+) -> Counts:
+    """Makes the pieces of a part, unless they are there; returns what it counted.
+
+    Args:
+        job: Whose folder exists.
+        number: From 0.
+        on_progress: See `generate.instance_batches`.
+
+    Raises:
+        DataError: Unreadable text, the only document of a corpus, output that can't be written.
+    """
+    note = job.note("part", number)
+    found = read_note(note)
+    if found is not None:
+        return Counts(**found["counts"])
+    counts = Counts()
+    batches = generate.instance_batches(
+        job.documents(number),
+        _tokenizer(job.vocab_file, job.settings.do_lower_case),
+        job.settings,
+        (number,),
+        counts=counts,
+        lenders=functools.partial(job.documents_behind, number),
+        on_progress=on_progress,
+    )
+    with shards.ShardWriters(job.pieces(number)) as writers:
+        for batch in batches:
+            writers.write(schema.encode_records(batch))
+    write_note(note, {"counts": dataclasses.asdict(counts), "records": writers.counts})
+    return counts
+
+
+def make_shard(job: Job, number: int) -> dict[str, Any]:
+    """Joins the pieces of a shard, unless it is there; returns path, records, bytes and sha256."""
+    path, note = job.output_files[number], job.note("shard", number)
+    found = read_note(note)
+    if found is not None and _size(path) == found["bytes"]:
+        return found
+    pieces = job.pieces_of_shard(number)
+    made = shards.join_pieces(pieces, path, job.compression)
+    temporary = made.pop("temporary")
+    made = {"path": path, "records": _records_of(job, number), **made}
+    write_note(note, made)
+    shards.appear(temporary, path)
+    # Only now: a process killed before this line still finds them.
+    for piece in pieces:
+        tf.io.gfile.remove(piece)
+    return made
+
+
+def _records_of(job: Job, shard: int) -> int:
+    """Records in all pieces of a shard, by the notes of their parts."""
+    return sum(
+        read_note(job.note("part", part))["records"][job.shards_of(part).index(shard)]
+        for part in job.parts_of(shard)
+    )
+
+
+def copies_file(job: Job, part: int) -> str:
+    """Path of the numbers, int64, of a part's documents that are copies of earlier ones."""
+    return os.path.join(job.folder, f"part-{part:05d}.copies")
+
+
+def hash_documents(job: Job, number: int) -> np.ndarray:
+    """The 64-bit hash of each document of a part, uint64 [documents]."""
+    hashes = (corpus.document_hash(document) for document in job.corpus.documents(number))
+    return np.fromiter(hashes, np.uint64)
+
+
+def write_copies(job: Job, part: int, numbers: np.ndarray) -> None:
+    """Writes `copies_file`."""
+    temporary = f"{copies_file(job, part)}.{os.getpid()}.partial"
+    with tf.io.gfile.GFile(temporary, "wb") as file:
+        file.write(np.sort(np.asarray(numbers, np.int64)).tobytes())
+    tf.io.gfile.rename(temporary, copies_file(job, part), overwrite=True)
+
+
+def find_copies(hashes: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """From the hashes of each part to the numbers of its documents that came before already."""
+    joined = np.concatenate(hashes) if hashes else np.zeros(0, np.uint64)
+    first = np.zeros(len(joined), bool)
+    first[np.unique(joined, return_index=True)[1]] = True
+    ends = np.cumsum([len(h) for h in hashes])[:-1]
+    return [np.flatnonzero(~part) for part in np.split(first, ends)]
+
+
+def read_note(path: str) -> dict[str, Any] | None:
+    """A JSON file, None if it isn't there."""
+    if not tf.io.gfile.exists(path):
+        return None
+    with tf.io.gfile.GFile(path, "r") as file:
+        return json.loads(file.read())
+
+
+def write_note(path: str, value: Any) -> None:
+    """Writes JSON under a temporary name, then renames it."""
+    temporary = f"{path}.{os.getpid()}.partial"
+    try:
+        shards.make_folder(temporary)
+        with tf.io.gfile.GFile(temporary, "w") as file:
+            file.write(json.dumps(value, indent=2) + "\n")
+        tf.io.gfile.rename(temporary, path, overwrite=True)
+    except tf.errors.OpError as error:
+        raise shards.unwritable(path, error) from None
+
+
+def _size(path: str) -> int:
+    return tf.io.gfile.stat(path).length if tf.io.gfile.exists(path) else -1

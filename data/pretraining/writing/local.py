@@ -1,0 +1,291 @@
+"""Doing a job on this machine: in this process, or in several that share its parts.
+
+    job = jobs.plan_job(files, ["train.tfrecord"], "vocab.txt", RecordSettings())
+    summary = write_records(job, num_workers=8)
+
+A job that was killed goes on when it is called again: parts and shards that are done stay.
+"""
+
+import multiprocessing
+import os
+import resource
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import tensorflow as tf
+from absl import logging
+
+from data.errors import DataError
+from data.pretraining.instances import generate
+from data.pretraining.instances.generate import Counts
+from data.pretraining.writing import jobs, manifest
+from data.pretraining.writing.jobs import Job
+
+_SHOW_SECONDS = 5.0
+_POLL_SECONDS = 1.0
+
+
+@dataclass
+class Summary:
+    """What a job made.
+
+    Attributes:
+        counts: See there; those of an earlier process's parts too.
+        output_files: The shards.
+        wall_seconds, cpu_seconds: Of this call; CPU seconds of all processes.
+        peak_megabytes: The largest resident memory of any one process.
+        made: Tokens of instances that this call made.
+    """
+
+    counts: Counts = field(default_factory=Counts)
+    output_files: list[str] = field(default_factory=list)
+    wall_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    peak_megabytes: float = 0.0
+    made: int = 0
+
+    def __str__(self) -> str:
+        rate = self.made / max(self.wall_seconds, 1e-6)
+        return (
+            f"{self.counts} in {len(self.output_files)} files; {self.wall_seconds:.1f} s, "
+            f"{rate:,.0f} tokens/s, peak memory {self.peak_megabytes:,.0f} MB per process"
+        )
+
+
+def write_records(job: Job, num_workers: int = 1) -> Summary:
+    """Does what is left of a job.
+
+    Args:
+        job: See `jobs.plan_job`.
+        num_workers: Processes; 0: one for each CPU that this process may use. With one, or one
+            part, the work is done in this process.
+
+    Raises:
+        DataError: No text, one document only, unreadable text, output that can't be written, a
+            worker that was killed. What was finished stays for the next call.
+    """
+    start, cpu = time.monotonic(), _cpu_seconds()
+    done = already_made(job)
+    if done:
+        return Summary(done, list(job.output_files))
+    prepare(job)
+    num_workers = num_workers or len(os.sched_getaffinity(0))
+    counter = _Counter(job, [n for n in range(len(job.corpus)) if _done(job, n)])
+    with _Workers(min(num_workers, len(job.corpus)), counter) as workers:
+        if job.drop_duplicates:
+            _drop_copies(job, workers)
+        counts = Counts()
+        results = workers.map(partial(_make_part, job), range(len(job.corpus)), "parts")
+        for _, made in sorted(results):
+            counts += made
+        generate.check_any(counts, job.corpus.names())
+        manifest.remove(job.name)
+        made = dict(workers.map(partial(_make_shard, job), range(len(job.output_files)), "shards"))
+        peak = workers.peak_megabytes()
+    manifest.write(job, counts, [made[number] for number in range(len(made))])
+    tf.io.gfile.rmtree(job.folder)
+    return Summary(
+        counts,
+        list(job.output_files),
+        time.monotonic() - start,
+        _cpu_seconds() - cpu,
+        peak,
+        counter.tokens.value,
+    )
+
+
+def already_made(job: Job) -> Counts | None:
+    """The counts of a job that was finished before and whose files are all there, else None."""
+    path = manifest.path_of(job.name)
+    found = manifest.read(path)
+    if found and found["fingerprint"] == job.fingerprint() and manifest.is_whole(found, job.name):
+        logging.info("These records are there already, by %s.", path)
+        return Counts(**found["counts"])
+    return None
+
+
+def prepare(job: Job) -> None:
+    """Makes the job's folder; one of another job goes."""
+    note = os.path.join(job.folder, manifest.JOB)
+    found = jobs.read_note(note)
+    if found and found["fingerprint"] == job.fingerprint():
+        logging.info("Going on with the parts in %s.", job.folder)
+        for name in tf.io.gfile.listdir(job.folder):
+            if name.endswith(".partial"):
+                tf.io.gfile.remove(os.path.join(job.folder, name))
+        return
+    if tf.io.gfile.exists(job.folder):
+        logging.info("%s holds parts of another job: they are removed.", job.folder)
+        tf.io.gfile.rmtree(job.folder)
+    outputs = list(job.output_files)
+    jobs.write_note(note, {"fingerprint": job.fingerprint(), "output_files": outputs})
+
+
+def _done(job: Job, part: int) -> bool:
+    return tf.io.gfile.exists(job.note("part", part))
+
+
+def _make_part(job: Job, number: int, on_progress) -> tuple[int, Counts]:
+    return number, jobs.make_part(job, number, on_progress)
+
+
+def _make_shard(job: Job, number: int, _) -> tuple[int, dict[str, Any]]:
+    return number, jobs.make_shard(job, number)
+
+
+def _hash_part(job: Job, number: int, _) -> tuple[int, Any]:
+    return number, jobs.hash_documents(job, number)
+
+
+def copies_are_known(job: Job) -> bool:
+    """Whether the search for equal documents was finished."""
+    return all(tf.io.gfile.exists(jobs.copies_file(job, n)) for n in range(len(job.corpus)))
+
+
+def _drop_copies(job: Job, workers: "_Workers") -> None:
+    if copies_are_known(job):
+        return
+    numbers = range(len(job.corpus))
+    hashes = dict(workers.map(partial(_hash_part, job), numbers, "parts searched for copies"))
+    copies = jobs.find_copies([hashes[number] for number in numbers])
+    for number, found in enumerate(copies):
+        jobs.write_copies(job, number, found)
+    logging.info(
+        "Of %s documents %s are copies of earlier ones and are left out.",
+        f"{sum(map(len, hashes.values())):,}",
+        f"{sum(map(len, copies)):,}",
+    )
+
+
+class _Counter:
+    """Bytes read and tokens made, over all processes; logs how far the job is."""
+
+    def __init__(self, job: Job, done: list[int]):
+        context = multiprocessing.get_context("spawn")
+        self.bytes, self.tokens = context.Value("q", 0), context.Value("q", 0)
+        self._total = job.corpus.text_bytes * (len(job.corpus) - len(done)) / len(job.corpus)
+        self._start = self._shown = time.monotonic()
+        self.stage = ""
+
+    def add(self, size: int, tokens: int) -> None:
+        with self.bytes.get_lock():
+            self.bytes.value += size
+        with self.tokens.get_lock():
+            self.tokens.value += tokens
+
+    def maybe_log(self, done: int, count: int, what: str) -> None:
+        now = time.monotonic()
+        if now - self._shown < _SHOW_SECONDS:
+            return
+        self._shown = now
+        elapsed, read, tokens = now - self._start, self.bytes.value, self.tokens.value
+        line = f"{done} of {count} {what}"
+        if what == "parts" and read:
+            share = min(1.0, read / max(self._total, 1))
+            left = elapsed / share - elapsed
+            line += (
+                f"; {read / 1e6:.1f} MB read, {tokens / elapsed:,.0f} tokens/s, peak memory "
+                f"{_peak_megabytes():,.0f} MB here, {int(left // 60)}:{int(left % 60):02d} left"
+            )
+        logging.info("%s", line)
+
+
+class _Workers:
+    """Calls a function for many numbers: here, or in processes of its own."""
+
+    def __init__(self, count: int, counter: _Counter):
+        self._count, self._counter = count, counter
+        self._pool: ProcessPoolExecutor | None = None
+
+    def __enter__(self) -> "_Workers":
+        if self._count > 1:
+            logging.info("Starting %d worker processes", self._count)
+            # TensorFlow doesn't survive a fork.
+            self._pool = ProcessPoolExecutor(
+                self._count,
+                multiprocessing.get_context("spawn"),
+                _begin_worker,
+                (os.getpid(), self._counter.bytes, self._counter.tokens),
+            )
+        return self
+
+    def __exit__(self, kind, *_) -> None:
+        if self._pool:
+            self._pool.shutdown(wait=True, cancel_futures=kind is not None)
+
+    def map(self, function: Callable[..., Any], numbers: Iterable[int], what: str) -> Iterator[Any]:
+        """Results of function(number, on_progress) in any order."""
+        numbers = list(numbers)
+        if self._pool is None:
+            for done, number in enumerate(numbers):
+
+                def report(size: int, tokens: int, done=done) -> None:
+                    self._counter.add(size, tokens)
+                    self._counter.maybe_log(done, len(numbers), what)
+
+                yield function(number, report)
+            return
+        pending = {self._pool.submit(_call, function, number) for number in numbers}
+        try:
+            while pending:
+                ready, pending = wait(pending, _POLL_SECONDS, FIRST_COMPLETED)
+                for future in ready:
+                    yield future.result()
+                self._counter.maybe_log(len(numbers) - len(pending), len(numbers), what)
+        except BrokenProcessPool:
+            raise DataError(
+                "A worker process was killed, most likely for lack of memory. What was finished "
+                "is kept: run the same command again, with a smaller --num_workers."
+            ) from None
+
+    def peak_megabytes(self) -> float:
+        """Of this process and of all that it started."""
+        if self._pool:
+            self._pool.shutdown()
+            self._pool = None
+        return max(_peak_megabytes(), _peak_megabytes(resource.RUSAGE_CHILDREN))
+
+
+_progress: Callable[[int, int], None] | None = None  # of a worker process
+
+
+def _begin_worker(parent: int, read, tokens) -> None:
+    global _progress
+    # One thread each: the processes share the cores.
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+
+    def add(size: int, made: int) -> None:
+        with read.get_lock():
+            read.value += size
+        with tokens.get_lock():
+            tokens.value += made
+
+    _progress = add
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    """Ends this process when its parent is gone: a killed parent can't tell it to."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
+
+
+def _call(function: Callable[..., Any], number: int) -> Any:
+    return function(number, _progress)
+
+
+def _peak_megabytes(who: int = resource.RUSAGE_SELF) -> float:
+    return resource.getrusage(who).ru_maxrss / 1024
+
+
+def _cpu_seconds() -> float:
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system

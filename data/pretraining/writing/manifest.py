@@ -1,0 +1,172 @@
+"""What a finished job left beside its record files, and checking files by it.
+
+`OUTPUT.manifest.json` holds the settings, the checksum of the vocabulary, counts, and the size and
+checksum of every record file. It is written last: where it is, all files are whole.
+"""
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+from absl import logging
+
+from data.errors import DataError
+from data.pretraining.instances.generate import Counts
+from data.pretraining.writing import jobs, shards
+from data.pretraining.writing.jobs import Job
+
+ENDING = ".manifest.json"
+JOB = "job.json"
+CHECKSUM_BYTES = 2 * 2**30
+"""Files of so many bytes in all have their checksums verified before training, some seconds."""
+
+Manifest = dict[str, Any]
+
+
+def path_of(name: str) -> str:
+    """Path of the manifest of the job called `name`."""
+    return f"{name}{ENDING}"
+
+
+def read(path: str) -> Manifest | None:
+    """The manifest, None if there is none."""
+    return jobs.read_note(path)
+
+
+def remove(name: str) -> None:
+    """Before the files that it describes are replaced."""
+    if tf.io.gfile.exists(path_of(name)):
+        tf.io.gfile.remove(path_of(name))
+
+
+def write(job: Job, counts: Counts, files: Sequence[dict[str, Any]]) -> None:
+    """Writes the manifest of a finished job; the same for the same job, however it went."""
+    named = [{**file, "path": None, "name": os.path.basename(file["path"])} for file in files]
+    value = {
+        "fingerprint": job.fingerprint(),
+        "settings": dataclasses.asdict(job.settings),
+        "compression": job.compression,
+        "drop_duplicates": job.drop_duplicates,
+        "held_out": job.corpus.held_out,
+        "vocab_file": os.path.basename(job.vocab_file),
+        "vocab_sha256": job.vocab_sha256,
+        "inputs": [{"path": path, "bytes": size} for path, size, _ in job.corpus.files],
+        "counts": dataclasses.asdict(counts),
+        "files": [{k: v for k, v in file.items() if v is not None} for file in named],
+    }
+    jobs.write_note(path_of(job.name), value)
+
+
+def is_whole(found: Manifest, name: str) -> bool:
+    """Whether all files of a manifest are there with the sizes that it tells."""
+    folder = os.path.dirname(name)
+    return all(
+        _size(os.path.join(folder, file["name"])) == file["bytes"] for file in found["files"]
+    )
+
+
+def verify(
+    files: Sequence[str],
+    max_seq_length: int,
+    max_predictions_per_seq: int | None,
+    vocab_file: str | None,
+) -> None:
+    """Checks record files against the manifests beside them; files without one pass.
+
+    Args:
+        files: TFRecord files.
+        max_seq_length: As they are to be read.
+        max_predictions_per_seq: As they are to be read; None where masks are made anew.
+        vocab_file: The vocabulary of the run, if it is known.
+
+    Raises:
+        DataError: A file of another size or checksum, of an unfinished job, or made with other
+            settings or another vocabulary.
+    """
+    by_folder: dict[str, set[str]] = {}
+    for path in files:
+        by_folder.setdefault(os.path.dirname(path), set()).add(os.path.basename(path))
+    for folder, names in by_folder.items():
+        for entry in sorted(tf.io.gfile.listdir(folder or ".")):
+            entry = entry.rstrip("/")
+            if entry.endswith(jobs.PARTS):
+                _check_unfinished(os.path.join(folder, entry), names)
+            elif entry.endswith(ENDING):
+                found = read(os.path.join(folder, entry))
+                if names & {file["name"] for file in found["files"]}:
+                    path = os.path.join(folder, entry)
+                    _check_settings(
+                        path, found, max_seq_length, max_predictions_per_seq, vocab_file
+                    )
+                    _check_files(path, found, folder, names)
+
+
+def _check_unfinished(folder: str, names: set[str]) -> None:
+    found = jobs.read_note(os.path.join(folder, JOB))
+    if not found:
+        return
+    mine = names & {os.path.basename(path) for path in found["output_files"]}
+    if mine:
+        raise DataError(
+            f"{sorted(mine)[0]} is one of {len(found['output_files'])} record files that aren't "
+            f"finished: their parts are still in {folder}. Run the same "
+            f"data.create_pretraining_data command again, which goes on where it stopped; or "
+            f"remove that folder to use the files as they are."
+        )
+
+
+def _check_settings(
+    path: str,
+    found: Manifest,
+    max_seq_length: int,
+    max_predictions_per_seq: int | None,
+    vocab_file: str | None,
+) -> None:
+    made = found["settings"]
+    for name, wanted in (
+        ("max_seq_length", max_seq_length),
+        ("max_predictions_per_seq", max_predictions_per_seq),
+    ):
+        if made["dynamic_masking"] and name == "max_predictions_per_seq":
+            continue
+        if wanted is not None and made[name] != wanted:
+            raise DataError(
+                f"The records were made with --{name}={made[name]} (says {path}), but are to be "
+                f"read with {wanted}. Set --{name}={made[name]}, or make them again."
+            )
+    if vocab_file and shards.sha256(vocab_file) != found["vocab_sha256"]:
+        raise DataError(
+            f"The records were made with another vocabulary than {vocab_file}: the checksum of "
+            f"{found['vocab_file']}, which {path} tells, differs. Give the vocabulary that they "
+            f"were made with, or make them again."
+        )
+
+
+def _check_files(path: str, found: Manifest, folder: str, names: set[str]) -> None:
+    mine = [file for file in found["files"] if file["name"] in names]
+    total = sum(file["bytes"] for file in mine)
+    for file in mine:
+        place = os.path.join(folder, file["name"])
+        size = _size(place)
+        if size != file["bytes"]:
+            there = "isn't there" if size < 0 else f"has {size:,} bytes"
+            raise DataError(
+                f"{place} {there}, but {path} says that it was made with {file['bytes']:,}. Copy "
+                f"it again or make it again; without the manifest it would be read as it is."
+            )
+        if total <= CHECKSUM_BYTES and shards.sha256(place) != file["sha256"]:
+            raise DataError(
+                f"{place} has another checksum (SHA-256) than {path} tells, so it was changed or "
+                f"damaged. Copy it again or make it again."
+            )
+    how = "sizes and checksums" if total <= CHECKSUM_BYTES else "sizes (too large for checksums)"
+    logging.info("%d record files are as %s tells: %s.", len(mine), path, how)
+    missing = len(found["files"]) - len(mine)
+    if missing:
+        logging.info("%d of the files that it tells of are not among those to be read.", missing)
+
+
+def _size(path: str) -> int:
+    return tf.io.gfile.stat(path).length if tf.io.gfile.exists(path) else -1
