@@ -189,16 +189,12 @@ def find_records(
         dynamic_masking=FLAGS.dynamic_masking,
         **pretraining_flags.settings(FLAGS),
     )
-    held_out = None
-    if FLAGS.demo:
-        text = demo.text()
-    else:
-        text = from_text.Text(corpus.expand(FLAGS.corpus_file), text_field=FLAGS.text_field)
-        if FLAGS.eval_corpus_file:
-            files = corpus.expand(FLAGS.eval_corpus_file)
-            held_out = from_text.Text(files, text_field=FLAGS.text_field)
+    text, held_out = (
+        from_text.Text(corpus.expand(files), text_field=FLAGS.text_field) if files else None
+        for files in (FLAGS.corpus_file, FLAGS.eval_corpus_file)
+    )
     return from_text.make_records(
-        text,
+        demo.text() if FLAGS.demo else text,
         directory,
         config.vocab_size,
         settings,

@@ -324,6 +324,7 @@ def without_masks(path):
     return path
 
 
+@pytest.mark.slow
 def test_interrupted_dynamic_masking_goes_on_to_the_same_numbers(folder, record_file):
     files = f"--input_file={folder}/out/records/train-*,{without_masks(record_file)}"
     masks = ("--dynamic_masking", f"--vocab_file={folder}/out/vocab.txt", "--max_ngram=2")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data.pretraining.batches.packing import RowLimits, pack_window
+from data.pretraining.batches.packed_rows import RowLimits, pack_window
 from modeling import checkpoints
 from modeling.config import LEFT_TO_RIGHT, BertConfig
 from modeling.errors import ModelingError

@@ -4,4 +4,5 @@ pipeline.py        from records, for each objective
 text_stream.py     from raw text, without records
 graph_masking.py   masks drawn while training
 packing.py         several short instances in a row
+packed_rows.py     how rows are filled with them
 """
