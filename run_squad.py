@@ -57,6 +57,12 @@ common_flags.define_optimizer_flags()
 common_flags.define_hardware_flags()
 common_flags.define_fine_tuning_flags()
 export_flags.define_export_flags()
+flags.DEFINE_integer(
+    "export_max_windows",
+    512,
+    "Contexts of more windows are refused by the exported model; 0: none is.",
+    lower_bound=0,
+)
 flags.DEFINE_list(
     "train_file", [], "SQuAD-format JSON to train on; several are trained on one after the other."
 )
@@ -310,6 +316,7 @@ def export(model, tokenizer: Tokenizer) -> None:
         max_answer_length=FLAGS.max_answer_length,
         version_2=version_2,
         threshold=choose_threshold() if version_2 else 0.0,
+        max_windows=FLAGS.export_max_windows,
     )
     logging.info("Wrote the SavedModel %s", folder)
 

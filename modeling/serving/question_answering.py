@@ -37,10 +37,11 @@ def export_question_answering(
     max_answer_length: int,
     version_2: bool,
     threshold: float,
+    max_windows: int = 0,
 ) -> str:
     """Exports a question answering model as the next version.
 
-    Signatures, from string `question` [B] and `context` [B] of any length:
+    Signatures, from string `question` [B] and `context` [B]:
         serving_default: `answer` string [B], a slice of the context ("" if there is none);
             `start`, `end` int32 [B] in characters and `start_byte`, `end_byte` in bytes, from and
             to before (-1 without an answer); `score` float32 [B], the sum of its two logits (0
@@ -58,6 +59,8 @@ def export_question_answering(
         n_best, max_answer_length: See `SpanSearch`.
         version_2: Whether there may be no answer: if the null score exceeds the best one's by
             more than `threshold`.
+        max_windows: A context that makes more is refused, as it would take a server's time from
+            all others; 0: none is.
 
     Returns:
         The folder of the new version. It appears whole or not at all.
@@ -67,7 +70,8 @@ def export_question_answering(
 
     def find(question, context):
         windows = make_windows(question, context)
-        ids = windows.input_ids.to_tensor()
+        with tf.control_dependencies(_checks(windows.counts, max_windows)):
+            ids = windows.input_ids.to_tensor()
         place = tf.range(tf.shape(ids)[1])[tf.newaxis]
         lengths = tf.cast(windows.input_ids.row_lengths(), tf.int32)[:, tf.newaxis]
         mask = tf.cast(place < lengths, tf.int32)
@@ -155,3 +159,12 @@ def export_question_answering(
 def _sum(first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
     """In float64."""
     return tf.cast(first, tf.float64) + tf.cast(second, tf.float64)
+
+
+def _checks(counts: tf.Tensor, max_windows: int) -> list[tf.Operation]:
+    if not max_windows:
+        return []
+    most = tf.reduce_max(tf.concat([counts, tf.zeros([1], counts.dtype)], 0))
+    words = ["A context makes", most, f"windows; this model takes {max_windows} at most. Send a"]
+    words.append("shorter one, or export the model with a larger --export_max_windows.")
+    return [tf.debugging.Assert(most <= max_windows, words)]

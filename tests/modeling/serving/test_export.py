@@ -259,7 +259,7 @@ def test_fewer_bits(kind, tmp_path, tokenizer):
 @pytest.mark.slow
 def test_base_holds_little_but_its_parameters(tmp_path, shared_data):
     vocab = shared_data / "vocab/bert-uncased-en/vocab.txt"
-    base = BertClassifier(BertConfig.named("base", 30_522), num_labels=2)
+    base = BertClassifier(BertConfig.named("base", 30_522), num_labels=3)
     base.build()
     export = Export(str(tmp_path / "base"), {"vocab.txt": str(vocab)}, None, 512)
     path = export_classes(base, export, Tokenizer(str(vocab)))

@@ -76,7 +76,7 @@ def predicted(models, tokenizer, questions, version_2):
     return list(read_answers(questions, rows, merge_arrays(spans, rows.counts), version_2))
 
 
-def exported(model, tokenizer, folder, version_2=False, threshold=0.0):
+def exported(model, tokenizer, folder, version_2=False, threshold=0.0, max_windows=0):
     path = export_question_answering(
         model,
         Export(str(folder), {}),
@@ -85,6 +85,7 @@ def exported(model, tokenizer, folder, version_2=False, threshold=0.0):
         max_answer_length=LONGEST,
         version_2=version_2,
         threshold=threshold,
+        max_windows=max_windows,
     )
     return tf.saved_model.load(path)
 
@@ -249,3 +250,21 @@ def test_odds_that_float32_calls_equal_to_the_threshold(tokenizer, tmp_path):
         assert answered.text(threshold) == answer
         loaded = exported(fixed, tokenizer, tmp_path, True, threshold)
         assert ask(loaded, one)["answer"].tolist() == [answer.encode()]
+
+
+def test_too_long_a_context_is_refused(model, tokenizer, tmp_path):
+    loaded = exported(model, tokenizer, tmp_path, max_windows=3)
+    # A question of one piece: windows of 24 - 4 pieces, 7 apart.
+    for words, fits in ((34, True), (35, False)):
+        asked = {
+            "question": tf.constant(["a", "a"]),
+            "context": tf.constant(["b", " ".join(["b"] * words)]),
+        }
+        for name in ("serving_default", "n_best"):
+            if fits:
+                loaded.signatures[name](**asked)
+                continue
+            with pytest.raises(tf.errors.InvalidArgumentError) as raised:
+                loaded.signatures[name](**asked)
+            for part in ("A context makes", "4", "3 at most", "--export_max_windows"):
+                assert part in str(raised.value)
