@@ -124,7 +124,8 @@ def _make_shard(number: int, job: Job) -> int:
 
 
 def _hashes(number: int, job: Job) -> Iterator[tuple[int, tuple[int, int]]]:
-    for place, value in enumerate(jobs.hash_documents(job, number).tolist()):
+    # Beam's integers are signed.
+    for place, value in enumerate(jobs.hash_documents(job, number).view(np.int64).tolist()):
         yield value, (number, place)
 
 
