@@ -34,7 +34,7 @@ def pairs(sentences):
         PLAIN.replace(" ", "\t"),
         PLAIN.replace(" ", "   \t"),
         PLAIN.replace("said VB O\n\n", " said VB O \n \t\n"),
-        gzip.compress(PLAIN.encode()),
+        gzip.compress(PLAIN.encode(), mtime=0),
         PLAIN.replace("-DOCSTART- -X- O O", "-DOCSTART-\t(7)"),
     ],
 )
