@@ -218,8 +218,9 @@ def make_shard(job: Job, number: int) -> dict[str, Any]:
     if found is not None and _size(path) == found["bytes"]:
         return found
     pieces = job.pieces_of_shard(number)
-    made = shards.join_pieces(pieces, path, job.compression)
-    temporary = made.pop("temporary")
+    # Among the pieces, so that what a killed process leaves goes with them.
+    temporary = shards.temporary_name(os.path.join(job.folder, f"shard-{number:05d}"))
+    made = shards.join_pieces(pieces, temporary, path, job.compression)
     made = {"path": path, "records": _records_of(job, number), **made}
     write_note(note, made)
     shards.appear(temporary, path)

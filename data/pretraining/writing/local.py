@@ -106,6 +106,8 @@ def already_made(job: Job) -> Counts | None:
     found = manifest.read(path)
     if found and found["fingerprint"] == job.fingerprint() and manifest.is_whole(found, job.name):
         logging.info("These records are there already, by %s.", path)
+        if tf.io.gfile.exists(job.folder):  # killed while it was being removed
+            tf.io.gfile.rmtree(job.folder)
         return Counts(**found["counts"])
     return None
 

@@ -92,7 +92,10 @@ def verify(
         for entry in sorted(tf.io.gfile.listdir(folder or ".")):
             entry = entry.rstrip("/")
             if entry.endswith(jobs.PARTS):
-                _check_unfinished(os.path.join(folder, entry), names)
+                # With a manifest it was finished, and killed while removing its parts.
+                name = os.path.join(folder, entry.removesuffix(jobs.PARTS))
+                if not tf.io.gfile.exists(path_of(name)):
+                    _check_unfinished(os.path.join(folder, entry), names)
             elif entry.endswith(ENDING):
                 found = read(os.path.join(folder, entry))
                 if names & {file["name"] for file in found["files"]}:

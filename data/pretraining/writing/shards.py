@@ -35,7 +35,7 @@ class ShardWriters:
         self._next = 0
 
     def __enter__(self) -> "ShardWriters":
-        self._temporary = [_temporary(path) for path in self.files]
+        self._temporary = [temporary_name(path) for path in self.files]
         self._writers = []
         try:
             for path in self._temporary:
@@ -83,21 +83,23 @@ class ShardWriters:
                 tf.io.gfile.remove(path)
 
 
-def join_pieces(pieces: Sequence[str], path: str, compression: str = "none") -> dict[str, Any]:
+def join_pieces(
+    pieces: Sequence[str], temporary: str, path: str, compression: str = "none"
+) -> dict[str, Any]:
     """Joins TFRecord files to one; the caller gives it its name with `appear`.
 
     Args:
         pieces: Uncompressed TFRecord files, in order.
-        path: The shard to be.
+        temporary: Where to write.
+        path: The shard to be, for messages; its folder is made.
         compression: One of `COMPRESSIONS`; gzip has no time stamp, so equal records are equal
             bytes.
 
     Returns:
-        temporary (where it is now), bytes and sha256 of the file.
+        bytes and sha256 of the file.
     """
-    temporary = _temporary(path)
     try:
-        make_folder(temporary)
+        make_folder(path)
         with tf.io.gfile.GFile(temporary, "wb") as file:
             digest = _Digest(file)
             with _compressed(digest, compression) as target:
@@ -106,7 +108,7 @@ def join_pieces(pieces: Sequence[str], path: str, compression: str = "none") -> 
                         shutil.copyfileobj(source, target, _COPY_BYTES)
     except tf.errors.OpError as error:
         raise unwritable(path, error) from None
-    return {"temporary": temporary, "bytes": digest.size, "sha256": digest.sha.hexdigest()}
+    return {"bytes": digest.size, "sha256": digest.sha.hexdigest()}
 
 
 def appear(temporary: str, path: str) -> None:
@@ -169,7 +171,8 @@ def unwritable(path: str, error: tf.errors.OpError) -> DataError:
     )
 
 
-def _temporary(path: str) -> str:
+def temporary_name(path: str) -> str:
+    """A name to write under."""
     # Unlike a fixed name, it can't be written by two processes at a time: a killed run's workers
     # may live on for a second.
     return f"{path}.{uuid.uuid4().hex[:12]}.partial"

@@ -164,6 +164,12 @@ def test_goes_on_where_it_stopped(done, folder, tmp_path, monkeypatch):
     made.clear()
     assert write_records(job).counts == done[1].counts
     assert everything(tmp_path) == left and not made
+    # Killed while removing the parts: the records are whole all the same.
+    (tmp_path / "made.tfrecord.parts").mkdir()
+    jobs.write_note(f"{job.folder}/job.json", {"output_files": list(job.output_files)})
+    manifest.verify(list(job.output_files), 32, 5, None)
+    write_records(job)
+    assert not (tmp_path / "made.tfrecord.parts").exists() and not made
     # A shard is gone: it is made again, from parts made again.
     pathlib.Path(job.output_files[1]).unlink()
     write_records(job)
