@@ -299,7 +299,7 @@ def learn_vocabulary(
 class Sides:
     """The training and the held-out documents of a corpus, told apart by a hash of their text."""
 
-    def __init__(self, text: Text, held_out: Text | None):
+    def __init__(self, text: Text, held_out: Text | None = None):
         self._text, self._held_out = text, held_out
         self._split: tuple[list[Document], list[Document]] | None = None
         if held_out is None:
