@@ -36,8 +36,8 @@ flags.DEFINE_string("plot", None, "Draw histograms into this PNG.")
 flags.DEFINE_string("json", None, "Write the numbers into this file.")
 
 
-def main(_: list[str]) -> None:
-    files = corpus.expand(FLAGS.input_file)
+def main(argv: list[str]) -> None:
+    files = corpus.expand([*FLAGS.input_file, *argv[1:]])
     reports.check_writable([FLAGS.plot, FLAGS.json], files)
     tokens = vocabulary.load_vocab(FLAGS.vocab_file) if FLAGS.vocab_file else None
     specials = inspection.Specials.from_tokens(tokens) if tokens else None
@@ -64,4 +64,4 @@ def main(_: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    errors.run(main, DataError, positional="input_file")
+    errors.run(main, DataError, positional=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from logging import Formatter
 
 import tensorflow as tf
-from absl import app, flags, logging
+from absl import app, logging
 
 
 class ModelingError(ValueError):
@@ -29,9 +29,7 @@ _FILE_ERRORS = (
 
 
 def run(
-    main: Callable[[list[str]], None],
-    *user_errors: type[Exception],
-    positional: str | None = None,
+    main: Callable[[list[str]], None], *user_errors: type[Exception], positional: bool = False
 ) -> None:
     """Runs `main(argv)` under absl; user errors end the process with one paragraph and code 1.
 
@@ -39,17 +37,14 @@ def run(
         main: Takes the arguments that are left after flag parsing.
         *user_errors: Further exception classes that stand for the user's mistake, such as
             `data.errors.DataError`. `ModelingError` and `OSError` always count.
-        positional: A list flag that takes the arguments without a flag's name; None: there may be
-            none.
+        positional: Whether there may be arguments besides flags.
     """
     quiet = (ModelingError, OSError, *_FILE_ERRORS, *user_errors)
 
     def wrapped(argv: list[str]) -> None:
         logging.use_absl_handler()
         logging.get_absl_handler().setFormatter(Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
-        if positional:
-            flags.FLAGS[positional].value += argv[1:]
-        elif len(argv) > 1:
+        if len(argv) > 1 and not positional:
             raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}.")
         try:
             main(argv)

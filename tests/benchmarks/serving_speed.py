@@ -69,7 +69,8 @@ def make_model(size: str, minilm: str) -> BertClassifier:
     if size == "minilm":
         config = BertConfig.from_json_file(os.path.join(minilm, "config.json"))
     else:
-        config = BertConfig.named(size, vocab_size=30522)
+        # With the usual 0.02 a model without training gives short texts nearly the same answer.
+        config = BertConfig.named(size, vocab_size=30522, initializer_range=0.05)
     model = BertClassifier(config, len(LABELS))
     model.build()
     if size == "minilm":
@@ -137,7 +138,7 @@ def check_answers(answers: Mapping[str, Sequence]) -> dict[str, float]:
             that they say nothing.
     """
     reference = np.concatenate(answers[f"ours float32 {TEXT}"])
-    if np.ptp(reference[:, 0]) < 10 * TOLERANCE:
+    if np.ptp(reference[:, 0]) < 100 * TOLERANCE:
         raise ValueError(f"The answers to all texts are nearly the same: {reference[:3].tolist()}.")
     differences = {}
     for name, batches in answers.items():

@@ -12,18 +12,16 @@ docstrings.py    the default corpus that every machine has: docstrings of instal
 """
 
 from data.pretraining.corpus.files import (
-    TEXT_FIELD,
-    Document,
     Progress,
-    Source,
     document_hash,
     expand,
     is_held_out,
-    numbered_lines,
-    open_source,
     read_documents,
     split_documents,
 )
+from data.pretraining.corpus.formats import TEXT_FIELD, Document
+from data.pretraining.corpus.lines import numbered_lines
+from data.pretraining.corpus.sources import Source, open_source
 
 __all__ = [
     "TEXT_FIELD",

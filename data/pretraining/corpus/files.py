@@ -16,22 +16,7 @@ from absl import logging
 
 from data.errors import DataError
 from data.pretraining.corpus.formats import TEXT_FIELD, Document
-from data.pretraining.corpus.lines import numbered_lines
-from data.pretraining.corpus.sources import Source, open_source
-
-__all__ = [
-    "TEXT_FIELD",
-    "Document",
-    "Progress",
-    "Source",
-    "document_hash",
-    "expand",
-    "is_held_out",
-    "numbered_lines",
-    "open_source",
-    "read_documents",
-    "split_documents",
-]
+from data.pretraining.corpus.sources import open_source
 
 _SHOW_SECONDS = 10
 

@@ -215,7 +215,7 @@ def make_shard(job: Job, number: int) -> dict[str, Any]:
     """Joins the pieces of a shard, unless it is there; returns path, records, bytes and sha256."""
     path, note = job.output_files[number], job.note("shard", number)
     found = read_note(note)
-    if found is not None and _size(path) == found["bytes"]:
+    if found is not None and shards.size_of(path) == found["bytes"]:
         return found
     pieces = job.pieces_of_shard(number)
     # Among the pieces, so that what a killed process leaves goes with them.
@@ -284,7 +284,3 @@ def write_note(path: str, value: Any) -> None:
         tf.io.gfile.rename(temporary, path, overwrite=True)
     except tf.errors.OpError as error:
         raise shards.unwritable(path, error) from None
-
-
-def _size(path: str) -> int:
-    return tf.io.gfile.stat(path).length if tf.io.gfile.exists(path) else -1

@@ -173,13 +173,7 @@ class _Counter:
         self.bytes, self.tokens = context.Value("q", 0), context.Value("q", 0)
         self._total = job.corpus.text_bytes * (len(job.corpus) - len(done)) / len(job.corpus)
         self._start = self._shown = time.monotonic()
-        self.stage = ""
-
-    def add(self, size: int, tokens: int) -> None:
-        with self.bytes.get_lock():
-            self.bytes.value += size
-        with self.tokens.get_lock():
-            self.tokens.value += tokens
+        self.add = partial(_add, self.bytes, self.tokens)
 
     def maybe_log(self, done: int, count: int, what: str) -> None:
         now = time.monotonic()
@@ -196,6 +190,12 @@ class _Counter:
                 f"{_peak_megabytes():,.0f} MB here, {int(left // 60)}:{int(left % 60):02d} left"
             )
         logging.info("%s", line)
+
+
+def _add(read, made, size: int, tokens: int) -> None:
+    for counter, more in ((read, size), (made, tokens)):
+        with counter.get_lock():
+            counter.value += more
 
 
 class _Workers:
@@ -259,17 +259,10 @@ _progress: Callable[[int, int], None] | None = None  # of a worker process
 
 def _begin_worker(parent: int, read, tokens) -> None:
     global _progress
+    _progress = partial(_add, read, tokens)
     # One thread each: the processes share the cores.
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
-
-    def add(size: int, made: int) -> None:
-        with read.get_lock():
-            read.value += size
-        with tokens.get_lock():
-            tokens.value += made
-
-    _progress = add
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
 

@@ -43,7 +43,6 @@ def remove(name: str) -> None:
 
 def write(job: Job, counts: Counts, files: Sequence[dict[str, Any]]) -> None:
     """Writes the manifest of a finished job; the same for the same job, however it went."""
-    named = [{**file, "path": None, "name": os.path.basename(file["path"])} for file in files]
     value = {
         "fingerprint": job.fingerprint(),
         "settings": dataclasses.asdict(job.settings),
@@ -54,7 +53,11 @@ def write(job: Job, counts: Counts, files: Sequence[dict[str, Any]]) -> None:
         "vocab_sha256": job.vocab_sha256,
         "inputs": [{"path": path, "bytes": size} for path, size, _ in job.corpus.files],
         "counts": dataclasses.asdict(counts),
-        "files": [{k: v for k, v in file.items() if v is not None} for file in named],
+        "files": [
+            {"name": os.path.basename(file["path"])}
+            | {key: file[key] for key in ("records", "bytes", "sha256")}
+            for file in files
+        ],
     }
     jobs.write_note(path_of(job.name), value)
 
@@ -63,7 +66,8 @@ def is_whole(found: Manifest, name: str) -> bool:
     """Whether all files of a manifest are there with the sizes that it tells."""
     folder = os.path.dirname(name)
     return all(
-        _size(os.path.join(folder, file["name"])) == file["bytes"] for file in found["files"]
+        shards.size_of(os.path.join(folder, file["name"])) == file["bytes"]
+        for file in found["files"]
     )
 
 
@@ -152,7 +156,7 @@ def _check_files(path: str, found: Manifest, folder: str, names: set[str]) -> No
     total = sum(file["bytes"] for file in mine)
     for file in mine:
         place = os.path.join(folder, file["name"])
-        size = _size(place)
+        size = shards.size_of(place)
         if size != file["bytes"]:
             there = "isn't there" if size < 0 else f"has {size:,} bytes"
             raise DataError(
@@ -169,7 +173,3 @@ def _check_files(path: str, found: Manifest, folder: str, names: set[str]) -> No
     missing = len(found["files"]) - len(mine)
     if missing:
         logging.info("%d of the files that it tells of are not among those to be read.", missing)
-
-
-def _size(path: str) -> int:
-    return tf.io.gfile.stat(path).length if tf.io.gfile.exists(path) else -1

@@ -128,6 +128,11 @@ def sha256(path: str) -> str:
     return digest.hexdigest()
 
 
+def size_of(path: str) -> int:
+    """Bytes of a file, -1 if it isn't there."""
+    return tf.io.gfile.stat(path).length if tf.io.gfile.exists(path) else -1
+
+
 def name_shards(output_file: str, num_shards: int = 0) -> tuple[str, list[str]]:
     """What --output_file and --num_shards mean: the name of the whole, and its files.
 
