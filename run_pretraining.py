@@ -373,13 +373,13 @@ def run(summary: RunSummary) -> None:
             # The original's keys.
             written = {k: v for k, v in results.items() if k != "masked_lm_perplexity"}
             write_results(FLAGS.output_dir, "eval_results.txt", written | {"global_step": step})
-    except (tf.errors.InvalidArgumentError, tf.errors.DataLossError):
-        # If a record is to blame, this raises the error that names its file and number.
+    except (tf.errors.InvalidArgumentError, tf.errors.DataLossError) as error:
+        # If text or a record is to blame, this raises the error that names its place.
+        masked = None if masks or FLAGS.objective == pipeline.LTR else True
+        vocab_size = len(masks.vocabulary.continues_word) if masks else config.vocab_size
         for phase, found in zip(phases, records, strict=True):
-            sizes = (phase.max_seq_length, phase.max_predictions_per_seq, config.vocab_size)
-            found.diagnose(
-                *sizes, masked=None if masks or FLAGS.objective == pipeline.LTR else True
-            )
+            sizes = (phase.max_seq_length, phase.max_predictions_per_seq, vocab_size)
+            found.diagnose(error, *sizes, masked=masked)
         raise
     if FLAGS.do_export and distribution.is_chief():
         export(model, records[0].vocab_file if records else FLAGS.vocab_file)

@@ -140,14 +140,21 @@ class Records:
         return pipeline.describe_examples(self.train_files, index)
 
     def diagnose(
-        self, max_seq_length: int, max_predictions: int, vocab_size: int, masked: bool | None
+        self,
+        error: tf.errors.OpError,
+        max_seq_length: int,
+        max_predictions: int,
+        vocab_size: int,
+        masked: bool | None,
     ) -> None:
-        """After a failure while reading: raises DataError naming the bad record, if any is bad.
+        """After a failure while reading: raises DataError naming the bad text or record, if any is.
 
         Args:
+            error: The failure.
             max_seq_length, max_predictions, vocab_size: As read.
             masked: Whether the records must have masks; None: some may not.
         """
+        text_stream.raise_data_error(error)
         files = list(dict.fromkeys(self.train_files + self.eval_files))
         schema.diagnose(files, max_seq_length, max_predictions, vocab_size, masked)
 

@@ -12,11 +12,13 @@ is a few numbers: it goes into a checkpoint, and after a restore the same batche
 import dataclasses
 import functools
 import math
+import re
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from data.errors import DataError
 from data.pretraining.batches import packing
 from data.pretraining.batches.pipeline import masker
 from data.pretraining.corpus.parts import Parts
@@ -63,8 +65,8 @@ def stream(
     Returns:
         A dataset of the features that `pipeline.pretraining_dataset` gives, without index.
 
-        Iterating raises `tf.errors.InvalidArgumentError` with the message of a DataError for
-        text that can't be read.
+        Iterating raises `tf.errors.InvalidArgumentError` for text that can't be read; see
+        `raise_data_error`.
     """
     length = settings.max_seq_length
     make = functools.partial(_instances, corpus, tokenizer, settings, seed)
@@ -146,3 +148,10 @@ def _complete(predictions: int, batch: dict[str, tf.Tensor]) -> dict[str, tf.Ten
         "masked_lm_weights": tf.cast(none, tf.float32),
         "is_real_example": tf.ones([size], tf.float32),
     }
+
+
+def raise_data_error(error: tf.errors.OpError) -> None:
+    """Raises the DataError that lies behind an error of iterating, if one does."""
+    found = re.search(r"DataError: (.+)", error.message)
+    if found:
+        raise DataError(found[1]) from None

@@ -55,7 +55,6 @@ class RecordSettings:
             ("max_seq_length", pairs.MIN_SEQUENCE_LENGTH, "[CLS] a [SEP] b [SEP]"),
             ("max_predictions_per_seq", 1, "one prediction per instance"),
             ("dupe_factor", 1, "one pass over the documents"),
-            ("max_ngram", 1, "single words"),
         ):
             value = getattr(self, name)
             if value < low:
@@ -68,6 +67,7 @@ class RecordSettings:
             if not 0 <= share <= 1:
                 raise DataError(f"{name} is {share}, but a share from 0 to 1 was expected.")
         masking.check_shares(self.mask_share, self.random_share)
+        masking.check_max_ngram(self.max_ngram)
         for name, known in (("objective", OBJECTIVES), ("word_boundaries", WORD_BOUNDARIES)):
             if getattr(self, name) not in known:
                 raise DataError(

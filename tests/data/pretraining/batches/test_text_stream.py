@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from data.errors import DataError
 from data.pretraining.batches import text_stream
 from data.pretraining.corpus import parts
 from data.pretraining.instances.masking import MaskingVocabulary, MaskSettings
@@ -86,3 +87,18 @@ def test_seeds_shards_and_pairs(divided):
     pairs = RecordSettings(max_seq_length=32, max_predictions_per_seq=5)
     labels = [batch["next_sentence_labels"] for batch in stream(divided, pairs).take(100)]
     assert abs(np.mean(labels) - 0.5) < 0.05
+
+
+def test_text_that_cannot_be_read_is_named(tmp_path):
+    path = tmp_path / "1.txt"
+    good = text_of(corpus(5)).encode()
+    path.write_bytes(good + b"cafe au lait\n")
+    divided = parts.divide([str(path)], lambda _: 1)
+    path.write_bytes(good + b"caf\xe9 au lait\n")
+    lines = path.read_bytes().count(b"\n")
+    with pytest.raises(tf.errors.InvalidArgumentError) as raised:
+        list(stream(divided).take(1))
+    with pytest.raises(DataError, match=rf"1\.txt:{lines}: byte 0xe9.*iconv"):
+        text_stream.raise_data_error(raised.value)
+    other = tf.errors.InvalidArgumentError(None, None, "A record has a value of input_ids")
+    text_stream.raise_data_error(other)
