@@ -49,7 +49,14 @@ def golden_command(golden, shared_data, version, out, *more):
     ("version", "name", "more"),
     [
         (1, "squad_v1", ()),
-        (2, "squad_v2_nbest60_thr1.5", ("--n_best_size=60", "--null_score_diff_threshold=1.5")),
+        pytest.param(
+            *(
+                2,
+                "squad_v2_nbest60_thr1.5",
+                ("--n_best_size=60", "--null_score_diff_threshold=1.5"),
+            ),
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_the_originals_own_results(golden, shared_data, tmp_path, version, name, more):

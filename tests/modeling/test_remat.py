@@ -156,6 +156,7 @@ def test_with_accumulation_at_full_width():
         tf.config.optimizer.set_experimental_options(options)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="Linux tells peak memory")
 def test_peak_memory_is_lower():
     def peak(kind):

@@ -364,7 +364,11 @@ def test_durations():
     assert [duration(s) for s in (5, 65, 3725)] == ["0:05", "1:05", "1:02:05"]
 
 
-def test_two_replicas_equal_one(tmp_path):
+@pytest.mark.parametrize(
+    "part",
+    ["steps", *(pytest.param(part, marks=pytest.mark.slow) for part in ("micro-batches", "xla"))],
+)
+def test_two_replicas_equal_one(tmp_path, part):
     # In a process of its own: logical devices have to be made before TensorFlow starts.
-    result = scripts.run("-m", "tests.modeling.training.two_replicas", tmp_path)
+    result = scripts.run("-m", "tests.modeling.training.two_replicas", tmp_path, part)
     assert result.returncode == 0 and "equal" in result.stdout, result.stderr[-3000:]
