@@ -11,6 +11,7 @@ import os
 import resource
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -63,8 +64,8 @@ def write_records(job: Job, num_workers: int = 1) -> Summary:
 
     Args:
         job: See `jobs.plan_job`.
-        num_workers: Processes; 0: one for each CPU that this process may use. With one, or one
-            part, the work is done in this process.
+        num_workers: Processes, this one among them; 0: one for each CPU that this process may
+            use.
 
     Raises:
         DataError: No text, one document only, unreadable text, output that can't be written, a
@@ -199,7 +200,10 @@ def _add(read, made, size: int, tokens: int) -> None:
 
 
 class _Workers:
-    """Calls a function for many numbers: here, or in processes of its own."""
+    """Calls a function for many numbers, in this process and in count − 1 of its own.
+
+    This process works too because the others take seconds to import TensorFlow.
+    """
 
     def __init__(self, count: int, counter: _Counter):
         self._count, self._counter = count, counter
@@ -207,10 +211,10 @@ class _Workers:
 
     def __enter__(self) -> "_Workers":
         if self._count > 1:
-            logging.info("Starting %d worker processes", self._count)
+            logging.info("Working in %d processes", self._count)
             # TensorFlow doesn't survive a fork.
             self._pool = ProcessPoolExecutor(
-                self._count,
+                self._count - 1,
                 multiprocessing.get_context("spawn"),
                 _begin_worker,
                 (os.getpid(), self._counter.bytes, self._counter.tokens),
@@ -223,23 +227,30 @@ class _Workers:
 
     def map(self, function: Callable[..., Any], numbers: Iterable[int], what: str) -> Iterator[Any]:
         """Results of function(number, on_progress) in any order."""
-        numbers = list(numbers)
-        if self._pool is None:
-            for done, number in enumerate(numbers):
+        waiting, pending = deque(numbers), set()
+        total = len(waiting)
 
-                def report(size: int, tokens: int, done=done) -> None:
-                    self._counter.add(size, tokens)
-                    self._counter.maybe_log(done, len(numbers), what)
+        def log(here: int = 0) -> None:
+            self._counter.maybe_log(total - len(waiting) - len(pending) - here, total, what)
 
-                yield function(number, report)
-            return
-        pending = {self._pool.submit(_call, function, number) for number in numbers}
+        def report(size: int, tokens: int) -> None:
+            self._counter.add(size, tokens)
+            log(here=1)
+
+        others = self._count - 1
         try:
-            while pending:
-                ready, pending = wait(pending, _POLL_SECONDS, FIRST_COMPLETED)
+            while waiting or pending:
+                # One in reserve for each, as this process looks only when it has ended its own;
+                # towards the end none, so that nobody holds two while this one has nothing.
+                most = 2 * others if len(waiting) > 2 * self._count else others
+                while waiting and len(pending) < most:
+                    pending.add(self._pool.submit(_call, function, waiting.popleft()))
+                if waiting:
+                    yield function(waiting.popleft(), report)
+                ready, pending = wait(pending, 0 if waiting else _POLL_SECONDS, FIRST_COMPLETED)
                 for future in ready:
                     yield future.result()
-                self._counter.maybe_log(len(numbers) - len(pending), len(numbers), what)
+                log()
         except BrokenProcessPool:
             raise DataError(
                 "A worker process was killed, most likely for lack of memory. What was finished "
