@@ -66,6 +66,7 @@ def write_records(job: Job, runner: str, options: str = "") -> Counts:
         with beam.Pipeline(options=pipeline_options) as pipeline:
             make_shards(pipeline, job)
     except Exception as error:
+        local.remove_useless(job)
         raise _plain(error) from error
     made = [jobs.read_note(job.note("shard", n)) for n in range(len(job.output_files))]
     manifest.write(job, counts, made)

@@ -78,17 +78,21 @@ def write_records(job: Job, num_workers: int = 1) -> Summary:
     prepare(job)
     num_workers = num_workers or len(os.sched_getaffinity(0))
     counter = _Counter(job, [n for n in range(len(job.corpus)) if _done(job, n)])
-    with _Workers(min(num_workers, len(job.corpus)), counter) as workers:
-        if job.drop_duplicates:
-            _drop_copies(job, workers)
-        counts = Counts()
-        results = workers.map(partial(_make_part, job), range(len(job.corpus)), "parts")
-        for _, made in sorted(results):
-            counts += made
-        generate.check_any(counts, job.corpus.names())
-        manifest.remove(job.name)
-        made = dict(workers.map(partial(_make_shard, job), range(len(job.output_files)), "shards"))
-        peak = workers.peak_megabytes()
+    numbers = range(len(job.corpus)), range(len(job.output_files))
+    try:
+        with _Workers(min(num_workers, len(job.corpus)), counter) as workers:
+            if job.drop_duplicates:
+                _drop_copies(job, workers)
+            counts = Counts()
+            for _, made in sorted(workers.map(partial(_make_part, job), numbers[0], "parts")):
+                counts += made
+            generate.check_any(counts, job.corpus.names())
+            manifest.remove(job.name)
+            made = dict(workers.map(partial(_make_shard, job), numbers[1], "shards"))
+            peak = workers.peak_megabytes()
+    except DataError:
+        remove_useless(job)
+        raise
     manifest.write(job, counts, [made[number] for number in range(len(made))])
     tf.io.gfile.rmtree(job.folder)
     return Summary(
@@ -128,6 +132,13 @@ def prepare(job: Job) -> None:
         tf.io.gfile.rmtree(job.folder)
     outputs = list(job.output_files)
     jobs.write_note(note, {"fingerprint": job.fingerprint(), "output_files": outputs})
+
+
+def remove_useless(job: Job) -> None:
+    """After a failure: removes the job's folder if it holds no instances to go on with."""
+    notes = (jobs.read_note(job.note("part", number)) for number in range(len(job.corpus)))
+    if not any(note and note["counts"]["instances"] for note in notes):
+        tf.io.gfile.rmtree(job.folder)
 
 
 def _done(job: Job, part: int) -> bool:

@@ -244,7 +244,15 @@ def test_bad_corpora_leave_nothing(folder, tmp_path):
         (tmp_path / "1.txt").write_bytes(text)
         with pytest.raises(DataError, match=message):
             write_records(plan(tmp_path, out, 1))
-        assert not list(out.glob("*.tfrecord")) and not list(out.glob("*.manifest.json"))
+        assert not list(out.glob("*"))
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "1.txt").write_text(text_of(corpus(9)))
+    vocab = (tmp_path / "vocab.txt").read_text()
+    (other / "vocab.txt").write_text(vocab.replace("[MASK]", "mask"))
+    with pytest.raises(DataError, match=r"lacks \[MASK\]"):
+        write_records(plan(other, out, 1))
+    assert not list(out.glob("*"))
     (tmp_path / "1.txt").write_text(text_of(corpus(1)))
     single = dataclasses.replace(SETTINGS, objective="mlm")
     assert write_records(plan(tmp_path, out, 1, settings=single)).counts.documents == 1
