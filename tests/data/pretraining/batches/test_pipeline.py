@@ -11,6 +11,7 @@ from data.pretraining.batches import pipeline
 from data.pretraining.batches.pipeline import describe_examples, pretraining_dataset
 from data.pretraining.records.held_out import evaluation_batches, split_held_out
 from data.pretraining.records.schema import diagnose, encode_records
+from tests.reference import plain_pretraining_data
 
 S, P, V = 16, 4, 5000
 
@@ -83,6 +84,32 @@ def test_static_shapes_and_types(files, training):
     batch = next(iter(made))
     assert (batch["masked_lm_positions"].numpy() == np.arange(P)).all()
     assert (batch["next_sentence_labels"] == batch["input_ids"][:, :1] % 2).numpy().all()
+
+
+def test_the_originals_records_are_read(tmp_path):
+    words = [f"{a}{b}" for a in "bdfgk" for b in "aeiou"]
+    vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
+    (tmp_path / "vocab.txt").write_text("\n".join(vocab) + "\n")
+    rng = np.random.default_rng(0)
+    text = "\n\n".join(
+        "\n".join(" ".join(rng.choice(words, 6)) for _ in range(5)) for _ in range(10)
+    )
+    (tmp_path / "text.txt").write_text(text + "\n")
+    path = str(tmp_path / "plain.tfrecord")
+    _, made = plain_pretraining_data.write(
+        [tmp_path / "text.txt"], str(tmp_path / "vocab.txt"), path, S, P, dupe_factor=2
+    )
+    sizes = dict.fromkeys(("input_ids", "input_mask", "segment_ids"), S)
+    sizes |= dict.fromkeys(("masked_lm_positions", "masked_lm_ids"), P)
+    spec = {name: tf.io.FixedLenFeature([n], tf.int64) for name, n in sizes.items()}
+    spec["masked_lm_weights"] = tf.io.FixedLenFeature([P], tf.float32)
+    spec["next_sentence_labels"] = tf.io.FixedLenFeature([1], tf.int64)
+    expected = tf.io.parse_example([r.numpy() for r in tf.data.TFRecordDataset(path)], spec)
+    batches = list(pretraining_dataset([path], S, P, len(vocab), 8, training=False))
+    for name, values in expected.items():
+        read = np.concatenate([batch[name] for batch in batches])[:made]
+        np.testing.assert_array_equal(read, values, name)
+    assert sum(batch["is_real_example"].numpy().sum() for batch in batches) == made > 20
 
 
 def masked(rng, n, real):
