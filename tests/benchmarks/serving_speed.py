@@ -26,8 +26,7 @@ import platform
 import statistics
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import keras
 import numpy as np
@@ -39,7 +38,7 @@ from modeling.config import BertConfig
 from modeling.models import BertClassifier
 from modeling.serving.export import Export
 from modeling.serving.sentences import export_sentence_model
-from tests.benchmarks.peers.environment import Process, python_of
+from tests.benchmarks.peers.environment import Process, python_of, use_processors
 from tests.benchmarks.peers.requests import (
     CASES,
     MAX_SEQ_LENGTH,
@@ -47,6 +46,7 @@ from tests.benchmarks.peers.requests import (
     make_cases,
     write_case,
 )
+from tests.benchmarks.turns import interleaved, ratio
 
 FLAGS = flags.FLAGS
 LABELS = ["negative", "positive"]
@@ -102,29 +102,6 @@ def export_model(
 
 
 # ---- Measuring ----
-
-
-def interleaved(
-    engines: Mapping[str, Callable[[], float]], rounds: int, pause: float
-) -> dict[str, list[float]]:
-    """Calls all engines in turns; every round begins with another one.
-
-    Args:
-        engines: Name → function that measures once.
-        rounds: How often each is called.
-        pause: Seconds before each call.
-
-    Returns:
-        Name → what it gave in each round.
-    """
-    order = list(engines)
-    found: dict[str, list[float]] = {name: [0.0] * rounds for name in order}
-    for turn in range(rounds):
-        first = turn % len(order)
-        for name in order[first:] + order[:first]:
-            time.sleep(pause)
-            found[name][turn] = engines[name]()
-    return found
 
 
 def check_answers(answers: Mapping[str, Sequence]) -> dict[str, float]:
@@ -196,9 +173,7 @@ class Result:
 
     def ratio(self, ours: str, peer: str) -> tuple[float, float, float]:
         """How many times as fast ours is: median, least and most of the rounds."""
-        pairs = zip(self.seconds[ours], self.seconds[peer], strict=True)
-        ratios = [theirs / own for own, theirs in pairs]
-        return statistics.median(ratios), min(ratios), max(ratios)
+        return ratio(self.seconds[peer], self.seconds[ours])
 
 
 def table(results: Sequence[Result], dtype: str) -> str:
@@ -281,9 +256,7 @@ def measure(size: str, cases: Sequence[Case], pythons: Mapping[str, str], folder
 
 
 def main(_) -> None:
-    if hasattr(os, "sched_setaffinity"):  # the workers inherit it
-        processors = sorted(os.sched_getaffinity(0))[: FLAGS.threads]
-        os.sched_setaffinity(0, processors)
+    use_processors(FLAGS.threads)
     arguments = FLAGS.pip_arguments.split()
     pythons = {peer: python_of(peer, FLAGS.environment, arguments) for peer in FLAGS.peers}
     tokenizer = Tokenizer(os.path.join(FLAGS.minilm, "vocab.txt"))

@@ -7,7 +7,6 @@ Every setting in a process of its own: pre-training steps with Adam, on random r
 
 from modeling import quiet  # noqa: F401  isort: skip
 
-import re
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from modeling.losses import pretraining_losses
 from modeling.models import BertPretrainer
 from modeling.training.precision import set_precision
 from modeling.training.setup import Settings, make_train_step
+from tests.benchmarks.peers.training_worker import peak_bytes
 
 FLAGS = flags.FLAGS
 VOCAB_SIZE = 30522
@@ -48,11 +48,6 @@ def records(batch_size: int, length: int, predictions: int) -> dict[str, np.ndar
         "masked_lm_weights": np.ones((batch_size, predictions), np.float32),
         "next_sentence_labels": rng.integers(0, 2, (batch_size, 1), np.int32),
     }
-
-
-def peak_bytes() -> int:
-    with open("/proc/self/status", encoding="utf-8") as file:
-        return int(re.search(r"^VmHWM:\s*(\d+) kB$", file.read(), re.MULTILINE)[1]) * 1024
 
 
 def measure(dtype: str, remat: bool, accumulation_steps: int) -> None:

@@ -1,5 +1,6 @@
 """A virtual environment for each peer, made once, and the process of one that answers requests."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -11,10 +12,12 @@ from collections.abc import Sequence
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 REQUIREMENTS = {
+    "keras_hub": ("tensorflow>=2.20,<2.22", "keras-hub"),
+    "model_garden": ("tf-models-official",),
     "onnx_runtime": ("onnx", "onnxruntime", "safetensors", "sympy", "numpy"),
     "pytorch": ("torch", "transformers", "safetensors", "numpy"),
 }
-"""What the module of that name in this folder needs."""
+"""What the environment of a peer holds."""
 
 _COMPLETE = "requirements.txt"
 
@@ -23,7 +26,7 @@ def python_of(peer: str, folder: str, pip_arguments: Sequence[str] = ()) -> str:
     """The interpreter of a peer's environment.
 
     Args:
-        peer: Of `REQUIREMENTS`.
+        peer: One of `REQUIREMENTS`.
         folder: Holds an environment for each peer; made if absent.
         pip_arguments: For installing, such as another index.
 
@@ -45,6 +48,12 @@ def python_of(peer: str, folder: str, pip_arguments: Sequence[str] = ()) -> str:
         raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
     complete.write_text(wanted, encoding="utf-8")
     return python
+
+
+def use_processors(number: int) -> None:
+    """Leaves this process so many processors; workers inherit that."""
+    if hasattr(os, "sched_setaffinity"):  # which not every system has
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:number])
 
 
 class Process:
@@ -90,6 +99,7 @@ class Process:
         return self
 
     def __exit__(self, *_):
-        self._process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):  # it has died, and says so elsewhere
+            self._process.stdin.close()
         self._process.wait()
         self._process.stdout.close()

@@ -1,6 +1,7 @@
 """What every process that is timed has in common: it answers requests over pipes.
 
-A request is a line of JSON on standard input and the answer a line on standard output:
+A request is a line of JSON on standard input and the answer a line on standard output. Those of
+serving (of training: `training_worker`):
 
     {"do": "about"}                                            → text
     {"do": "answers", "engine": NAME, "case": NAME}            → probabilities, a list per batch
@@ -35,18 +36,19 @@ class Engine(Protocol):
 
 
 def write_batches(folder: str, case: str, batches: Sequence[Mapping[str, np.ndarray]]) -> None:
-    """Writes the ids of a case, a dictionary for each batch, as `read_batches` reads them."""
-    arrays = {f"{name}_{i}": batch[name] for i, batch in enumerate(batches) for name in ID_NAMES}
+    """Writes the arrays of a case, a dictionary for each batch, as `read_batches` reads them."""
+    arrays = {f"{name}_{i}": x for i, batch in enumerate(batches) for name, x in batch.items()}
     np.savez(pathlib.Path(folder, f"{case}.npz"), **arrays)
 
 
 def read_batches(folder: str, case: str) -> list[dict[str, np.ndarray]]:
-    """The ids of a case: int64 [B, T] under each of `ID_NAMES`, for each batch."""
+    """The arrays of a case, by batch and name, as int64."""
+    batches: dict[int, dict[str, np.ndarray]] = {}
     with np.load(pathlib.Path(folder, f"{case}.npz")) as held:
-        count = len(held.files) // len(ID_NAMES)
-        return [
-            {name: held[f"{name}_{i}"].astype(np.int64) for name in ID_NAMES} for i in range(count)
-        ]
+        for key in held.files:
+            name, _, number = key.rpartition("_")
+            batches.setdefault(int(number), {})[name] = held[key].astype(np.int64)
+    return [batches[number] for number in sorted(batches)]
 
 
 def write_texts(folder: str, case: str, batches: Sequence[Sequence[str]]) -> None:
@@ -74,12 +76,11 @@ def timed(call: Callable, batches: Sequence, passes: int) -> list[float]:
     return means
 
 
-def serve(start: Callable[[], tuple[str, Mapping[str, Engine]]], folder: str) -> None:
+def answer_requests(start: Callable[[], Callable[[dict], object]]) -> None:
     """Answers requests until standard input ends.
 
     Args:
-        start: Gives what to say of this process and its engines by name.
-        folder: Holds the cases.
+        start: Prepares; gives the function from a request to what JSON can hold.
     """
     # Libraries print what they like; answers go where standard output was.
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
@@ -90,23 +91,39 @@ def serve(start: Callable[[], tuple[str, Mapping[str, Engine]]], folder: str) ->
             answers.flush()
 
         try:
-            about, engines = start()
-            prepared = {}
+            respond = start()
             for line in sys.stdin:
-                request = json.loads(line)
-                if request["do"] == "about":
-                    answer(result=about)
-                    continue
-                engine, case = engines[request["engine"]], request["case"]
-                key = request["engine"], case
-                if key not in prepared:
-                    prepared[key] = engine.prepare(case, read_batches(folder, case))
-                if request["do"] == "answers":
-                    answer(result=[engine.call(batch).tolist() for batch in prepared[key]])
-                else:
-                    answer(result=timed(engine.call, prepared[key], request["passes"]))
+                answer(result=respond(json.loads(line)))
         except Exception:
             answer(error=traceback.format_exc())
+
+
+def serve(start: Callable[[], tuple[str, Mapping[str, Engine]]], folder: str) -> None:
+    """Answers the requests above until standard input ends.
+
+    Args:
+        start: Gives what to say of this process and its engines by name.
+        folder: Holds the cases.
+    """
+
+    def begin():
+        about, engines = start()
+        prepared = {}
+
+        def respond(request: dict):
+            if request["do"] == "about":
+                return about
+            engine, case = engines[request["engine"]], request["case"]
+            key = request["engine"], case
+            if key not in prepared:
+                prepared[key] = engine.prepare(case, read_batches(folder, case))
+            if request["do"] == "answers":
+                return [engine.call(batch).tolist() for batch in prepared[key]]
+            return timed(engine.call, prepared[key], request["passes"])
+
+        return respond
+
+    answer_requests(begin)
 
 
 def arguments(model: str) -> argparse.Namespace:

@@ -1,0 +1,50 @@
+"""How many floating-point operations a BERT step needs: the model's, whatever the program does.
+
+train_step_flops(BertConfig.named("base", 30522), batch_size=8, seq_length=128, labels=2)
+
+Counted are the matrix products, two operations (multiply, add) for every term of a sum; they are
+all but a few percent of the work. By the usual convention (Chowdhery et al. 2022, appendix B),
+activations that are computed twice to save memory count once, and padding counts as it has the
+shapes of real tokens. Left-to-right models are counted as if they computed the whole square.
+"""
+
+from modeling.config import BertConfig
+
+
+def forward_flops(
+    config: BertConfig, batch_size: int, seq_length: int, predictions: int = 0, labels: int = 0
+) -> int:
+    """Operations of one forward pass over [batch_size, seq_length] places.
+
+    Args:
+        config: Sizes of the model.
+        batch_size: Rows.
+        seq_length: Places in a row, padding included.
+        predictions: Masked places in a row, each scored against the whole vocabulary.
+        labels: Classes of a row, from the pooled vector; 0: the pooler isn't computed either.
+
+    Returns:
+        A whole number for whole numbers. Float tensors may be given for the four sizes and give
+        a float tensor.
+    """
+    hidden = config.hidden_size
+    # Query, key, value and output; up and down.
+    dense = 4 * hidden * hidden + 2 * hidden * config.intermediate_size
+    # Queries with keys, probabilities with values: for each place over all places of its row.
+    attention = 2 * hidden * seq_length
+    row = config.num_hidden_layers * seq_length * (dense + attention)
+    row += predictions * hidden * (hidden + config.vocab_size)
+    if labels:
+        row += hidden * (hidden + labels)
+    return 2 * batch_size * row
+
+
+def train_step_flops(
+    config: BertConfig, batch_size: int, seq_length: int, predictions: int = 0, labels: int = 0
+) -> int:
+    """Operations of a training step: the forward pass, and twice that for the gradients.
+
+    The gradient of a product is one product for either factor. Optimizer, softmax and layer norms
+    are no matrix products. Arguments as in `forward_flops`.
+    """
+    return 3 * forward_flops(config, batch_size, seq_length, predictions, labels)

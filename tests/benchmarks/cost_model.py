@@ -1,0 +1,216 @@
+"""The cost model's predictions against measured training steps, tiny to base, 32 to 512 tokens.
+
+    python -m tests.benchmarks.cost_model
+    python -m tests.benchmarks.cost_model --calibrate
+
+The constants of `modeling.training.cost_machines.CPU` come from the second command, which measures
+the shapes of CALIBRATION and fits one number for each kind of work to them (least squares of
+relative errors, none below 0). The first measures the shapes of TESTED, none of which is among
+the others, and ends with exit code 1 if a prediction is off by more than a quarter.
+
+Steps are those of pre-training with dropout and Adam on random records, the median of several.
+Other work on the machine spoils them, so a measurement during which it took more than a tenth of
+a core is repeated, for up to --patience seconds. With --times what has been measured is kept in a
+file, and not measured again.
+"""
+
+from modeling import quiet  # noqa: F401  isort: skip
+
+import dataclasses
+import json
+import os
+import pathlib
+import statistics
+import sys
+import time
+
+import keras
+import numpy as np
+import tensorflow as tf
+from absl import app, flags
+from scipy.optimize import nnls
+
+from modeling.config import BertConfig
+from modeling.losses import PretrainingLosses
+from modeling.models import BertPretrainer
+from modeling.training import cost_machines, cost_model
+from modeling.training.precision import set_precision
+from modeling.training.setup import Settings, make_train_step
+
+FLAGS = flags.FLAGS
+VOCAB_SIZE = 30522
+LIMIT = 0.25
+OTHERS = 0.1  # cores that other work may take during a measurement
+
+# Size, rows, tokens.
+CALIBRATION = (
+    ("tiny", 16, 32),
+    ("tiny", 64, 64),
+    ("tiny", 4, 512),
+    ("mini", 32, 128),
+    ("small", 32, 64),
+    ("small", 4, 512),
+    ("medium", 8, 256),
+    ("base", 16, 32),
+    ("base", 8, 128),
+    ("base", 2, 512),
+)
+TESTED = (
+    ("tiny", 64, 32),
+    ("tiny", 32, 128),
+    ("tiny", 8, 256),
+    ("mini", 64, 32),
+    ("mini", 32, 64),
+    ("mini", 4, 512),
+    ("small", 16, 128),
+    ("small", 8, 256),
+    ("medium", 32, 64),
+    ("medium", 16, 128),
+    ("medium", 4, 512),
+    ("base", 32, 32),
+    ("base", 8, 64),
+    ("base", 4, 256),
+)
+
+
+def predictions(length: int) -> int:
+    return round(0.15 * length)
+
+
+def measure(size: str, rows: int, length: int) -> float:
+    """Median seconds of a step."""
+    keras.backend.clear_session()
+    keras.utils.set_random_seed(0)
+    model = BertPretrainer(BertConfig.named(size, VOCAB_SIZE))
+    model.build()
+    step = make_train_step(model, PretrainingLosses(), Settings(1e-4, 10_000, 10, seed=0))
+    rng, shape, places = np.random.default_rng(0), (rows, length), (rows, predictions(length))
+    batch = {
+        "input_ids": rng.integers(0, VOCAB_SIZE, shape, np.int32),
+        "input_mask": np.ones(shape, np.int32),
+        "segment_ids": np.zeros(shape, np.int32),
+        "masked_lm_positions": rng.integers(0, length, places, np.int32),
+        "masked_lm_ids": rng.integers(0, VOCAB_SIZE, places, np.int32),
+        "masked_lm_weights": np.ones(places, np.float32),
+        "next_sentence_labels": rng.integers(0, 2, (rows, 1), np.int32),
+    }
+    iterator = iter(tf.data.Dataset.from_tensors(batch).repeat())
+    step.run(iterator, 2)
+    start = time.perf_counter()
+    step.run(iterator, 1)
+    # Calls of some steps each, as in training.
+    together = max(1, min(20, round(0.3 / (time.perf_counter() - start))))
+    end = time.perf_counter() + FLAGS.patience
+    while True:
+        seconds, others = timed(lambda: step.run(iterator, together))
+        if others < OTHERS:
+            return seconds / together
+        if time.perf_counter() > end:
+            sys.exit(f"Other work took {others:.1f} cores, again and again; try later.")
+        time.sleep(5)
+
+
+def timed(call) -> tuple[float, float]:
+    """Median seconds of a call; how many cores other processes used meanwhile."""
+    seconds, begin = [], time.perf_counter()
+    everything, own = busy_seconds(), time.process_time()
+    while len(seconds) < 3 or (time.perf_counter() < begin + FLAGS.seconds and len(seconds) < 15):
+        start = time.perf_counter()
+        call()
+        seconds.append(time.perf_counter() - start)
+    others = busy_seconds() - everything - (time.process_time() - own)
+    return statistics.median(seconds), others / (time.perf_counter() - begin)
+
+
+def busy_seconds() -> float:
+    """That all cores have worked since the machine's start."""
+    with open("/proc/stat", encoding="ascii") as file:
+        user, nice, system, _, _, irq, softirq, *_ = map(int, file.readline().split()[1:])
+    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
+
+
+def measure_all(shapes) -> list[float]:
+    """Of each shape, those aside that --times has."""
+    path = pathlib.Path(FLAGS.times) if FLAGS.times else None
+    known = json.loads(path.read_text(encoding="utf-8")) if path and path.exists() else {}
+    for shape in shapes:
+        name = "{} {} × {} ".format(*shape) + FLAGS.dtype
+        if name not in known:
+            known[name] = measure(*shape)
+            print(f"{name}: {known[name] * 1e3:.1f} ms", file=sys.stderr, flush=True)
+            if path:
+                path.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+    return [known["{} {} × {} ".format(*shape) + FLAGS.dtype] for shape in shapes]
+
+
+def work_of(size: str, rows: int, length: int, dtype: str) -> cost_model.Work:
+    config = BertConfig.named(size, VOCAB_SIZE)
+    half = dtype != "float32"
+    return cost_model.step_work(config, rows, length, predictions(length), 2, half_precision=half)
+
+
+def kinds(work: cost_model.Work) -> list[float]:
+    """Amounts of what the machine has a constant for."""
+    return [work.dense_flops, work.attention_flops, work.bytes, work.layers, 1.0]
+
+
+def fit(works: list[cost_model.Work], seconds: list[float]) -> list[float]:
+    """Seconds per unit of each kind, none below 0, with the least relative errors."""
+    amounts = np.array([kinds(work) for work in works])
+    scale = amounts.max(axis=0)
+    solution, _ = nnls(amounts / scale / np.array(seconds)[:, None], np.ones(len(seconds)))
+    return list(solution / scale)
+
+
+def compare(shapes, machine: cost_machines.Machine, times: list[float]) -> float:
+    """Prints a table; the largest relative error."""
+    print("| model | rows × tokens | predicted ms | measured ms | predicted / measured |")
+    print("|---|---|---:|---:|---:|")
+    ratios = []
+    for shape, seconds in zip(shapes, times, strict=True):
+        predicted = work_of(*shape, FLAGS.dtype).seconds(machine)
+        ratios.append(predicted / seconds)
+        size, rows, length = shape
+        print(
+            f"| {size} | {rows} × {length} | {predicted * 1e3:,.1f} | {seconds * 1e3:,.1f} "
+            f"| {ratios[-1]:.2f} |"
+        )
+    worst = max(abs(ratio - 1) for ratio in ratios)
+    mean = statistics.fmean(abs(ratio - 1) for ratio in ratios)
+    print(f"\n{FLAGS.dtype}: off by {worst:.0%} at most, by {mean:.0%} on average.")
+    return worst
+
+
+def main(_) -> None:
+    set_precision(FLAGS.dtype)
+    shapes = CALIBRATION if FLAGS.calibrate else TESTED
+    times = measure_all(shapes)
+    machine = cost_machines.CPU[FLAGS.dtype]
+    if FLAGS.calibrate:
+        works = [work_of(*shape, FLAGS.dtype) for shape in shapes]
+        dense, attention, moved, layer, step = fit(works, times)
+        rates = [1 / unit if unit else 1e18 for unit in (dense, attention, moved)]
+        machine = dataclasses.replace(
+            machine,
+            matmul_rate=rates[0],
+            attention_rate=rates[1],
+            bandwidth=rates[2],
+            seconds_per_layer=layer,
+            seconds_per_step=step,
+        )
+        print(
+            f"matmul_rate={rates[0]:.3g}, attention_rate={rates[1]:.3g}, bandwidth={rates[2]:.3g}, "
+            f"seconds_per_layer={layer:.3g}, seconds_per_step={step:.3g}"
+        )
+    worst = compare(shapes, machine, times)
+    if not FLAGS.calibrate and worst > LIMIT:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    flags.DEFINE_enum("dtype", "bfloat16", ["float32", "bfloat16"], "Number format.")
+    flags.DEFINE_bool("calibrate", False, "Measure and fit the machine's constants.")
+    flags.DEFINE_float("seconds", 4.0, "How long each shape is measured.")
+    flags.DEFINE_float("patience", 60.0, "Seconds to wait for a machine without other work.")
+    flags.DEFINE_string("times", None, "File that keeps what is measured.")
+    app.run(main)
