@@ -1,0 +1,298 @@
+"""The paper's experiments at the scale of two CPU cores: which models, how long, on what.
+
+Two kinds of models stand in for the paper's:
+
+* MiniLM (6 layers, 384 wide; Wang et al. 2020), pre-trained by others, and its first three layers,
+  where the paper compares BERT-large with BERT-base;
+* models of two layers or so, 128 wide, which are pre-trained here on a part of Wikipedia, 64
+  tokens at a time, where the paper changes what pre-training is. Their vocabulary of 8,000 keeps
+  the softmax cheap; larger initial weights, no dropout, and Adam with bias correction are what
+  such small models learn from in so few steps.
+"""
+
+import json
+import pathlib
+import random
+import sys
+from collections.abc import Sequence
+
+from tests.paper.experiment import Place, Run
+
+VOCAB_SIZE = 8000
+LENGTH = 64
+PREDICTIONS = 10
+FILES = "wiki_[0-2]*"  # of enwiki: 30 of its 64 files, 31 MB
+
+# Fine-tuning of either kind.
+TUNING = {
+    "do_train": True,
+    "do_eval": True,
+    "optimizer": "adamw",
+    "lr_schedule": "linear_from_peak",
+    "train_batch_size": 32,
+    "eval_batch_size": 32,
+    "dtype": "bfloat16",
+}
+
+
+def steps(place: Place, number: int) -> int:
+    """So many, or two where only the machinery is tried."""
+    return 2 if place.smoke else number
+
+
+# ---- Models pre-trained by others ----
+
+
+def minilm(place: Place, layers: int = 6, weights: bool = True) -> dict[str, object]:
+    """Flags for MiniLM's first layers; without `weights` for a random model of that size."""
+    path = place.minilm / "config.json"
+    if not path.is_file():
+        sys.exit(
+            f"{path} isn't there. --minilm (or BERT_MINILM_DIR) names the folder with MiniLM's "
+            f"model.safetensors, config.json and vocab.txt; README says where they come from."
+        )
+    config = json.loads(path.read_text(encoding="utf-8"))
+    if layers != config["num_hidden_layers"]:
+        text = json.dumps(config | {"num_hidden_layers": layers}, indent=1)
+        path = place.made(f"minilm-{layers}-layers.json", lambda: text)
+    flags = {"bert_config_file": path, "vocab_file": place.minilm / "vocab.txt"}
+    return flags | ({"init_checkpoint": place.minilm / "model.safetensors"} if weights else {})
+
+
+# ---- Models pre-trained here ----
+
+
+def vocabulary(place: Place) -> Run:
+    flags = {
+        "input_file": place.data / "corpora/enwiki/train" / FILES,
+        "output_file": "{folder}/vocab.txt",
+        "vocab_size": VOCAB_SIZE,
+    }
+    return Run("vocabulary", "data.learn_vocabulary", flags, "vocab.txt")
+
+
+def records(place: Place, held_out: bool = False) -> Run:
+    """Records of pairs, two passes; or of articles that no model is trained on."""
+    words = vocabulary(place)
+    part, files = ("heldout", "wiki_00") if held_out else ("train", FILES)
+    if place.smoke:
+        files = "wiki_00"
+    flags = {
+        "input_file": place.data / "corpora/enwiki" / part / files,
+        "output_file": "{folder}/records.tfrecord",
+        "vocab_file": place.of(words, "vocab.txt"),
+        "max_seq_length": LENGTH,
+        "max_predictions_per_seq": PREDICTIONS,
+        "dupe_factor": 1 if held_out else 2,
+        "num_shards": 1 if held_out else 4,
+        "num_workers": 2,
+    }
+    name = "held-out" if held_out else "records"
+    done = "records.tfrecord.manifest.json"
+    return Run(name, "data.create_pretraining_data", flags, done, after=[words])
+
+
+def pretrained(
+    place: Place,
+    name: str,
+    num_steps: int,
+    layers: int = 2,
+    hidden: int = 128,
+    heads: int = 2,
+    **flags,
+) -> Run:
+    """A model of this size, after so many steps of 32 × 64 tokens.
+
+    Args:
+        place: Where.
+        name: Of what is special about it; sizes and steps are added.
+        num_steps: Updates, of which a tenth warm up.
+        layers, hidden, heads: The model's; the inner layer is four times as wide.
+        flags: More of run_pretraining.py, such as its objective.
+    """
+    config = {
+        "vocab_size": VOCAB_SIZE,
+        "hidden_size": hidden,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "intermediate_size": 4 * hidden,
+        "max_position_embeddings": LENGTH,
+        "type_vocab_size": 2,
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+        "initializer_range": 0.05,
+    }
+    size = f"{layers}x{hidden}x{heads}"
+    text = json.dumps(config, indent=1)
+    made, held_out = records(place), records(place, held_out=True)
+    number = steps(place, num_steps)
+    given = {
+        "input_file": place.of(made, "records-*.tfrecord"),
+        "eval_file": place.of(held_out, "records-*.tfrecord"),
+        "bert_config_file": place.made(f"bert-{size}.json", lambda: text),
+        "vocab_file": place.of(vocabulary(place), "vocab.txt"),
+        "do_train": True,
+        "do_eval": True,
+        "max_seq_length": LENGTH,
+        "max_predictions_per_seq": PREDICTIONS,
+        "train_batch_size": 32,
+        "eval_batch_size": 64,
+        "max_eval_steps": 2 if place.smoke else 50,
+        "num_train_steps": number,
+        "num_warmup_steps": max(1, number // 10),
+        "learning_rate": 1e-3,
+        "optimizer": "adamw",
+        "lr_schedule": "linear_from_peak",
+        "save_checkpoints_steps": number,
+        "dtype": "bfloat16",
+    } | flags
+    full_name = f"pretrained-{name}-{size}-{number}"
+    return Run(full_name, "run_pretraining.py", given, after=[made, held_out])
+
+
+def own(place: Place, model: Run, checkpoint: str = "bert_model.ckpt") -> dict[str, object]:
+    """Flags for fine-tuning a model that was pre-trained here."""
+    return {
+        "bert_config_file": place.of(model, "bert_config.json"),
+        "vocab_file": place.of(model, "vocab.txt"),
+        "init_checkpoint": place.of(model, checkpoint),
+        "max_seq_length": LENGTH,
+    }
+
+
+# ---- Fine-tuning ----
+
+
+def glue(
+    place: Place,
+    name: str,
+    task: str,
+    model: dict[str, object],
+    num_steps: int,
+    learning_rate: float,
+    after: Sequence[Run] = (),
+    seeds: Sequence[int] | None = None,
+    **flags,
+) -> Run:
+    """A GLUE task from a model, with every seed."""
+    given = {
+        "task_name": task,
+        "data_dir": place.data / "glue" / task,
+        "max_seq_length": 128,
+        **TUNING,
+        **model,
+        "learning_rate": learning_rate,
+        "num_train_steps": steps(place, num_steps),
+        **flags,
+    }
+    seeds = seeds or place.seed_range()
+    return Run(f"{task}-{name}", "run_classifier.py", given, seeds=seeds, after=after)
+
+
+def squad(
+    place: Place,
+    name: str,
+    train_file: pathlib.Path,
+    predict_file: pathlib.Path,
+    model: dict[str, object],
+    num_steps: int,
+    **flags,
+) -> Run:
+    """Questions from MiniLM or a part of it, a process for every seed."""
+    tuning = {
+        key: value for key, value in TUNING.items() if key not in ("do_eval", "eval_batch_size")
+    }
+    given = {
+        **tuning,
+        **model,
+        "do_predict": True,
+        "train_file": train_file,
+        "predict_file": predict_file,
+        "max_seq_length": 256,
+        "doc_stride": 128,
+        "predict_batch_size": 32,
+        "learning_rate": 1.5e-4,
+        "num_train_steps": steps(place, num_steps),
+        "save_checkpoints_steps": max(1, steps(place, num_steps)),
+        **flags,
+    }
+    return Run(name, "run_squad.py", given, "eval_results.json", place.seed_range())
+
+
+def some_questions(
+    place: Place, name: str, source: str, questions: int, part: int = 0, parts: int = 1
+) -> pathlib.Path:
+    """A SQuAD file of about so many questions of another: whole paragraphs, drawn at random.
+
+    Args:
+        place: Where.
+        name: Of the file.
+        source: Its original, below the data's folder.
+        questions: About how many.
+        part, parts: Only every `parts`-th article, from number `part` on; so two parts share none.
+    """
+    questions = 20 if place.smoke else questions
+
+    def text() -> str:
+        whole = json.loads((place.data / source).read_text(encoding="utf-8"))
+        articles = whole["data"][part::parts]
+        paragraphs = [
+            (article["title"], paragraph)
+            for article in articles
+            for paragraph in article["paragraphs"]
+        ]
+        random.Random(0).shuffle(paragraphs)
+        chosen, count = [], 0
+        for title, paragraph in paragraphs:
+            if count >= questions:
+                break
+            chosen.append({"title": title, "paragraphs": [paragraph]})
+            count += len(paragraph["qas"])
+        return json.dumps({"version": whole.get("version", ""), "data": chosen})
+
+    return place.made(f"{name}-{questions}.json", text)
+
+
+def some_sentences(place: Place, name: str, source: str, sentences: int) -> pathlib.Path:
+    """The first documents of a CoNLL file, with so many sentences or a few more."""
+    sentences = 20 if place.smoke else sentences
+
+    def text() -> str:
+        blocks = (place.data / source).read_text(encoding="utf-8").split("\n\n")
+        chosen, count = [], 0
+        for block in blocks:
+            begins = block.startswith("-DOCSTART-")
+            if begins and count >= sentences:
+                break
+            chosen.append(block)
+            count += not begins
+        return "\n\n".join(chosen) + "\n"
+
+    return place.made(f"{name}-{sentences}.txt", text)
+
+
+def tags(
+    place: Place,
+    name: str,
+    model: dict[str, object],
+    sentences: tuple[int, int],
+    after: Sequence[Run] = (),
+    seeds: Sequence[int] | None = None,
+    **flags,
+) -> Run:
+    """CoNLL-2003's entities, trained and evaluated on the first so many sentences.
+
+    The words are lower-cased, as the models are; the paper kept their case.
+    """
+    given = {
+        "train_file": some_sentences(place, "eng.train", "conll2003/eng.train", sentences[0]),
+        "dev_file": some_sentences(place, "eng.testa", "conll2003/eng.testa", sentences[1]),
+        "max_seq_length": 128,
+        **TUNING,
+        **model,
+        **flags,
+    }
+    if place.smoke:
+        given["num_train_steps"] = 2
+    seeds = seeds or place.seed_range()
+    return Run(name, "run_ner.py", given, seeds=seeds, after=after)
