@@ -2,17 +2,14 @@
 
     print(estimate(BertConfig.named("base", 30522), parse_phases("128:900000:256,512:100000:256")))
 
-`run_pretraining.py --estimate` prints it for its flags. See `cost_model` for what it rests on, and
-`cost_machines` for the machines and the dates of the prices.
+See `cost_model` for what it rests on, and `cost_machines` for the machines and the dates of the
+prices.
 """
 
 import math
 from collections.abc import Sequence
 
-import tensorflow as tf
-
 from modeling.config import LEFT_TO_RIGHT, BertConfig
-from modeling.errors import ModelingError
 from modeling.training import cost_machines, cost_model
 from modeling.training.cost_machines import Machine
 from modeling.training.phases import Phase
@@ -88,34 +85,6 @@ def estimate(
         lines.append(data_cost(corpus_bytes / TEXT_BYTES_PER_TOKEN, dupe_factor))
     lines.append(_interruptions(config, plans, save_checkpoints_steps))
     return "\n\n".join(lines)
-
-
-def estimate_run(values, config: BertConfig, phases: Sequence[Phase]) -> str:
-    """`estimate` of what run_pretraining.py's flags ask for; reads the sizes of --corpus_file.
-
-    Args:
-        values: The script's flag values.
-        config, phases: What it makes of them.
-
-    Raises:
-        ModelingError: No model is named.
-    """
-    if not values.bert_config_file and not values.demo:
-        raise ModelingError(
-            "--estimate needs --bert_config_file, the JSON file with the model's sizes; or --demo."
-        )
-    patterns = [p.strip() for p in (values.corpus_file or "").split(",") if p.strip()]
-    return estimate(
-        config,
-        phases,
-        dtype=values.dtype,
-        accumulation_steps=values.gradient_accumulation_steps,
-        remat=values.remat,
-        next_sentence=values.objective == "mlm_nsp",
-        save_checkpoints_steps=values.save_checkpoints_steps,
-        corpus_bytes=sum(tf.io.gfile.stat(f).length for p in patterns for f in tf.io.gfile.glob(p)),
-        dupe_factor=values.dupe_factor,
-    )
 
 
 class Plan:

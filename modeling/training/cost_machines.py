@@ -81,8 +81,8 @@ BANDWIDTH_SHARE = 1.06
 
 A100_HOUR = Price(1.99, "middle of $1.49 to 2.49 at four providers, pricegpu.pages.dev, 2026")
 H100_HOUR = Price(3.24, "middle of $2.49 to 3.99 at four providers, pricegpu.pages.dev, 2026")
-V5E_HOUR = Price(1.20, "Google's list price for us-central1 in 2025, on demand")
-CPU_HOUR = Price(0.069, "Dataflow batch, a vCPU with 3.75 GB, list price for us-central1 in 2025")
+V5E_HOUR = Price(1.20, "about the list price of us-central1 in 2025, not checked")
+CPU_HOUR = Price(0.069, "Dataflow, a vCPU with 3.75 GB, about the list price of 2025, not checked")
 """Of one worker's core, for making data."""
 
 

@@ -249,6 +249,12 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
 
 
+def commit() -> str:
+    """What this code is of: a commit's first ten digits, + if files differ; "" if unknown."""
+    found = _attempt(_git)
+    return found["commit"][:10] + "+" * found["dirty"] if found else ""
+
+
 def _git() -> dict[str, Any] | None:
     """Commit of the checkout that this code lies in; None if it lies in none of its own."""
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))

@@ -32,15 +32,15 @@ import os
 import pathlib
 import platform
 import re
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 
 from absl import app, flags
 
+from modeling.training.summary import commit
 from tests.benchmarks import training_report, training_work
-from tests.benchmarks.peers.environment import ROOT, Process, python_of, use_processors
+from tests.benchmarks.peers.environment import Process, python_of, use_processors
 from tests.benchmarks.peers.training_worker import Shape
 from tests.benchmarks.peers.worker import write_batches
 from tests.benchmarks.training_report import OURS, TITLES, LengthsResult, Point, Result
@@ -282,17 +282,6 @@ def facts(programs: Sequence[str]) -> dict[str, object]:
         "rounds": FLAGS.rounds,
         "programs": list(dict.fromkeys(programs)),
     }
-
-
-def commit() -> str:
-    """Of this project, with a plus where files differ from it."""
-
-    def git(*arguments: str) -> str:
-        done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True)
-        return done.stdout.strip() if done.returncode == 0 else ""
-
-    number = git("rev-parse", "--short", "HEAD")
-    return f"{number}{'+' if git('status', '--porcelain') else ''}" or "unknown"
 
 
 def processor() -> str:

@@ -26,6 +26,8 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from modeling.training.summary import commit
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # These repeat a run with other seeds themselves, in one process.
 SEARCHING = ("run_classifier.py", "run_ner.py")
@@ -240,17 +242,6 @@ def commits(runs: Iterable[Run], work: pathlib.Path) -> list[str]:
     """Of the code that made them."""
     records = (_read_record(folder) for run in runs for folder in run.folders(work))
     return sorted({record["commit"] for record in records if record and "commit" in record})
-
-
-def commit() -> str:
-    """Of the working tree, with a + if it has changes; "" outside of git."""
-
-    def git(*arguments: str) -> str:
-        done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True)
-        return done.stdout.strip() if done.returncode == 0 else ""
-
-    head = git("rev-parse", "--short", "HEAD")
-    return head + ("+" if head and git("status", "--porcelain", "--untracked-files=no") else "")
 
 
 def _clock(form: str = "%H:%M:%S") -> str:

@@ -2,12 +2,10 @@
 
 import math
 import re
-import types
 
 import pytest
 
 from modeling.config import LEFT_TO_RIGHT, BertConfig
-from modeling.errors import ModelingError
 from modeling.models import BertPretrainer
 from modeling.training import cost_machines, cost_model
 from modeling.training.cost_estimate import (
@@ -15,7 +13,6 @@ from modeling.training.cost_estimate import (
     Plan,
     data_cost,
     estimate,
-    estimate_run,
 )
 from modeling.training.phases import Phase, parse_phases
 from tests.benchmarks import cost_model as benchmark
@@ -179,30 +176,6 @@ def test_data_cost():
     text = data_cost(3600.0 * rate, 1000)
     assert " 1,000 core hours" in text
     assert f" ${1000 * price:,.2f} " in text
-
-
-def test_estimate_of_flags(tmp_path):
-    for name in "ab":
-        (tmp_path / f"{name}.txt").write_text("x" * 4600)
-    values = types.SimpleNamespace(
-        demo=False,
-        bert_config_file="config.json",
-        corpus_file=f"{tmp_path}/*.txt,{tmp_path}/a.txt",
-        dtype="float32",
-        gradient_accumulation_steps=2,
-        remat=False,
-        objective="mlm",
-        save_checkpoints_steps=500,
-        dupe_factor=3,
-    )
-    config, phases = BertConfig.named("tiny", 1000), parse_phases("64:1000:32")
-    text = estimate_run(values, config, phases)
-    assert "3e+03 tokens of text, 3 passes" in text
-    assert re.search(r"2 vCPUs, float32 +16 × 2", text)
-    assert "every 500 steps" in text
-    values.bert_config_file = None
-    with pytest.raises(ModelingError, match="--bert_config_file"):
-        estimate_run(values, config, phases)
 
 
 # ---- The benchmark ----
