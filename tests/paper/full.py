@@ -153,7 +153,7 @@ def show(launches: Sequence[Launch], place: Place) -> None:
     print(
         "# Hours are of training alone, with every text at full length. On a GPU add --xla, on a "
         "TPU --use_tpu and --tpu_name;\n# where a batch is too large for the memory, "
-        "--gradient_accumulation_steps (python -m tests.paper.pretraining_costs prints how many for base and large)."
+        "--gradient_accumulation_steps (python -m tests.paper.pretraining_costs prints how many)."
     )
     missing = sorted(
         str(path)
