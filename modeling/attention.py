@@ -5,9 +5,11 @@ import math
 import keras
 from keras import ops
 
+from modeling.chains import chains_are_compiled
 from modeling.config import BertConfig
+from modeling.dropout import dropout
 from modeling.embeddings import initializer
-from modeling.tensors import dense, dropout, is_float16
+from modeling.tensors import add_bias, is_float16, swap_middle
 from modeling.weights import read
 
 _FLOAT16_MAX = 65504.0
@@ -26,10 +28,17 @@ class Dense(keras.layers.Layer):
         self.kernel = self.add_weight(
             shape=(self.in_size, self.out_size), initializer=initializer(self.stddev), name="kernel"
         )
-        self.bias = self.add_weight(shape=(self.out_size,), initializer="zeros", name="bias")
+        # float32 whatever the policy, for chains add it in float32.
+        self.bias = self.add_weight(
+            shape=(self.out_size,), initializer="zeros", name="bias", autocast=False
+        )
 
     def call(self, x):
-        return dense(x, read(self.kernel, self.compute_dtype), ops.convert_to_tensor(self.bias))
+        return add_bias(self.product(x), self.bias)
+
+    def product(self, x):
+        """Without the bias; for layers of the same policy, in their call."""
+        return ops.matmul(x, read(self.kernel, self.compute_dtype))
 
 
 def attention_bias(input_mask, dtype, left_to_right: bool = False, sequence_ids=None):
@@ -86,9 +95,20 @@ class SelfAttention(keras.layers.Layer):
         head_size = self.config.hidden_size // heads
         length = bias.shape[-1] if bias.shape[-1] is not None else ops.shape(bias)[-1]
 
+        rate = self.config.attention_probs_dropout_prob
+        if chains_are_compiled() and not is_float16(x):
+            from modeling.compiled_attention import attention  # TensorFlow's
+
+            parts = (self.query, self.key, self.value)
+            return attention(
+                *(part.product(x) for part in parts),
+                [part.bias for part in parts],
+                *(bias, heads, length, rate, dropout_key, self.site),
+            )
+
         def split(rows):
             rows = ops.reshape(rows, (-1, length, heads, head_size))
-            return ops.transpose(rows, (0, 2, 1, 3))  # [B, heads, T, head_size]
+            return swap_middle(rows)  # [B, heads, T, head_size]
 
         # Scaling the queries is T/head_size times cheaper than scaling the scores.
         query = split(self.query(x)) * (1.0 / math.sqrt(head_size))
@@ -99,8 +119,6 @@ class SelfAttention(keras.layers.Layer):
             scores = ops.clip(scores, -_FLOAT16_MAX, _FLOAT16_MAX)  # softmax(∞) is NaN
         scores = ops.cast(scores, "float32") + ops.cast(bias, "float32")
         probabilities = ops.cast(ops.softmax(scores, axis=-1), self.compute_dtype)
-        probabilities = dropout(
-            probabilities, self.config.attention_probs_dropout_prob, dropout_key, self.site
-        )
-        context = ops.transpose(ops.matmul(probabilities, value), (0, 2, 1, 3))
+        probabilities = dropout(probabilities, rate, dropout_key, self.site)
+        context = swap_middle(ops.matmul(probabilities, value))
         return ops.reshape(context, (-1, self.config.hidden_size))

@@ -4,8 +4,9 @@ import keras
 from keras import ops
 
 from modeling.config import BertConfig
+from modeling.dropout import dropout
 from modeling.errors import ModelingError
-from modeling.tensors import check_range, dropout, layer_norm
+from modeling.tensors import check_range, dropout_add_norm, layer_norm
 from modeling.weights import read_rows
 
 
@@ -31,7 +32,13 @@ class LayerNorm(keras.layers.Layer):
         self.gamma = self.add_weight(shape=(self.size,), initializer="ones", name="gamma")
 
     def call(self, x):
-        return layer_norm(x, self.gamma, self.beta, self.epsilon)
+        return layer_norm(x, self.gamma, self.beta, epsilon=self.epsilon)
+
+    def after_dropout(self, x, bias, residual, rate, dropout_key, site):
+        """Of dropout(x + bias) + residual; rows [N, H] and bias [H]."""
+        return dropout_add_norm(
+            x, bias, residual, self.gamma, self.beta, self.epsilon, rate, dropout_key, site
+        )
 
 
 class BertEmbeddings(keras.layers.Layer):

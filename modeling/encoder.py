@@ -11,7 +11,7 @@ from keras import ops
 from modeling.attention import Dense, SelfAttention, attention_bias
 from modeling.config import LEFT_TO_RIGHT, BertConfig
 from modeling.embeddings import BertEmbeddings, LayerNorm
-from modeling.tensors import ACTIVATIONS, dropout, gather_positions, recompute
+from modeling.tensors import activate, gather_positions, recompute
 
 
 def last_real_position(input_mask):
@@ -42,7 +42,9 @@ class ProjectAddNorm(keras.layers.Layer):
         self.norm.build()
 
     def call(self, x, residual, dropout_key=None):
-        return self.norm(dropout(self.dense(x), self.rate, dropout_key, self.site) + residual)
+        return self.norm.after_dropout(
+            self.dense.product(x), self.dense.bias, residual, self.rate, dropout_key, self.site
+        )
 
 
 class AttentionBlock(keras.layers.Layer):
@@ -68,7 +70,7 @@ class Intermediate(keras.layers.Layer):
 
     def __init__(self, config: BertConfig, name: str = "intermediate", **kwargs):
         super().__init__(name=name, **kwargs)
-        self.activation = ACTIVATIONS[config.hidden_act]
+        self.activation = config.hidden_act
         self.dense = Dense(
             config.hidden_size,
             config.intermediate_size,
@@ -81,7 +83,7 @@ class Intermediate(keras.layers.Layer):
         self.dense.build()
 
     def call(self, x):
-        return self.activation(self.dense(x))
+        return activate(self.dense.product(x), self.dense.bias, name=self.activation)
 
 
 class TransformerLayer(keras.layers.Layer):

@@ -8,9 +8,9 @@ import keras
 
 from modeling.bilstm import BiLSTM
 from modeling.config import BertConfig
+from modeling.dropout import dropout
 from modeling.heads import add_linear_weights, linear_logits
 from modeling.models import CLASSIFIER_DROPOUT
-from modeling.tensors import dropout
 
 LSTM_UNITS = 768
 

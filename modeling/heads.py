@@ -6,7 +6,7 @@ from keras import ops
 from modeling.attention import Dense
 from modeling.config import BertConfig
 from modeling.embeddings import LayerNorm, initializer
-from modeling.tensors import ACTIVATIONS, gather_positions
+from modeling.tensors import activate, gather_positions
 from modeling.weights import read
 
 # The original release draws its head weights with this, whatever initializer_range says.
@@ -23,7 +23,6 @@ class MaskedLMHead(keras.layers.Layer):
     def __init__(self, config: BertConfig, name: str = "predictions", **kwargs):
         super().__init__(name=name, **kwargs)
         self.config = config
-        self.activation = ACTIVATIONS[config.hidden_act]
         self.dense = Dense(
             config.hidden_size,
             config.hidden_size,
@@ -44,7 +43,8 @@ class MaskedLMHead(keras.layers.Layer):
     def call(self, sequence_output, masked_lm_positions, word_embeddings):
         """[B, T, H], int32 [B, P], [V, H] → float32 logits [B, P, V]."""
         x = gather_positions(sequence_output, masked_lm_positions)
-        x = self.norm(self.activation(self.dense(x)))
+        x = activate(self.dense.product(x), self.dense.bias, name=self.config.hidden_act)
+        x = self.norm(x)
         logits = ops.matmul(x, ops.transpose(read(word_embeddings, self.compute_dtype)))
         logits = ops.cast(logits, "float32") + ops.cast(self.output_bias, "float32")
         predictions = masked_lm_positions.shape[1]

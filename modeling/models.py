@@ -10,6 +10,7 @@ from keras import ops
 
 from modeling.bilstm import BiLSTM
 from modeling.config import BertConfig
+from modeling.dropout import dropout
 from modeling.embeddings import initializer
 from modeling.encoder import BertEncoder, TransformerLayer
 from modeling.errors import ModelingError
@@ -21,7 +22,6 @@ from modeling.heads import (
     add_linear_weights,
     linear_logits,
 )
-from modeling.tensors import dropout
 
 # The original release drops out the classifier's input at this rate, whatever the configuration.
 CLASSIFIER_DROPOUT = 0.1

@@ -16,6 +16,7 @@ import tensorflow as tf
 from modeling.attention import Dense
 from modeling.embeddings import BertEmbeddings
 from modeling.errors import ModelingError
+from modeling.tensors import inference
 from modeling.weights import Kept, kept_as
 
 EXPORT_DTYPES = ("float32", "bfloat16", "int8")
@@ -105,7 +106,7 @@ class Servable(tf.Module):
             if dtype is not None:
                 for layer, _ in policies:
                     layer.dtype_policy = _POLICIES[dtype]
-            with kept_as(self._untracked.kept):
+            with kept_as(self._untracked.kept), inference():
                 yield
         finally:
             for layer, policy in policies:

@@ -9,6 +9,7 @@ from absl import logging
 from modeling.errors import ModelingError
 from modeling.losses import Losses
 from modeling.models import ABSENT
+from modeling.tensors import inference
 from modeling.training.distribution import distribute
 from modeling.training.reporting import Reporter
 
@@ -66,7 +67,9 @@ class Evaluator:
         return self.strategy.experimental_local_results(values)[0]
 
     def _replica_batch(self, batch):
-        losses, metrics = self.losses(self.model(batch), batch)
+        with inference():
+            outputs = self.model(batch)
+        losses, metrics = self.losses(outputs, batch)
         self._loss_names = list(losses)
         self._names = list(losses | metrics)
         sums = tf.stack([tf.stack([m.total, m.weight]) for m in (losses | metrics).values()])
@@ -135,7 +138,9 @@ class Predictor:
 
     def _batch(self, batch):
         def replica_batch(batch):
-            return batch["index"], batch["is_real_example"], self.model(batch)[self.output]
+            with inference():
+                output = self.model(batch)[self.output]
+            return batch["index"], batch["is_real_example"], output
 
         values = self.strategy.run(replica_batch, args=(batch,))
         if self.strategy.num_replicas_in_sync == 1:

@@ -17,6 +17,7 @@ from modeling.checkpoints import weights_by_name
 from modeling.config import BertConfig
 from modeling.feature_tagger import FeatureTagger
 from modeling.features import ENCODER, BertFeatures
+from modeling.tensors import inference
 
 _INPUTS = ("input_ids", "input_mask", "segment_ids")
 
@@ -85,7 +86,11 @@ class Extractor:
 
     def _batch(self, inputs):
         # Not gathered on the devices: a collective there wants one shape for good.
-        values = self.strategy.run(lambda part: self.model(part)["vectors"], args=(inputs,))
+        def vectors(part):
+            with inference():
+                return self.model(part)["vectors"]
+
+        values = self.strategy.run(vectors, args=(inputs,))
         return self.strategy.experimental_local_results(values)
 
 
@@ -132,14 +137,12 @@ class FeaturePipeline:
 def fingerprint(model: BertFeatures) -> str:
     """A hash of all that vectors depend on but the input: weights, configuration, layers, types."""
     digest = hashlib.blake2b(digest_size=16)
-    onednn = tf.config.optimizer.get_experimental_options()
     settings = [
         model.config.to_dict(),
         model.layer_names,
         model.pooling,
         model.normalize,
         model.compute_dtype,
-        bool(onednn.get("auto_mixed_precision_onednn_bfloat16")),
     ]
     digest.update(json.dumps(settings, sort_keys=True).encode())
     for name, weight in weights_by_name(model).items():

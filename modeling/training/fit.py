@@ -20,6 +20,7 @@ from modeling.training.reporting import Reporter
 from modeling.training.run_state import RunState, start_or_resume
 from modeling.training.step import TrainStep
 from modeling.training.summary import RunSummary
+from modeling.training.utilisation import peak_flops
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,6 +168,7 @@ class _Run:
         if self.state.saved_step >= 0:
             return
         start_or_resume(self.state, self.reporter, init_checkpoint)
+        self.reporter.peak_flops = peak_flops()
         if summary:
             summary.attach(
                 model=self.train_step.model, train_step=self.train_step, reporter=self.reporter

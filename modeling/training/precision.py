@@ -1,38 +1,63 @@
 """In which number format a run computes. Weights and optimizer always stay in float32."""
 
+import pathlib
+
 import keras
 import tensorflow as tf
+from absl import logging
 
 from modeling.errors import ModelingError
 from modeling.training.loss_scale import LossScale
 
-DTYPES = ("float32", "bfloat16", "float16")
+DTYPES = ("float32", "bfloat16", "float16", "auto")
+# NVIDIA's Ampere, the first with bfloat16 products.
+_AMPERE = (8, 0)
+_CPUINFO = "/proc/cpuinfo"
 
 
-def set_precision(dtype: str, xla: bool = False) -> None:
-    """Sets the number format of activations and matrix products.
+def set_precision(dtype: str) -> str:
+    """Sets the number format of activations and matrix products, as Keras's policy for it.
 
-    bfloat16 on CPU is left to TensorFlow's graph optimizer (oneDNN), which measures faster than
-    casting in the layers; elsewhere, and with XLA, whose programs that optimizer doesn't see, it
-    is Keras's mixed_bfloat16 policy. float16 is Keras's mixed_float16 policy everywhere, and needs
-    a loss scale. Call it before the model is made.
+    bfloat16 and float16 are mixed: weights, optimizer, softmax, LayerNorm's statistics and losses
+    stay in float32. float16 needs a loss scale. Call it before the model is made, and after the
+    strategy.
 
     Args:
-        dtype: One of `DTYPES`.
-        xla: Whether the training step is compiled with XLA.
+        dtype: One of `DTYPES`; "auto" is `fastest_dtype`.
+
+    Returns:
+        What is computed in, never "auto".
 
     Raises:
         ModelingError: Another name.
     """
     if dtype not in DTYPES:
         raise ModelingError(f"--dtype must be one of {', '.join(DTYPES)}; got {dtype!r}.")
-    accelerated = tf.config.list_physical_devices("GPU") or tf.config.list_logical_devices("TPU")
-    by_graph_optimizer = dtype == "bfloat16" and not accelerated and not xla
-    tf.config.optimizer.set_experimental_options(
-        {"auto_mixed_precision_onednn_bfloat16": by_graph_optimizer}
-    )
-    mixed = dtype != "float32" and not by_graph_optimizer
-    keras.config.set_dtype_policy(f"mixed_{dtype}" if mixed else "float32")
+    if dtype == "auto":
+        dtype = fastest_dtype()
+        logging.info("--dtype=auto: computing in %s.", dtype)
+    keras.config.set_dtype_policy(dtype if dtype == "float32" else f"mixed_{dtype}")
+    return dtype
+
+
+def fastest_dtype() -> str:
+    """The format that trains fastest here without a loss scale: "bfloat16" or "float32".
+
+    bfloat16 on TPUs, on NVIDIA GPUs from Ampere on, and on x86 processors with AVX-512 BF16 or
+    AMX, where Linux tells. Where it isn't sure, float32.
+    """
+    if tf.config.list_logical_devices("TPU"):
+        return "bfloat16"
+    gpus = tf.config.list_physical_devices("GPU")
+    if gpus:
+        details = map(tf.config.experimental.get_device_details, gpus)
+        modern = all(d.get("compute_capability", (0, 0)) >= _AMPERE for d in details)
+        return "bfloat16" if modern else "float32"
+    try:
+        words = pathlib.Path(_CPUINFO).read_text(encoding="utf-8").split()
+    except OSError:
+        words = []
+    return "float32" if {"avx512_bf16", "amx_bf16"}.isdisjoint(words) else "bfloat16"
 
 
 def make_loss_scale() -> LossScale | None:

@@ -34,6 +34,8 @@ NOT_LISTED = (
     "examples_per_second",
     "tokens_per_second",
     "padding_share",
+    "flops_per_second",
+    "flops_utilisation",
     "loss_scale",
     "skipped_updates",
 )
@@ -126,6 +128,9 @@ class Reporter:
         chief: Whether to show and write anything; by default whether this process is the chief
             of the strategy in whose scope the reporter is made.
         bar: Whether to show a progress bar; by default where stderr is a terminal.
+
+    Attributes:
+        peak_flops: Of all replicas, if it is known, see `utilisation.peak_flops`.
     """
 
     def __init__(
@@ -140,6 +145,7 @@ class Reporter:
         self.directory = directory
         self.num_train_steps = num_train_steps
         self.batch_size = batch_size
+        self.peak_flops: float | None = None
         self._chief = is_chief() if chief is None else chief
         self._has_bar = self._chief and (sys.stderr.isatty() if bar is None else bar)
         self._bar: ProgressBar | None = None
@@ -218,7 +224,7 @@ class Reporter:
         values = {
             name: _finite_mean(pairs)
             for name, pairs in pending.items()
-            if name not in ("tokens", "skipped_updates")
+            if name not in ("tokens", "flops", "skipped_updates")
         }
         if not any(weight for _, weight in pending.get("gradient_norm", [])):
             values["gradient_norm"] = None  # every update was skipped
@@ -233,6 +239,10 @@ class Reporter:
         if places:
             values["tokens_per_second"] = real / seconds
             values["padding_share"] = 1 - real / places
+        if "flops" in pending:
+            speed = math.fsum(total for total, _ in pending["flops"]) / seconds
+            values["flops_per_second"] = speed
+            values["flops_utilisation"] = speed / self.peak_flops if self.peak_flops else None
         return {name: value for name, value in values.items() if value is not None}
 
     def report(self, step: int) -> None:
@@ -241,6 +251,8 @@ class Reporter:
         Losses, accuracies and `gradient_norm` are means over the steps; `learning_rate` and
         `loss_scale` those of the last; `skipped_updates` is their number, `tokens_per_second`
         counts real tokens, and `padding_share` is the part of the places that held none.
+        `flops_per_second` counts the model's operations, and `flops_utilisation` is its share of
+        the peak, where that is known.
         """
         if not self._steps:
             return
@@ -257,13 +269,17 @@ class Reporter:
                 f"  ({values['skipped_updates']:.0f} of {self._steps} updates skipped, "
                 f"loss scale {values['loss_scale']:g})"
             )
+        used = ""
+        if "flops_utilisation" in values:
+            used = f"  {100 * values['flops_utilisation']:.0f} % of peak FLOPs"
         if self._chief:
             logging.info(
-                "step %d/%d  %s%s%s",
+                "step %d/%d  %s%s%s%s",
                 step,
                 self.num_train_steps,
                 shown,
                 self._pace(step),
+                used,
                 skipped,
             )
         self.write("train", step, values)

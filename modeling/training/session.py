@@ -32,7 +32,7 @@ def session(
     run_folder.prepare_directory(values.output_dir)
     keras.utils.set_random_seed(values.random_seed)
     strategy = common_flags.make_strategy(values)
-    precision.set_precision(values.dtype, values.xla)
+    precision.set_precision(values.dtype)
     summary = RunSummary(values.output_dir, flags=given_flags(values))
     with strategy.scope(), summary:
         for size in train_batch_sizes:

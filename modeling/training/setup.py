@@ -13,6 +13,7 @@ from modeling.checkpoints import weights_by_name
 from modeling.errors import ModelingError
 from modeling.losses import Losses
 from modeling.training import layerwise
+from modeling.training.compilation import compiles_chains
 from modeling.training.distribution import on_tpu
 from modeling.training.optimizers import make_optimizer
 from modeling.training.precision import make_loss_scale
@@ -94,4 +95,5 @@ def make_train_step(model, losses: Losses, settings: Settings) -> TrainStep:
         accumulation_steps=settings.accumulation_steps,
         loss_scale=make_loss_scale(),
         jit_compile=settings.jit_compile and not on_tpu(),
+        compile_chains=compiles_chains(model) and not settings.jit_compile,
     )

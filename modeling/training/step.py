@@ -9,9 +9,12 @@ clipped each replica on its own).
 import numpy as np
 import tensorflow as tf
 
+from modeling.chains import compiled_chains
+from modeling.config import BertConfig
 from modeling.losses import Losses
 from modeling.training.loss_scale import LossScale
 from modeling.training.optimizers import Optimizer
+from modeling.training.utilisation import batch_flops
 
 CLIP_NORM = 1.0
 # An int64 [B] in a training batch that says which examples it holds, or [B, K] where a row holds
@@ -35,6 +38,8 @@ class TrainStep:
         loss_scale: For float16; None for other types.
         jit_compile: Compiles the forward and backward pass with XLA, on each replica for itself.
             On a TPU that happens anyway, and this must be False.
+        compile_chains: Compiles only the chains of small operations, see `modeling.chains`; for
+            where neither happens.
     """
 
     def __init__(
@@ -48,6 +53,7 @@ class TrainStep:
         accumulation_steps: int = 1,
         loss_scale: LossScale | None = None,
         jit_compile: bool = False,
+        compile_chains: bool = False,
     ):
         self.model = model
         self.losses = losses
@@ -57,6 +63,7 @@ class TrainStep:
         self.accumulation_steps = accumulation_steps
         self.loss_scale = loss_scale
         self.strategy = tf.distribute.get_strategy()
+        self.compile_chains = compile_chains
         self.global_step = tf.Variable(0, dtype=tf.int64, trainable=False, name="global_step")
         self.metric_names: list[str] = []
         self.example_ids = None
@@ -75,7 +82,8 @@ class TrainStep:
         Returns:
             Name → one (total, weight) per step; `loss`, the sum of the losses' means, the
             `learning_rate` used and the `gradient_norm` before clipping have weight 1. `tokens`
-            is the number of real tokens with that of places in the batch. With a loss scale
+            is the number of real tokens with that of places in the batch, `flops` counts
+            operations as `utilisation.batch_flops` does. With a loss scale
             also `loss_scale`, and `skipped_updates`, 1 where the gradient was not finite; the
             norm there has weight 0.
         """
@@ -143,6 +151,8 @@ class TrainStep:
         if mask is not None:
             places = tf.stack([tf.reduce_sum(mask), tf.size(mask)])
             rows["tokens"] = total(tf.cast(places, tf.float32))
+        if isinstance(getattr(self.model, "config", None), BertConfig) and "input_ids" in batch:
+            rows["flops"] = tf.stack([total(batch_flops(self.model.config, batch)), one])
         rows["learning_rate"] = tf.stack([learning_rate, one])
         rows["gradient_norm"] = tf.stack([norm, one])
         if finite is not None:
@@ -192,7 +202,8 @@ class TrainStep:
 
     def _micro_batch_gradients(self, batch, key, weights, scale):
         with tf.GradientTape() as tape:
-            outputs = self.model(batch, training=True, dropout_key=key)
+            with compiled_chains(self.compile_chains):
+                outputs = self.model(batch, training=True, dropout_key=key)
             losses, metrics = self.losses(outputs, batch)
             loss = tf.add_n(
                 [

@@ -272,7 +272,8 @@ def test_reasons_are_one_line():
 
 
 def test_peak_memory_grows():
+    peak_bytes(forget=True)  # of the tests before this one in the same process
     before = peak_bytes()
     held = np.ones(1 << 24)
-    assert peak_bytes() >= before + held.nbytes // 2 or before > 1 << 31
+    assert peak_bytes() >= before + held.nbytes // 2
     assert json.dumps(peak_bytes())

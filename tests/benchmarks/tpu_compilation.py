@@ -80,7 +80,7 @@ def lower(size: str, layers: int, rows: int, length: int, remat: bool, path: str
     from modeling.training.precision import set_precision
     from modeling.training.setup import Settings, make_train_step
 
-    set_precision("bfloat16", xla=True)
+    set_precision("bfloat16")
     keras.utils.set_random_seed(0)
     config = BertConfig.named(size, VOCAB_SIZE)
     if layers:

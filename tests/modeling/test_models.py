@@ -8,7 +8,6 @@ from modeling.config import BertConfig
 from modeling.errors import ModelingError
 from modeling.losses import pretraining_losses
 from modeling.models import BertClassifier, BertPretrainer
-from modeling.tensors import dropout
 
 
 def _config(**changes):
@@ -17,8 +16,7 @@ def _config(**changes):
     return BertConfig(**(sizes | changes))
 
 
-@pytest.fixture
-def batch():
+def pretraining_batch():
     rng = np.random.default_rng(0)
     return {
         "input_ids": tf.constant(rng.integers(0, 40, (3, 12)), tf.int32),
@@ -29,6 +27,11 @@ def batch():
         "masked_lm_weights": tf.constant([[1, 1], [1, 0], [1, 1]], tf.float32),
         "next_sentence_labels": tf.constant([[0], [1], [0]], tf.int32),
     }
+
+
+@pytest.fixture
+def batch():
+    return pretraining_batch()
 
 
 def test_outputs_by_name_and_shape(batch):
@@ -76,29 +79,6 @@ def test_segment_id_out_of_range_is_a_zero_vector(batch):
 def test_too_long_a_sequence_is_refused(batch):
     with pytest.raises(ModelingError, match="max_position_embeddings is 24"):
         BertPretrainer(_config())({"input_ids": tf.zeros([1, 25], tf.int32)})
-
-
-def test_dropout_depends_on_key_and_site_only():
-    x = tf.ones([1000, 101])  # an odd number of elements
-    key = tf.constant([1, 2, 0], tf.int32)
-    eager = dropout(x, 0.1, key, site=3).numpy()
-    graph = tf.function(lambda: dropout(x, 0.1, key, site=3))().numpy()
-    compiled = tf.function(lambda: dropout(x, 0.1, key, site=3), jit_compile=True)().numpy()
-    assert (eager == graph).all() and (eager == compiled).all()
-    assert abs((eager == 0).mean() - 0.1) < 0.004
-    np.testing.assert_allclose(eager[eager > 0], 1 / 0.9, rtol=1e-4)
-    for other_key, site in (([2, 2, 0], 3), ([1, 3, 0], 3), ([1, 2, 1], 3), ([1, 2, 0], 4)):
-        other = dropout(x, 0.1, tf.constant(other_key, tf.int32), site).numpy()
-        # Independent masks agree at 0.9² + 0.1² = 82 % of the places.
-        assert abs(((other == 0) == (eager == 0)).mean() - 0.82) < 0.01
-
-
-def test_dropout_gradient_has_the_same_mask():
-    x = tf.ones([50, 50])
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        y = dropout(x, 0.5, tf.constant([1, 2, 3], tf.int32), site=0)
-    np.testing.assert_array_equal(tape.gradient(y, x), y)
 
 
 def test_keras_training_argument_draws_fresh_dropout(batch):

@@ -94,7 +94,7 @@ def test_bfloat16_reaches_what_is_compiled():
     """TensorFlow's graph optimizer, which casts on CPU, doesn't see XLA's programs."""
     options = tf.config.optimizer.get_experimental_options()
     try:
-        set_precision("bfloat16", xla=True)
+        set_precision("bfloat16")
         model, losses, batch = case("mlm")
         model.build()
         step = make_train_step(model, losses, Settings(1e-2, 10, 2, seed=0, jit_compile=True))

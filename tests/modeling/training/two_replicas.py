@@ -13,8 +13,8 @@ import numpy as np
 import tensorflow as tf
 
 from modeling import checkpoints
+from modeling.dropout import dropout
 from modeling.losses import pretraining_losses
-from modeling.tensors import dropout
 from modeling.training import distribution, loop
 from modeling.training.evaluation import Evaluator, Predictor
 from modeling.training.loss_scale import LossScale

@@ -1,0 +1,19 @@
+"""Where chains of small operations are compiled, see `modeling.chains`.
+
+In training alone: evaluations have too many shapes of batches for too few batches.
+"""
+
+import keras
+
+from modeling.chains import available
+from modeling.training.distribution import on_tpu
+
+CHAINS_FROM = 256
+"""Least hidden_size whose chains are compiled: that takes half a second for each shape of a batch,
+which narrower models hardly win back."""
+
+
+def compiles_chains(model: keras.Model) -> bool:
+    """Whether it pays for a model here; on a TPU XLA compiles everything anyway."""
+    wide = getattr(model.config, "hidden_size", 0) >= CHAINS_FROM
+    return wide and not on_tpu() and available()
