@@ -60,11 +60,15 @@ def chain(function: Callable) -> Callable:
 
 @functools.cache
 def available() -> bool:
-    """Whether this TensorFlow can compile programs; builds without XLA exist."""
+    """Whether this TensorFlow can compile programs for this device.
+
+    Builds without XLA exist, and CUDA installations without what XLA needs for functions such as
+    the exponential (`libdevice`, `ptxas`).
+    """
     import tensorflow as tf
 
     try:
-        return int(compiled(lambda x: x + 1)(tf.constant(1))) == 2
+        return float(compiled(tf.exp)(tf.zeros([]))) == 1
     except (tf.errors.OpError, NotImplementedError):
         return False
 

@@ -1,9 +1,8 @@
 """Attention's arithmetic for TensorFlow on CPU and GPU: four products and compiled chains between.
 
 Same numbers as `modeling.attention`'s plain form, but the gradient is written out: of the scores'
-size it keeps the scores and the dropped probabilities alone, and needs no sum over them, since
-Σₖ Pᵢₖ·dPᵢₖ = dOᵢ·Oᵢ (Dao et al. 2022, FlashAttention, section 3.1). The masks of dropout are drawn
-again for it.
+size it keeps the scores alone, computes probabilities and masks of dropout again, and needs no sum
+over them, since Σₖ Pᵢₖ·dPᵢₖ = dOᵢ·Oᵢ (Dao et al. 2022, FlashAttention, section 3.1).
 """
 
 import functools
@@ -44,12 +43,12 @@ def attention(query, key, value, biases, mask_bias, heads, length, rate, dropout
         def gradient(upstream):
             d_context, inner = _split_gradient(heads)(upstream, context, length)
             d_dropped = tf.matmul(d_context, v, transpose_b=True)
-            d_scores = _softmax_gradient(scale, rate)(
+            d_scores, dropped_again = _softmax_gradient(scale, rate)(
                 scores, mask_bias, top, total, d_dropped, inner, *random
             )
             dq = tf.matmul(d_scores, k)
             dk = tf.matmul(d_scores, q, transpose_a=True)
-            dv = tf.matmul(dropped_probabilities, d_context, transpose_a=True)
+            dv = tf.matmul(dropped_again, d_context, transpose_a=True)
             return _merge_gradients()((dq, dk, dv))
 
         return _merge(context), gradient
@@ -117,12 +116,15 @@ def _softmax(scale: float, rate: float):
 
 @functools.cache
 def _softmax_gradient(scale: float, rate: float):
+    """(the scores' gradient, the probabilities after dropout once more)."""
+
     def gradient(scores, mask_bias, top, total, d_dropped, inner, *random):
         probabilities = tf.exp(_wide(scores) * scale + _wide(mask_bias) - top) / total
-        change = _wide(d_dropped)
+        mask = tf.ones_like(probabilities)
         if rate:
-            change = dropped(change, *random, rate=rate)
-        return tf.cast(probabilities * (change - inner) * scale, scores.dtype)
+            mask = dropped(mask, *random, rate=rate)
+        change = probabilities * (_wide(d_dropped) * mask - inner) * scale
+        return tf.cast(change, scores.dtype), tf.cast(probabilities * mask, scores.dtype)
 
     return compiled(gradient)
 

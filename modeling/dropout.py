@@ -36,8 +36,8 @@ def random_words(x, key, site):
     """uint32 of `x`'s shape, evenly distributed: a hash of an element's place and the key.
 
     Stateless and made of integer arithmetic alone: every device, backend and compiler gives the
-    same words, and a compiled chain makes them where they are used, without storing them. Philox,
-    TensorFlow's own generator, takes ten times as long on a CPU.
+    same words, and a compiled chain makes them where they are used, without storing them. Numbers
+    of TensorFlow's own generator, Philox, take several times as long on a CPU and have to be kept.
 
     Args:
         x: Tensor of any shape with up to 2³² elements; from there on the words repeat.

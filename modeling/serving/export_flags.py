@@ -19,10 +19,9 @@ def define_export_dtype() -> None:
     """In which form the weights are kept."""
     flags.DEFINE_enum(
         "export_dtype",
-        None,
+        "float32",
         EXPORT_DTYPES,
-        "bfloat16: matrices and products in it; int8: matrices alone; default: weights in float32, "
-        "computing as the model's layers do.",
+        "bfloat16: matrices and products in it; int8: matrices alone.",
     )
 
 
