@@ -242,7 +242,10 @@ class Reporter:
         if "flops" in pending:
             speed = math.fsum(total for total, _ in pending["flops"]) / seconds
             values["flops_per_second"] = speed
-            values["flops_utilisation"] = speed / self.peak_flops if self.peak_flops else None
+            if self.peak_flops:
+                # One that was measured while the machine had other work may be too low.
+                self.peak_flops = max(self.peak_flops, speed)
+                values["flops_utilisation"] = speed / self.peak_flops
         return {name: value for name, value in values.items() if value is not None}
 
     def report(self, step: int) -> None:

@@ -94,7 +94,7 @@ def _times(peak: float | None, replicas: int) -> float | None:
     return peak * replicas if peak else None
 
 
-def _cpu_speed(dtype: tf.DType, seconds: float = 0.3) -> float:
+def _cpu_speed(dtype: tf.DType, seconds: float = 1.0) -> float:
     """Operations a second of products of matrices; the best of some for so long."""
     size = 1024
     x = tf.cast(tf.random.stateless_normal([2 * size, size], [1, 2]), dtype)
