@@ -91,7 +91,7 @@ def test_files_hold_rates_and_padding(tmp_path, clock, caplog):
 def test_share_of_the_peak(tmp_path, clock, caplog):
     reporter = Reporter(str(tmp_path), 10, 8, bar=False)
     reporter.peak_flops = 8e9
-    for step, seconds in ((2, 2.0), (4, 0.5)):
+    for step, seconds in ((2, 2.0), (4, 0.25)):
         reporter.add(history(flops=[(3e9, 1.0), (1e9, 1.0)]))
         clock[0] += seconds
         with caplog.at_level("INFO"):
@@ -100,7 +100,7 @@ def test_share_of_the_peak(tmp_path, clock, caplog):
     assert (slow["flops_per_second"], slow["flops_utilisation"]) == (2e9, 0.25)
     assert caplog.messages[0].endswith("ETA 0:08  25 % of peak FLOPs")
     # Faster than at its peak: that was measured too low.
-    assert (fast["flops_per_second"], fast["flops_utilisation"]) == (8e9, 1.0)
+    assert (fast["flops_per_second"], fast["flops_utilisation"]) == (16e9, 1.0)
     assert "flops" not in fast
 
 
