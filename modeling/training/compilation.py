@@ -15,5 +15,5 @@ which narrower models hardly win back."""
 
 def compiles_chains(model: keras.Model) -> bool:
     """Whether it pays for a model here; on a TPU XLA compiles everything anyway."""
-    wide = getattr(model.config, "hidden_size", 0) >= CHAINS_FROM
+    wide = model.config.hidden_size >= CHAINS_FROM
     return wide and not on_tpu() and available()

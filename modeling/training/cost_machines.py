@@ -12,6 +12,8 @@ measured there.
 
 import dataclasses
 
+from modeling.training.peaks import GPU_PEAKS, TPU_PEAKS
+
 
 @dataclasses.dataclass(frozen=True)
 class Price:
@@ -90,7 +92,7 @@ def _times(price: Price, number: int) -> Price:
     return Price(price.dollars * number, price.source)
 
 
-_A100 = {"peak": 312e12, "bandwidth": 2.039e12, "memory": 80e9}
+_A100 = {"peak": GPU_PEAKS["A100"][0], "bandwidth": 2.039e12, "memory": 80e9}
 A100 = _accelerator("1 × A100 80GB", 1, **_A100, price=A100_HOUR)
 A100_8 = _accelerator(
     # 300 GB/s each way; NCCL's usual three quarters of it.
@@ -99,8 +101,8 @@ A100_8 = _accelerator(
     link_bandwidth=225e9,
     price=_times(A100_HOUR, 8),
 )
-H100 = _accelerator("1 × H100 SXM", 1, 989e12, 3.35e12, 80e9, price=H100_HOUR)
-_V5E = {"peak": 197e12, "bandwidth": 819e9, "memory": 16e9}
+H100 = _accelerator("1 × H100 SXM", 1, GPU_PEAKS["H100"][0], 3.35e12, 80e9, price=H100_HOUR)
+_V5E = {"peak": TPU_PEAKS["v5e"], "bandwidth": 819e9, "memory": 16e9}
 # 1,600 Gbit/s of links per chip, of which a sum over all chips uses half at a time. Assumed.
 V5E_8 = _accelerator(
     "TPU v5e-8", 8, **_V5E, link_bandwidth=100e9, price=_times(V5E_HOUR, 8), restart_seconds=600.0

@@ -15,7 +15,7 @@ _AMPERE = (8, 0)
 _CPUINFO = "/proc/cpuinfo"
 
 
-def set_precision(dtype: str) -> str:
+def set_precision(dtype: str) -> None:
     """Sets the number format of activations and matrix products, as Keras's policy for it.
 
     bfloat16 and float16 are mixed: weights, optimizer, softmax, LayerNorm's statistics and losses
@@ -24,9 +24,6 @@ def set_precision(dtype: str) -> str:
 
     Args:
         dtype: One of `DTYPES`; "auto" is `fastest_dtype`.
-
-    Returns:
-        What is computed in, never "auto".
 
     Raises:
         ModelingError: Another name.
@@ -37,7 +34,6 @@ def set_precision(dtype: str) -> str:
         dtype = fastest_dtype()
         logging.info("--dtype=auto: computing in %s.", dtype)
     keras.config.set_dtype_policy(dtype if dtype == "float32" else f"mixed_{dtype}")
-    return dtype
 
 
 def fastest_dtype() -> str:

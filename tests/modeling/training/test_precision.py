@@ -54,7 +54,7 @@ def machine(monkeypatch, tmp_path):
 def test_auto_is_the_fastest_format_of_the_machine(machine, devices, expected):
     machine(**devices)
     assert fastest_dtype() == expected
-    assert set_precision("auto") == expected
+    set_precision("auto")
     assert keras.config.dtype_policy().compute_dtype == expected
     assert keras.config.dtype_policy().variable_dtype == "float32"
     assert make_loss_scale() is None
@@ -62,7 +62,7 @@ def test_auto_is_the_fastest_format_of_the_machine(machine, devices, expected):
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_a_name_is_what_it_says(dtype):
-    assert set_precision(dtype) == dtype
+    set_precision(dtype)
     assert keras.config.dtype_policy().compute_dtype == dtype
     assert (make_loss_scale() is not None) == (dtype == "float16")
 

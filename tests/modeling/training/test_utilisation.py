@@ -6,7 +6,8 @@ import tensorflow as tf
 from modeling.config import BertConfig
 from modeling.training import utilisation
 from modeling.training.flops import train_step_flops
-from modeling.training.utilisation import batch_flops, gpu_peak, peak_flops, tpu_peak
+from modeling.training.peaks import gpu_peak, tpu_peak
+from modeling.training.utilisation import batch_flops, peak_flops
 
 CONFIG = BertConfig.named("tiny", 100)
 
