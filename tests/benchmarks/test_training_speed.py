@@ -15,6 +15,7 @@ from tests.benchmarks.peers.training_worker import Shape, peak_bytes
 from tests.benchmarks.training_report import LengthsResult, Point, Result
 from tests.benchmarks.training_work import Work
 from tests.benchmarks.turns import ratio
+from tests.data.pretraining.inspection import made_records
 from tests.reference import numpy_bert
 
 TINY = Shape(2, 12, 3, 20, labels=4, vocab_size=31, positions=16)
@@ -138,7 +139,25 @@ def test_lengths_are_padded_in_three_ways():
     }
     assert tokens["longest"] == tokens["buckets"] == features.lengths.sum()
     assert sum(b["input_ids"].size for b in buckets) < sum(b["input_ids"].size for b in longest)
-    assert "places a row: padded 128.0, longest" in training_work.describe_lengths(workloads)
+    assert "in a row: padded" in training_work.describe_lengths(workloads)
+
+
+def test_records_are_trained_on_as_they_are_and_packed(tmp_path):
+    rng = np.random.default_rng(0)
+    records = [made_records.random_features(rng) for _ in range(200)]
+    path = made_records.write(tmp_path / "a.tfrecord", records)
+    shape = dataclasses.replace(TINY_WORDS, vocab_size=len(made_records.VOCAB))
+    workloads = training_work.record_workloads(path, Work("", shape, 8, 16, 4))
+    assert [len(made) for made in workloads.values()] == [training_work.BATCHES] * 2
+    places = training_work.BATCHES * 8 * 16
+    few, many = (training_work.real_tokens(workloads[way]) for way in ("records", "packed"))
+    assert few < 0.8 * places < 0.9 * places < many
+    worker.write_batches(tmp_path, "packed", workloads["packed"])
+    trainer = Ours(shape, "float32")
+    prepared = trainer.prepare(worker.read_batches(tmp_path, "packed"))
+    assert trainer.run(prepared, 1) == pytest.approx(math.log(shape.vocab_size), abs=0.3)
+    assert training_speed.able("ours", dict.fromkeys(workloads, 1)) == {"records": 1, "packed": 1}
+    assert training_speed.able("pytorch", dict.fromkeys(workloads, 1)) == {"records": 1}
 
 
 def test_curves_go_along_three_axes():
@@ -228,6 +247,18 @@ def test_lengths_are_compared_with_our_buckets():
         "| 50.0 | 2.00 (2.00–2.00) |"
     )
     assert lines[4] == "| float32 | KerasHub | – | – | – | – | – | – |"
+
+
+def test_peers_lack_what_only_ours_can():
+    seconds = {
+        "ours": {"records": [2e-4, 2e-4], "packed": [1e-4, 1e-4]},
+        "pytorch": {"records": [4e-4, 3e-4]},
+    }
+    result = LengthsResult("float32", seconds, "short ones", {}, FACTS, "tokens")
+    lines = training_report.lengths_table([result]).split("\n")
+    assert lines[0].endswith("| records | ours, packed | packed | ours, packed |")
+    assert lines[3] == "| float32 | PyTorch | 2857 | 3.50 (3.00–4.00) | – | – |"
+    assert "tokens per second" in training_report.report([], [result], [])
 
 
 def test_the_report_says_what_is_missing_and_why():

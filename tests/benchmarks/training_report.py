@@ -59,8 +59,10 @@ class LengthsResult:
 
     Attributes:
         dtype, missing, facts: As in `Result`.
-        seconds: Engine → padding → seconds per example in each round.
+        seconds: Engine → padding → seconds per unit in each round; the last padding is our own
+            way, which peers may lack.
         lengths: In words.
+        unit: What is counted.
     """
 
     dtype: str
@@ -68,6 +70,7 @@ class LengthsResult:
     lengths: str
     missing: Mapping[str, str]
     facts: Mapping[str, object]
+    unit: str = "examples"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,18 +146,21 @@ def memory_table(results: Sequence[Result]) -> str:
 
 
 def lengths_table(results: Sequence[LengthsResult]) -> str:
-    """Examples per second by padding; how many times each ours with buckets are."""
+    """Units per second by padding; how many times each ours in our way are."""
     paddings = list(results[0].seconds[OURS])
     header = ["precision", "trained with"]
-    header += [part for padding in paddings for part in (padding, "ours, buckets")]
+    header += [part for padding in paddings for part in (padding, f"ours, {paddings[-1]}")]
     rows = []
     for result in results:
-        best = result.seconds[OURS]["buckets"]
+        best = result.seconds[OURS][paddings[-1]]
         for engine, of_padding in result.seconds.items():
             row = [result.dtype, TITLES.get(engine, engine)]
             for padding in paddings:
-                seconds = of_padding[padding]
-                row += [_number(1 / statistics.median(seconds)), _times(seconds, best)]
+                if padding in of_padding:
+                    seconds = of_padding[padding]
+                    row += [_number(1 / statistics.median(seconds)), _times(seconds, best)]
+                else:
+                    row += [NOTHING, NOTHING]
             rows.append(row)
         rows += [
             [result.dtype, TITLES[engine], *([NOTHING] * (len(header) - 2))]
@@ -207,11 +213,11 @@ def report(
             "Peak memory of the steps (of the whole process), GiB.",
             memory_table(results),
         ]
-    if lengths:
+    for unit in dict.fromkeys(result.unit for result in lengths):
         parts += [
-            "Texts of different lengths, examples per second by how they are padded, each with "
-            "how many times as fast ours with buckets is.",
-            lengths_table(lengths),
+            f"Texts of different lengths, {unit} per second by how they are padded, each with "
+            f"how many times as fast ours is in the last way.",
+            lengths_table([result for result in lengths if result.unit == unit]),
         ]
     if points:
         parts += ["Our time per token.", curve_table(points)]

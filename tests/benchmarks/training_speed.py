@@ -14,7 +14,9 @@ notes below the table say why. bfloat16 is what each has: TensorFlow's graph opt
 and Model Garden, autocast for PyTorch.
 
 --lengths trains on texts of different lengths: padded to 128, to the longest of the batch, and in
-our length buckets. --data_dir and --vocab_file take a GLUE task's texts in place of random ones.
+our length buckets. --data_dir and --vocab_file take a GLUE task's texts in place of random ones;
+masked words need --records, of pre-training, 128 tokens long with 20 predictions: tokens per second
+with an instance in each row, and packed, which the peers have nothing like.
 --curves measures our time per token by length, batch and layers, and draws it beside the TSV.
 
 --json keeps all numbers. What it holds already of other tasks stays and is in the tables too, so
@@ -38,13 +40,14 @@ from collections.abc import Mapping, Sequence
 
 from absl import app, flags
 
+from data.features import Features
 from modeling.training.summary import commit
 from tests.benchmarks import training_report, training_work
 from tests.benchmarks.peers.environment import Process, python_of, use_processors
 from tests.benchmarks.peers.training_worker import Shape
 from tests.benchmarks.peers.worker import write_batches
 from tests.benchmarks.training_report import OURS, TITLES, LengthsResult, Point, Result
-from tests.benchmarks.training_work import TASKS, Work
+from tests.benchmarks.training_work import PACKED, TASKS, Work
 from tests.benchmarks.turns import interleaved
 
 FLAGS = flags.FLAGS
@@ -169,7 +172,7 @@ def started(stack, shape, dtype, folder, environments, workloads: Mapping[str, i
     for name in (OURS, *FLAGS.peers):
         try:
             trainer = Trainer(stack, name, shape, dtype, folder, environments)
-            for workload, steps in workloads.items():
+            for workload, steps in able(name, workloads).items():
                 parameters = trainer.warm_up(workload, steps, ours)
         except NotMeasuredError as error:
             if name == OURS:
@@ -180,6 +183,11 @@ def started(stack, shape, dtype, folder, environments, workloads: Mapping[str, i
         ours = ours or parameters
         trainers[name] = trainer
     return trainers, missing
+
+
+def able(name: str, workloads: Mapping[str, int]) -> dict[str, int]:
+    """Those that an engine can train on."""
+    return {w: steps for w, steps in workloads.items() if name == OURS or w != PACKED}
 
 
 # ---- Measuring ----
@@ -214,12 +222,11 @@ def measure_fixed(task: Work, dtype: str, environments) -> Result:
 
 def measure_lengths(task: Work, dtype: str, environments) -> LengthsResult:
     """Epochs over texts of different lengths; every pass is over all batches."""
-    if FLAGS.data_dir:
-        features = training_work.real_features(FLAGS.data_dir, FLAGS.vocab_file, FLAGS.examples)
+    if task.predictions:
+        workloads = training_work.record_workloads(FLAGS.records, task)
     else:
-        features = training_work.random_features(FLAGS.examples, task.shape)
-    workloads = training_work.length_workloads(features, task.batch_size)
-    lengths = f"Lengths: {training_work.describe_lengths(workloads)}; model {task.title}"
+        workloads = training_work.length_workloads(read_features(task), task.batch_size)
+    lengths = f"{task.title}; {training_work.describe_lengths(workloads)}"
     steps = {padding: len(batches) for padding, batches in workloads.items()}
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         for padding, batches in workloads.items():
@@ -231,16 +238,26 @@ def measure_lengths(task: Work, dtype: str, environments) -> LengthsResult:
             )
             for padding in steps
             for name, trainer in trainers.items()
+            if padding in able(name, steps)
         }
         found = interleaved(calls, FLAGS.rounds, PAUSE)
         programs = [trainer.program for trainer in trainers.values()]
-    seconds = {
-        name: {
-            padding: [each / task.batch_size for each in found[name, padding]] for padding in steps
-        }
-        for name in trainers
-    }
-    return LengthsResult(dtype, seconds, lengths, missing, facts(programs))
+    units = dict.fromkeys(steps, task.batch_size)
+    if task.predictions:
+        real = training_work.real_tokens
+        units = {padding: real(batches) / len(batches) for padding, batches in workloads.items()}
+    seconds: dict[str, dict[str, list[float]]] = {name: {} for name in trainers}
+    for (name, padding), measured in found.items():
+        seconds[name][padding] = [each / units[padding] for each in measured]
+    unit = "tokens" if task.predictions else "examples"
+    return LengthsResult(dtype, seconds, lengths, missing, facts(programs), unit)
+
+
+def read_features(task: Work) -> Features:
+    """Texts of the data set, or random ones."""
+    if FLAGS.data_dir:
+        return training_work.real_features(FLAGS.data_dir, FLAGS.vocab_file, FLAGS.examples)
+    return training_work.random_features(FLAGS.examples, task.shape)
 
 
 def measure_curves(dtype: str) -> list[Point]:
@@ -312,6 +329,8 @@ def write_results(path: str | None, content: Mapping) -> None:
 
 def main(_) -> None:
     use_processors(FLAGS.threads)
+    if FLAGS.lengths and not FLAGS.records and any(TASKS[n].predictions for n in FLAGS.tasks):
+        sys.exit("--lengths of masked words needs --records; or leave them out with --tasks.")
     content = read_results(FLAGS.json)
     if FLAGS.rounds:
         environments = {} if FLAGS.curves else pythons()
@@ -350,6 +369,9 @@ if __name__ == "__main__":
     flags.DEFINE_boolean("lengths", False, "Texts of different lengths in place of fixed shapes.")
     flags.DEFINE_string("data_dir", None, "A GLUE task's folder, named as it, for --lengths.")
     flags.DEFINE_string("vocab_file", None, "Vocabulary for --data_dir.")
+    flags.DEFINE_string(
+        "records", None, "TFRecords of pre-training, for --lengths of masked words."
+    )
     flags.DEFINE_integer("examples", 512, "Texts of --lengths.", lower_bound=128)
     flags.DEFINE_string("curves", None, "Measures our curves, into this TSV and a PNG beside it.")
     flags.DEFINE_string("environment", "~/.cache/bert-benchmarks", "Holds the peers' environments.")

@@ -8,6 +8,8 @@ import numpy as np
 
 from data.batching import Batching, batches, default_buckets
 from data.features import Features, TextSettings, tokenize_examples
+from data.pretraining.batches.pipeline import MLM, pretraining_dataset
+from data.pretraining.corpus import expand
 from data.tasks import glue
 from data.tokenization import Tokenizer
 from modeling.training.flops import train_step_flops
@@ -15,6 +17,8 @@ from tests.benchmarks.peers.training_ours import config_of
 from tests.benchmarks.peers.training_worker import Shape
 
 BATCHES = 4
+PACKED = "packed"
+"""A workload that only ours trains on."""
 MAX_SEQ_LENGTH = 128
 # Of the logarithm of a text's length, where there are no real texts.
 MEAN_LENGTH, DEVIATION, SHORTEST = 25, 0.6, 4
@@ -147,22 +151,57 @@ def length_workloads(features: Features, batch_size: int, seed: int = 0) -> dict
     }
 
 
+def record_workloads(records: str, task: Work, seed: int = 0) -> dict[str, list[Batch]]:
+    """Batches of masked instances from TFRecords of pre-training.
+
+    Args:
+        records: Comma-separated globs, as of run_pretraining.py.
+        task: Of masked words; its length and predictions have to be those of the records.
+        seed: Of their order.
+
+    Returns:
+        `BATCHES` batches each. "records": an instance in a row, as its record has it; "packed":
+        several short ones in a row.
+    """
+
+    def made(packed: bool) -> list[Batch]:
+        dataset = pretraining_dataset(
+            expand(records),
+            task.length,
+            task.predictions,
+            task.shape.vocab_size,
+            task.batch_size,
+            training=True,
+            seed=seed,
+            objective=MLM,
+            pack_sequences=packed,
+        )
+        unused = ("index", "is_real_example", "next_sentence_labels")
+        taken = dataset.take(BATCHES)
+        return [{k: v.numpy() for k, v in batch.items() if k not in unused} for batch in taken]
+
+    return {"records": made(False), PACKED: made(True)}
+
+
 def trimmed(batch: Batch) -> Batch:
     """Without the columns that are padding in every row."""
     width = int(batch["input_mask"].sum(1).max())
     return {name: x[:, :width] if x.ndim == 2 else x for name, x in batch.items()}
 
 
+def real_tokens(workload: Sequence[Batch]) -> int:
+    """Places that aren't padding."""
+    return sum(int(batch["input_mask"].sum()) for batch in workload)
+
+
 def describe_lengths(workloads: Mapping[str, Sequence[Batch]]) -> str:
     """How long the texts are and what they are padded to."""
-    widths = {}
+    described = []
     for padding, made in workloads.items():
         rows = sum(len(batch["input_ids"]) for batch in made)
-        widths[padding] = sum(batch["input_ids"].size for batch in made) / rows
-    real = [batch["input_mask"].sum(1) for batch in workloads["buckets"]]
-    mean = np.concatenate(real).mean()
-    shares = ", ".join(f"{padding} {width:.1f}" for padding, width in widths.items())
-    return f"{mean:.1f} tokens a text on average; places a row: {shares}"
+        places = sum(batch["input_ids"].size for batch in made)
+        described.append(f"{padding} {real_tokens(made) / rows:.1f} of {places / rows:.1f}")
+    return f"tokens of places in a row: {', '.join(described)}"
 
 
 # ---- Curves ----

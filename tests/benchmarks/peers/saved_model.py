@@ -5,7 +5,11 @@ Nothing of this project: TensorFlow, TensorFlow Text and the exports. Engines ar
 """
 
 import argparse
+import os
 import sys
+
+# As README tells those who serve; read when TensorFlow is imported.
+os.environ.setdefault("TF_ONEDNN_ASSUME_FROZEN_WEIGHTS", "1")
 
 import numpy as np
 import tensorflow as tf

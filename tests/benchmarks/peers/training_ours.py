@@ -52,7 +52,8 @@ class Ours:
     def prepare(self, batches):
         for batch in batches:
             if "masked_lm_ids" in batch:
-                batch["masked_lm_weights"] = np.ones(batch["masked_lm_ids"].shape, np.float32)
+                weights = batch.get("masked_lm_weights", np.ones(batch["masked_lm_ids"].shape))
+                batch["masked_lm_weights"] = weights.astype(np.float32)
         return endless(batches)
 
     def run(self, prepared, steps: int) -> float:
