@@ -89,14 +89,14 @@ class SelfAttention(keras.layers.Layer):
         self.key.build()
         self.value.build()
 
-    def call(self, x, bias, dropout_key=None):
-        """Rows [B·T, H] and bias [B, 1, 1 or T, T] → rows [B·T, H]."""
+    def call(self, x, bias, dropout_key=None, unpadding=None):
+        """Rows [B·T, H], or without padding [N, H], and bias [B, 1, 1 or T, T] → rows like x."""
         heads = self.config.num_attention_heads
         head_size = self.config.hidden_size // heads
         length = bias.shape[-1] if bias.shape[-1] is not None else ops.shape(bias)[-1]
 
         rate = self.config.attention_probs_dropout_prob
-        if chains_are_compiled() and not is_float16(x):
+        if chains_are_compiled() and unpadding is None and not is_float16(x):
             from modeling.compiled_attention import attention  # TensorFlow's
 
             parts = (self.query, self.key, self.value)
@@ -107,6 +107,7 @@ class SelfAttention(keras.layers.Layer):
             )
 
         def split(rows):
+            rows = unpadding.restore(rows) if unpadding else rows
             rows = ops.reshape(rows, (-1, length, heads, head_size))
             return swap_middle(rows)  # [B, heads, T, head_size]
 
@@ -121,4 +122,5 @@ class SelfAttention(keras.layers.Layer):
         probabilities = ops.cast(ops.softmax(scores, axis=-1), self.compute_dtype)
         probabilities = dropout(probabilities, rate, dropout_key, self.site)
         context = swap_middle(ops.matmul(probabilities, value))
-        return ops.reshape(context, (-1, self.config.hidden_size))
+        context = ops.reshape(context, (-1, self.config.hidden_size))
+        return unpadding.remove(context) if unpadding else context

@@ -11,7 +11,7 @@ from keras import ops
 from modeling.attention import Dense, SelfAttention, attention_bias
 from modeling.config import LEFT_TO_RIGHT, BertConfig
 from modeling.embeddings import BertEmbeddings, LayerNorm
-from modeling.tensors import activate, gather_positions, recompute
+from modeling.tensors import activate, gather_positions, infers_on_cpus, recompute
 
 
 def last_real_position(input_mask):
@@ -61,8 +61,9 @@ class AttentionBlock(keras.layers.Layer):
         self.self_attention.build()
         self.projection.build()
 
-    def call(self, x, bias, dropout_key=None):
-        return self.projection(self.self_attention(x, bias, dropout_key), x, dropout_key)
+    def call(self, x, bias, dropout_key=None, unpadding=None):
+        attended = self.self_attention(x, bias, dropout_key, unpadding)
+        return self.projection(attended, x, dropout_key)
 
 
 class Intermediate(keras.layers.Layer):
@@ -104,8 +105,8 @@ class TransformerLayer(keras.layers.Layer):
         self.intermediate.build()
         self.projection.build()
 
-    def call(self, x, bias, dropout_key=None):
-        x = self.attention(x, bias, dropout_key)
+    def call(self, x, bias, dropout_key=None, unpadding=None):
+        x = self.attention(x, bias, dropout_key, unpadding)
         return self.projection(self.intermediate(x), x, dropout_key)
 
 
@@ -167,7 +168,8 @@ class BertEncoder(keras.layers.Layer):
             layer), `sequence_output` (the last of them) and `pooled_output` [B, H], which is made
             of the first token's vector, or in a left-to-right model of the last real token's: the
             only one there that has seen the whole text, while [CLS] has seen itself alone. It is
-            one vector per row, however many sequences that has.
+            one vector per row, however many sequences that has. In inference on a CPU padding has
+            zeros in the layers' outputs, see `modeling.unpadding`.
         """
         input_ids = inputs["input_ids"]
         input_mask = inputs.get("input_mask")
@@ -188,14 +190,20 @@ class BertEncoder(keras.layers.Layer):
         left_to_right = self.config.attention_direction == LEFT_TO_RIGHT
         bias = attention_bias(input_mask, self.compute_dtype, left_to_right, sequence_ids)
         x = embedding_output = self.embeddings(input_ids, segment_ids, dropout_key, position_ids)
+        unpadding = None
+        if infers_on_cpus():
+            from modeling.unpadding import Unpadding  # TensorFlow's
+
+            unpadding = Unpadding.of(input_mask)
+            x = unpadding.remove(x)
         encoder_outputs = []
         for layer in self.layers:
             x = (
                 recompute(layer, x, bias, dropout_key)
-                if self.remat
-                else layer(x, bias, dropout_key)
+                if self.remat and not unpadding
+                else layer(x, bias, dropout_key, unpadding)
             )
-            encoder_outputs.append(restore(x))
+            encoder_outputs.append(restore(unpadding.restore_cleared(x) if unpadding else x))
         sequence_output = encoder_outputs[-1]
         pooled_from = sequence_output[:, 0]
         if left_to_right:

@@ -42,13 +42,16 @@ def inference() -> Iterator[None]:
         _INFERENCE.reset(token)
 
 
-def _only_cpus() -> bool:
+def infers_on_cpus() -> bool:
+    """Whether this is within `inference` and there is no accelerator."""
+    if not (_TENSORFLOW and _INFERENCE.get()):
+        return False
     return not (tf.config.list_physical_devices("GPU") or tf.config.list_logical_devices("TPU"))
 
 
 def swap_middle(x):
     """[A, B, C, D] → [A, C, B, D]."""
-    if not (_TENSORFLOW and _INFERENCE.get() and _only_cpus()):
+    if not infers_on_cpus():
         return ops.transpose(x, (0, 2, 1, 3))
     # oneDNN's transpose of floats takes 0.1 ms to begin;
     # numbers that aren't floats go to TensorFlow's own, which is never slower.

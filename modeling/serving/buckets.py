@@ -7,8 +7,11 @@ from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 
-LIMITS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384)
-"""Texts between two of these are one group, padded to its longest; beyond the last, another."""
+LIMITS = (64, 128, 256, 384)
+"""Texts between two of these are one group, padded to its longest; beyond the last, another.
+
+Few, since padding costs in attention only (`modeling.unpadding`), and larger products are faster.
+"""
 
 PIECES_AT_ONCE = 16_384
 """Most places of a group, so that memory doesn't grow with the windows of a long context."""

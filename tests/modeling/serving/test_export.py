@@ -178,22 +178,22 @@ def test_short_rows_are_not_computed_at_the_long_ones_length():
         total = tf.reduce_sum(batch["input_ids"] * batch["input_mask"], 1)
         return {"logits": tf.cast(tf.stack([total, batch["extra"]], 1), tf.float32)}
 
-    lengths = np.array([200, 3, 16, 17, 0])
-    mask = (np.arange(200) < lengths[:, None]).astype(np.int32)
+    lengths = np.array([300, 3, 64, 65, 0])
+    mask = (np.arange(300) < lengths[:, None]).astype(np.int32)
     batch = {
         "input_ids": tf.constant(mask * 2),
         "input_mask": tf.constant(mask),
-        "segment_ids": tf.zeros([5, 200], tf.int32),
+        "segment_ids": tf.zeros([5, 300], tf.int32),
         "extra": tf.range(5),
     }
     got = tf.function(lambda: in_buckets(call, batch, {"logits": result}))()["logits"].numpy()
-    assert got.tolist() == [[400, 0], [6, 1], [32, 2], [34, 3], [0, 4]]
-    assert seen == [[3, 16], [1, 17], [1, 200]]
+    assert got.tolist() == [[600, 0], [6, 1], [128, 2], [130, 3], [0, 4]]
+    assert seen == [[3, 64], [1, 65], [1, 300]]
 
 
 def test_large_groups_are_cut(monkeypatch):
-    monkeypatch.setattr(buckets, "PIECES_AT_ONCE", 100)
-    lengths = np.array([30, 5, 40, 30, 7, 32, 31, 16, 512])
+    monkeypatch.setattr(buckets, "PIECES_AT_ONCE", 200)
+    lengths = np.array([30, 5, 70, 30, 7, 100, 31, 16, 512])
     mask = (np.arange(512) < lengths[:, None]).astype(np.int32)
     batch = {name: tf.constant(mask) for name in IDS}
     sizes = []
@@ -205,8 +205,8 @@ def test_large_groups_are_cut(monkeypatch):
     # Eagerly, so that the shapes of all groups are seen.
     got = in_buckets(call, batch, {"logits": tf.zeros([9, 1])})["logits"]
     assert got.numpy()[:, 0].tolist() == lengths.tolist()
-    # 6 of up to 16 pieces fit into 100, 3 of up to 32, 2 of up to 48, and one is always taken.
-    assert sizes == [(3, 16), (3, 32), (1, 31), (1, 40), (1, 512)]
+    # 3 of up to 64 pieces fit into 200, and one is always taken.
+    assert sizes == [(3, 30), (3, 31), (1, 70), (1, 100), (1, 512)]
 
 
 @pytest.mark.parametrize(
