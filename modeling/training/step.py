@@ -65,7 +65,7 @@ class TrainStep:
         self.strategy = tf.distribute.get_strategy()
         self.compile_chains = compile_chains
         self.global_step = tf.Variable(0, dtype=tf.int64, trainable=False, name="global_step")
-        self.metric_names: list[str] = []
+        self._metric_names: list[str] = []
         self.example_ids = None
         self._sum_names: list[str] = []
         self._gradients = self._batch_gradients
@@ -87,14 +87,14 @@ class TrainStep:
             also `loss_scale`, and `skipped_updates`, 1 where the gradient was not finite; the
             norm there has weight 0.
         """
-        values, ids, sizes = self._run(iterator, tf.constant(steps, tf.int32))
+        names, values, ids, sizes = self._run(iterator, tf.constant(steps, tf.int32))
         values = values.numpy()  # [steps, names, 2]
         self.example_ids = None
         if tf.size(ids):
             self.example_ids = np.split(ids.numpy(), np.cumsum(sizes.numpy())[:-1])
         return {
-            name: [(float(total), float(weight)) for total, weight in values[:, index]]
-            for index, name in enumerate(self.metric_names)
+            name.decode(): [(float(total), float(weight)) for total, weight in values[:, index]]
+            for index, name in enumerate(names.numpy())
         }
 
     def _run_steps(self, iterator, steps):
@@ -113,7 +113,9 @@ class TrainStep:
             values = self.strategy.run(self._replica_step, args=(batch, step))
             history = history.write(index, self.strategy.experimental_local_results(values)[0])
             self.global_step.assign_add(1)
-        return history.stack(), ids.concat(), sizes.stack()
+        # Batches of another kind, which are traced anew, may have others.
+        names = tf.constant(self._metric_names)
+        return names, history.stack(), ids.concat(), sizes.stack()
 
     def _replica_step(self, batch, step):
         replica = tf.distribute.get_replica_context()
@@ -160,7 +162,7 @@ class TrainStep:
             rows["gradient_norm"] = tf.where(finite, rows["gradient_norm"], 0.0)
             rows["loss_scale"] = tf.stack([scale, one])
             rows["skipped_updates"] = tf.stack([1.0 - good, one])
-        self.metric_names = list(rows)
+        self._metric_names = list(rows)
         return tf.stack(list(rows.values()))
 
     def _batch_gradients(self, batch, key, weights, scale):
