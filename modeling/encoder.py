@@ -168,7 +168,7 @@ class BertEncoder(keras.layers.Layer):
             layer), `sequence_output` (the last of them) and `pooled_output` [B, H], which is made
             of the first token's vector, or in a left-to-right model of the last real token's: the
             only one there that has seen the whole text, while [CLS] has seen itself alone. It is
-            one vector per row, however many sequences that has. In inference on a CPU padding has
+            one vector per row, however many sequences that has. In exports for CPUs padding has
             zeros in the layers' outputs, see `modeling.unpadding`.
         """
         input_ids = inputs["input_ids"]
@@ -191,7 +191,7 @@ class BertEncoder(keras.layers.Layer):
         bias = attention_bias(input_mask, self.compute_dtype, left_to_right, sequence_ids)
         x = embedding_output = self.embeddings(input_ids, segment_ids, dropout_key, position_ids)
         unpadding = None
-        if infers_on_cpus():
+        if infers_on_cpus(unpadded=True):
             from modeling.unpadding import Unpadding  # TensorFlow's
 
             unpadding = Unpadding.of(input_mask)

@@ -29,22 +29,29 @@ def add_bias(x, bias):
     return tf.nn.bias_add(x, bias)
 
 
-_INFERENCE: contextvars.ContextVar[bool] = contextvars.ContextVar("inference", default=False)
+# None outside of `inference`, else whether padding is left out.
+_INFERENCE: contextvars.ContextVar[bool | None] = contextvars.ContextVar("inference", default=None)
 
 
 @contextlib.contextmanager
-def inference() -> Iterator[None]:
-    """Within it functions may be traced in forms that have no gradient."""
-    token = _INFERENCE.set(True)
+def inference(unpadded: bool = False) -> Iterator[None]:
+    """Within it functions may be traced in forms that have no gradient.
+
+    Args:
+        unpadded: Nobody reads what is computed for padding, as the original's postprocessing of
+            SQuAD does, so it may be left out, see `modeling.unpadding`.
+    """
+    token = _INFERENCE.set(unpadded)
     try:
         yield
     finally:
         _INFERENCE.reset(token)
 
 
-def infers_on_cpus() -> bool:
-    """Whether this is within `inference` and there is no accelerator."""
-    if not (_TENSORFLOW and _INFERENCE.get()):
+def infers_on_cpus(unpadded: bool = False) -> bool:
+    """Whether this is within `inference`, perhaps such without padding; on CPUs alone."""
+    mode = _INFERENCE.get()
+    if not _TENSORFLOW or mode is None or (unpadded and not mode):
         return False
     return not (tf.config.list_physical_devices("GPU") or tf.config.list_logical_devices("TPU"))
 

@@ -1,4 +1,4 @@
-"""Rows without padding: outside of attention only real tokens are computed, in inference on CPUs.
+"""Rows without padding: outside of attention exports for CPUs compute real tokens only.
 
 unpadding = Unpadding.of(input_mask)
 rows = unpadding.remove(rows)                 # [B·T, H] → [N, H]

@@ -106,7 +106,7 @@ class Servable(tf.Module):
             if dtype is not None:
                 for layer, _ in policies:
                     layer.dtype_policy = _POLICIES[dtype]
-            with kept_as(self._untracked.kept), inference():
+            with kept_as(self._untracked.kept), inference(unpadded=True):
                 yield
         finally:
             for layer, policy in policies:

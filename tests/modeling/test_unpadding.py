@@ -59,7 +59,7 @@ def test_a_model_gives_the_same(direction, packed):
 
         if not unpadded:
             return run()
-        with inference():
+        with inference(unpadded=True):
             return run()
 
     plain, unpadded = traced(False), traced(True)
@@ -86,6 +86,10 @@ def test_only_real_tokens_are_multiplied(monkeypatch):
         Dense, "product", lambda self, x: (rows.append(int(x.shape[0])), product(self, x))[1]
     )
     mask = tf.constant(np.arange(16) < np.full((64, 1), 2), tf.int32)
-    with inference():
+    with inference(unpadded=True):
         model({"input_ids": mask, "input_mask": mask})
     assert rows == [128] * 6 + [64]  # the last is the pooler
+    rows.clear()
+    with inference():  # as evaluation does
+        model({"input_ids": mask, "input_mask": mask})
+    assert rows == [1024] * 6 + [64]
