@@ -11,7 +11,7 @@ from keras import ops
 from modeling.attention import Dense, SelfAttention, attention_bias
 from modeling.config import LEFT_TO_RIGHT, BertConfig
 from modeling.embeddings import BertEmbeddings, LayerNorm
-from modeling.tensors import activate, gather_positions, infers_on_cpus, recompute
+from modeling.tensors import activate, gather_positions, leaves_padding_out, recompute
 
 
 def last_real_position(input_mask):
@@ -168,7 +168,7 @@ class BertEncoder(keras.layers.Layer):
             layer), `sequence_output` (the last of them) and `pooled_output` [B, H], which is made
             of the first token's vector, or in a left-to-right model of the last real token's: the
             only one there that has seen the whole text, while [CLS] has seen itself alone. It is
-            one vector per row, however many sequences that has. In exports for CPUs padding has
+            one vector per row, however many sequences that has. In exports padding has
             zeros in the layers' outputs, see `modeling.unpadding`.
         """
         input_ids = inputs["input_ids"]
@@ -191,7 +191,7 @@ class BertEncoder(keras.layers.Layer):
         bias = attention_bias(input_mask, self.compute_dtype, left_to_right, sequence_ids)
         x = embedding_output = self.embeddings(input_ids, segment_ids, dropout_key, position_ids)
         unpadding = None
-        if infers_on_cpus(unpadded=True):
+        if leaves_padding_out():
             from modeling.unpadding import Unpadding  # TensorFlow's
 
             unpadding = Unpadding.of(input_mask)

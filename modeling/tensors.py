@@ -48,17 +48,20 @@ def inference(unpadded: bool = False) -> Iterator[None]:
         _INFERENCE.reset(token)
 
 
-def infers_on_cpus(unpadded: bool = False) -> bool:
-    """Whether this is within `inference`, perhaps such without padding; on CPUs alone."""
-    mode = _INFERENCE.get()
-    if not _TENSORFLOW or mode is None or (unpadded and not mode):
+def leaves_padding_out() -> bool:
+    """Whether this is within `inference(unpadded=True)`."""
+    return _TENSORFLOW and bool(_INFERENCE.get())
+
+
+def _infers_on_cpus() -> bool:
+    if not _TENSORFLOW or _INFERENCE.get() is None:
         return False
     return not (tf.config.list_physical_devices("GPU") or tf.config.list_logical_devices("TPU"))
 
 
 def swap_middle(x):
     """[A, B, C, D] → [A, C, B, D]."""
-    if not infers_on_cpus():
+    if not _infers_on_cpus():
         return ops.transpose(x, (0, 2, 1, 3))
     # oneDNN's transpose of floats takes 0.1 ms to begin;
     # numbers that aren't floats go to TensorFlow's own, which is never slower.

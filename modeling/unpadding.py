@@ -1,12 +1,12 @@
-"""Rows without padding: outside of attention exports for CPUs compute real tokens only.
+"""Rows without padding: outside of attention an export computes real tokens only.
 
 unpadding = Unpadding.of(input_mask)
 rows = unpadding.remove(rows)                 # [B·T, H] → [N, H]
 rows = unpadding.restore(rows)                # [N, H] → [B·T, H], for attention, which masks
 rows = unpadding.restore_cleared(rows)        # the same with zeros at padding
 
-How many tokens are real differs from batch to batch, so what XLA compiles can't do this.
-TensorFlow's alone.
+How many tokens are real differs from batch to batch, so what XLA compiles can't do this. Measured
+on CPUs; where a model is exported doesn't tell where it will be served. TensorFlow's alone.
 """
 
 from typing import NamedTuple
