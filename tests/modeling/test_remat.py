@@ -24,7 +24,7 @@ import tensorflow as tf
 from modeling.config import BertConfig
 from modeling.models import BertPretrainer
 
-config = BertConfig(100, hidden_size=128, num_hidden_layers=12, num_attention_heads=2,
+config = BertConfig(100, hidden_size=128, num_hidden_layers=24, num_attention_heads=2,
                     intermediate_size=512)
 model = BertPretrainer(config, remat=sys.argv[1] == "remat")
 ids = tf.ones((16, 128), tf.int32)
@@ -164,6 +164,6 @@ def test_peak_memory_is_lower():
         assert done.returncode == 0, done.stderr
         return float(done.stdout)
 
-    # The small operations between the products are computed again without remat, too.
+    # 24 layers: what the graph itself takes, 50 to 90 MB in both, stays small beside activations.
     plain, remat = peak("plain"), peak("remat")
-    assert remat < 0.6 * plain, (remat, plain)
+    assert remat < 0.5 * plain, (remat, plain)
