@@ -68,10 +68,9 @@ def make_train_step(model, losses: Losses, settings: Settings) -> TrainStep:
     names = layerwise.trained(weights, settings.freeze_layers, layers)
     if len(names) < len(weights):
         logging.info("%d of %d weights are trained; the others stay.", len(names), len(weights))
-    encoder = getattr(model, "encoder", None)  # which models on frozen features don't have
-    if encoder is not None and encoder.remat and settings.accumulation_steps > 1:
-        # Grappler turns sums of the recomputed backward pass into temporary variables, of which
-        # TensorFlow then finds two of one name in the loop over micro-batches ("AlreadyExists").
+    if settings.accumulation_steps > 1:
+        # Grappler turns sums of large gradients into temporary variables, of which TensorFlow
+        # then finds two of one name in the loop over micro-batches ("AlreadyExists").
         tf.config.optimizer.set_experimental_options({"arithmetic_optimization": False})
     schedule = make_schedule(
         settings.lr_schedule,
