@@ -31,7 +31,11 @@ from modeling.serving import export_flags
 from modeling.serving.sentences import export_sentence_model
 from modeling.training import charts, common_flags, distribution
 from modeling.training.evaluation import Predictor
-from modeling.training.fine_tuning import SentenceEvaluator, SentenceHead
+from modeling.training.fine_tuning import (
+    SentenceEvaluator,
+    SentenceHead,
+    load_second_encoder,
+)
 from modeling.training.reporting import write_results
 from modeling.training.search import Trial
 from modeling.training.session import session
@@ -54,6 +58,12 @@ flags.DEFINE_bool("do_eval", False, "Evaluate on the dev set.")
 flags.DEFINE_bool(
     "bilstm", False, "Classify by a new BiLSTM over the encoder's outputs (paper, section 5.1)."
 )
+flags.DEFINE_string(
+    "second_bert_config_file",
+    None,
+    "A second encoder's sizes: classify both encoders' vectors side by side (paper, section 5.1).",
+)
+flags.DEFINE_string("second_init_checkpoint", None, "Weights that the second one starts from.")
 flags.DEFINE_bool("glue_submission", False, "With --do_predict: also files for the GLUE server.")
 flags.DEFINE_bool(
     "wnli_majority", True, "In WNLI's submission the majority class, as the paper (appendix B.1)."
@@ -81,6 +91,26 @@ def check_flags(config: BertConfig, tokenizer: Tokenizer) -> None:
             "Nothing to do: give at least one of --do_train, --do_eval, --do_predict, --do_export."
         )
     common_flags.check_model_fits(FLAGS, config, tokenizer.vocab_size)
+
+
+def read_second_config(config: BertConfig, tokenizer: Tokenizer) -> BertConfig | None:
+    """The second encoder's configuration, if there is to be one."""
+    if not FLAGS.second_bert_config_file:
+        if FLAGS.second_init_checkpoint:
+            raise errors.ModelingError(
+                "--second_init_checkpoint needs --second_bert_config_file, the sizes that the "
+                "second encoder has."
+            )
+        return None
+    second = BertConfig.from_json_file(FLAGS.second_bert_config_file)
+    if second.num_hidden_layers != config.num_hidden_layers:
+        raise errors.ModelingError(
+            f"{FLAGS.second_bert_config_file} has {second.num_hidden_layers} layers, "
+            f"{FLAGS.bert_config_file} has {config.num_hidden_layers}; two encoders side by side "
+            f"need equally many."
+        )
+    common_flags.check_model_fits(FLAGS, second, tokenizer.vocab_size)
+    return second
 
 
 def batch_shape(batch_size: int, tokens: int = 0) -> batching.Batching:
@@ -154,7 +184,10 @@ def search(make_model, make_evaluator, head: SentenceHead, train: Split, trials)
         return step, results, metrics.is_degenerate(outputs, evaluator.label_ids)
 
     names = make_evaluator(None).names
-    run_search(FLAGS, names, describe_data(train), trials, make_model, train_one)
+    about = describe_data(train)
+    if FLAGS.second_init_checkpoint:
+        about += f", beside {FLAGS.second_init_checkpoint}"
+    run_search(FLAGS, names, about, trials, make_model, train_one)
 
 
 # ---- Results ----
@@ -238,6 +271,7 @@ def run(summary: RunSummary) -> None:
     config = BertConfig.from_json_file(FLAGS.bert_config_file)
     casing.check(FLAGS.do_lower_case, FLAGS.init_checkpoint)
     tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)
+    second = read_second_config(config, tokenizer)
     check_flags(config, tokenizer)
     task = task_flags.open_task(FLAGS, FLAGS.do_train)
     trials = common_flags.search_trials(FLAGS)
@@ -260,7 +294,10 @@ def run(summary: RunSummary) -> None:
     head = make_head(task, train)
 
     def make_model():
-        return head.make_model(config, FLAGS.bilstm, FLAGS.window_pooling, FLAGS.remat)
+        model = head.make_model(config, FLAGS.bilstm, FLAGS.window_pooling, FLAGS.remat, second)
+        if FLAGS.second_init_checkpoint:
+            load_second_encoder(model, FLAGS.second_init_checkpoint)
+        return model
 
     def make_evaluator(model, split: Split | None = None) -> SentenceEvaluator:
         split = split or dev[0]

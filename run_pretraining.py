@@ -11,6 +11,7 @@ From TFRecords, as the original release:
         --train_batch_size=32 --max_seq_length=128 --max_predictions_per_seq=20 \\
         --num_train_steps=20 --num_warmup_steps=10 --learning_rate=2e-5 \\
         --output_dir=/tmp/pretraining_output
+With --estimate it prints what such a run takes and costs, and does nothing.
 """
 
 from modeling import quiet  # noqa: F401  isort: skip
@@ -30,7 +31,7 @@ from data.pretraining.batches import pipeline
 from data.pretraining.instances.settings import MLM, MLM_NSP, RecordSettings
 from data.tokenization import Tokenizer, build_inputs
 from modeling import checkpoints, errors
-from modeling.config import LEFT_TO_RIGHT, BertConfig
+from modeling.config import LEFT_TO_RIGHT, RIGHT_TO_LEFT, BertConfig
 from modeling.losses import PretrainingLosses
 from modeling.models import BertPretrainer
 from modeling.serving import export_flags
@@ -38,6 +39,7 @@ from modeling.serving.fill_mask import fill_masks
 from modeling.serving.pretraining import export_pretrainer
 from modeling.training import common_flags, distribution, run_folder, run_state
 from modeling.training.best import load_best
+from modeling.training.cost_estimate import estimate_run
 from modeling.training.evaluation import Evaluator, reported
 from modeling.training.fit import Stage, fit
 from modeling.training.phases import Phase, folder_names, parse_phases
@@ -68,7 +70,7 @@ flags.DEFINE_enum(
     "objective",
     pipeline.MLM_NSP,
     pipeline.OBJECTIVES,
-    "mlm_nsp: BERT; mlm: without next sentences; ltr: left to right, every token predicted.",
+    "mlm_nsp: BERT; mlm: without next sentences; ltr, rtl: one way, every token predicted.",
 )
 flags.DEFINE_string(
     "phases",
@@ -79,6 +81,7 @@ flags.DEFINE_string(
 flags.DEFINE_string(
     "vocab_file", None, "Vocabulary; needed for raw text unless one is to be learned from it."
 )
+flags.DEFINE_bool("estimate", False, "Only print what the run would take and cost.")
 flags.DEFINE_bool("demo", False, "Pre-train a small BERT on installed docstrings; see README.")
 # What is read, and how records are made from raw text.
 pretraining_flags.define_source_flags()
@@ -88,18 +91,12 @@ pretraining_flags.define_worker_flags()
 export_flags.define_export_flags()
 flags.DEFINE_integer("export_top_k", 5, "Words that it gives for a [MASK].", lower_bound=1)
 
+DIRECTIONS = {pipeline.LTR: LEFT_TO_RIGHT, pipeline.RTL: RIGHT_TO_LEFT}
 CURVES = {
     "Loss": ["masked_lm_loss", "next_sentence_loss"],
     "Accuracy": ["masked_lm_accuracy", "next_sentence_accuracy"],
     "Perplexity": ["masked_lm_perplexity"],
 }
-
-
-def set_demo_flags() -> None:
-    """Gives the demo's values to the flags that the command line leaves alone."""
-    for name, value in demo.SETTINGS.items():
-        if not FLAGS[name].present:
-            FLAGS[name].value = value
 
 
 def check_flags() -> None:
@@ -161,8 +158,8 @@ def read_config(phases: list[Phase]) -> BertConfig:
             f"max_position_embeddings in {FLAGS.bert_config_file} is "
             f"{config.max_position_embeddings}."
         )
-    if FLAGS.objective == pipeline.LTR:
-        config = dataclasses.replace(config, attention_direction=LEFT_TO_RIGHT)
+    if FLAGS.objective in DIRECTIONS:
+        config = dataclasses.replace(config, attention_direction=DIRECTIONS[FLAGS.objective])
     return config
 
 
@@ -265,7 +262,11 @@ def export(model: BertPretrainer, vocab_file: str) -> None:
 
 def main(_) -> None:
     if FLAGS.demo:
-        set_demo_flags()
+        demo.set_flags(FLAGS)
+    if FLAGS.estimate:
+        phases = read_phases()
+        print(estimate_run(FLAGS, read_config(phases), phases))
+        return
     check_flags()
     with session(FLAGS) as summary:
         if FLAGS.do_train or FLAGS.do_eval:
@@ -375,7 +376,7 @@ def run(summary: RunSummary) -> None:
             write_results(FLAGS.output_dir, "eval_results.txt", written | {"global_step": step})
     except (tf.errors.InvalidArgumentError, tf.errors.DataLossError) as error:
         # If text or a record is to blame, this raises the error that names its place.
-        masked = None if masks or FLAGS.objective == pipeline.LTR else True
+        masked = None if masks or FLAGS.objective in DIRECTIONS else True
         vocab_size = len(masks.vocabulary.continues_word) if masks else config.vocab_size
         for phase, found in zip(phases, records, strict=True):
             sizes = (phase.max_seq_length, phase.max_predictions_per_seq, vocab_size)

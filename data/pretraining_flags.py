@@ -124,10 +124,10 @@ def check_training_flags(given) -> None:
         )
     if not given["dynamic_masking"].value:
         return
-    if given["objective"].value == pipeline.LTR:
+    if given["objective"].value in pipeline.ONE_WAY:
         raise DataError(
-            "--dynamic_masking would change nothing: --objective=ltr predicts every token, masking "
-            "none. Leave it out, or choose another objective."
+            f"--dynamic_masking would change nothing: --objective={given['objective'].value} "
+            f"predicts every token, masking none. Leave it out, or choose another objective."
         )
     if given["input_file"].value and not given["vocab_file"].value:
         raise DataError(

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from modeling.chains import chains_are_compiled
-from modeling.config import BertConfig
+from modeling.config import BIDIRECTIONAL, LEFT_TO_RIGHT, BertConfig
 from modeling.dropout import dropout
 from modeling.embeddings import initializer
 from modeling.tensors import add_bias, is_float16, swap_middle
@@ -41,7 +41,7 @@ class Dense(keras.layers.Layer):
         return ops.matmul(x, read(self.kernel, self.compute_dtype))
 
 
-def attention_bias(input_mask, dtype, left_to_right: bool = False, sequence_ids=None):
+def attention_bias(input_mask, dtype, direction: str = BIDIRECTIONAL, sequence_ids=None):
     """What is added to the scores: 0 where a position may look, −10000 where it may not.
 
     The original adds after scaling, and a finite number: a row of nothing but padding attends
@@ -50,24 +50,26 @@ def attention_bias(input_mask, dtype, left_to_right: bool = False, sequence_ids=
     Args:
         input_mask: int [B, T], 1 at real tokens.
         dtype: Float dtype of the result.
-        left_to_right: Positions see themselves, padding or not, and the real tokens before them.
+        direction: In one direction only, positions see themselves, padding or not, and the real
+            tokens before them (after them, if it is right to left).
         sequence_ids: int [B, T]: positions see those of their own number only. None: all.
 
     Returns:
-        [B, 1, 1, T]; left to right, or with sequence_ids, [B, 1, T, T], query before key.
+        [B, 1, 1, T]; in one direction, or with sequence_ids, [B, 1, T, T], query before key.
     """
     mask = ops.cast(input_mask, dtype)[:, None, None, :]
     if sequence_ids is not None:
         same = ops.equal(sequence_ids[:, None, :, None], sequence_ids[:, None, None, :])
         mask = mask * ops.cast(same, dtype)
-    if left_to_right:
+    if direction != BIDIRECTIONAL:
         length = (
             input_mask.shape[1] if input_mask.shape[1] is not None else ops.shape(input_mask)[1]
         )
         places = ops.arange(length)
-        before = ops.cast(places[None, :] < places[:, None], dtype)
+        seen = ops.less if direction == LEFT_TO_RIGHT else ops.greater
+        past = ops.cast(seen(places[None, :], places[:, None]), dtype)
         itself = ops.cast(places[None, :] == places[:, None], dtype)
-        mask = mask * before + itself
+        mask = mask * past + itself
     return (1.0 - mask) * -10000.0
 
 

@@ -28,7 +28,8 @@ NAMED_SIZES = {
 }
 
 BIDIRECTIONAL, LEFT_TO_RIGHT = "bidirectional", "left_to_right"
-ATTENTION_DIRECTIONS = (BIDIRECTIONAL, LEFT_TO_RIGHT)
+RIGHT_TO_LEFT = "right_to_left"
+ATTENTION_DIRECTIONS = (BIDIRECTIONAL, LEFT_TO_RIGHT, RIGHT_TO_LEFT)
 ACTIVATIONS = ("gelu", "gelu_erf", "relu", "tanh", "linear")
 
 # Hugging Face's spelling → ours. Their "gelu_new" and "gelu_pytorch_tanh" are the tanh form.
@@ -85,8 +86,8 @@ class BertConfig:
         initializer_range: Standard deviation of the truncated normal initialiser.
         layer_norm_eps: Not in the original's file format, where it is always 1e-12.
         attention_direction: One of `ATTENTION_DIRECTIONS`; "left_to_right" lets no position see
-            the ones after it (paper, section 5.1). Not in the original's file format, where it
-            is always "bidirectional".
+            the ones after it, "right_to_left" none before it (paper, section 5.1). Not in the
+            original's file format, where it is always "bidirectional".
         extra: Keys of the file that are not known here, kept and written back.
 
     Raises:

@@ -187,8 +187,8 @@ class BertEncoder(keras.layers.Layer):
         def restore(rows):
             return ops.reshape(rows, (-1, length, self.config.hidden_size))
 
-        left_to_right = self.config.attention_direction == LEFT_TO_RIGHT
-        bias = attention_bias(input_mask, self.compute_dtype, left_to_right, sequence_ids)
+        direction = self.config.attention_direction
+        bias = attention_bias(input_mask, self.compute_dtype, direction, sequence_ids)
         x = embedding_output = self.embeddings(input_ids, segment_ids, dropout_key, position_ids)
         unpadding = None
         if leaves_padding_out():
@@ -206,7 +206,7 @@ class BertEncoder(keras.layers.Layer):
             encoder_outputs.append(restore(unpadding.restore_cleared(x) if unpadding else x))
         sequence_output = encoder_outputs[-1]
         pooled_from = sequence_output[:, 0]
-        if left_to_right:
+        if direction == LEFT_TO_RIGHT:
             pooled_from = gather_positions(sequence_output, last_real_position(input_mask))
         return {
             "embedding_output": restore(embedding_output),

@@ -26,6 +26,7 @@ from modeling.heads import (
 # The original release drops out the classifier's input at this rate, whatever the configuration.
 CLASSIFIER_DROPOUT = 0.1
 ROW_POOLINGS = ("mean", "max")
+_SECOND_KEY = (1 << 30, 0, 0)
 ABSENT = -1e9
 """Logit of a choice that there isn't; its probability is 0."""
 
@@ -132,6 +133,9 @@ class BertClassifier(BertModel):
         config: The encoder's configuration.
         num_labels: Rows of `output_weights`.
         dropout_rate: Of the vector that is classified.
+        second: A second encoder's configuration, of the same vocabulary. Its pooled vector stands
+            behind the first one's, as ELMo joins a left-to-right and a right-to-left model (paper,
+            section 5.1); its weights' names begin with "second_".
         bilstm: Puts a bidirectional LSTM, `hidden_size` wide in each direction and randomly
             initialised, on the encoder (paper, section 5.1, "+ BiLSTM"). Classified is then not
             the pooled vector but the LSTM's two final states [B, 2·H], and the pooler gets no
@@ -148,9 +152,15 @@ class BertClassifier(BertModel):
         bilstm: bool = False,
         row_pooling: str = "mean",
         name: str = "bert_classifier",
+        second: BertConfig | None = None,
         **kwargs,
     ):
         super().__init__(config, name=name, **kwargs)
+        self.second_encoder = None
+        if second is not None:
+            _check_second(config, second, bilstm)
+            options = {"remat": self.encoder.remat, "dtype": self.dtype_policy}
+            self.second_encoder = BertEncoder(second, name="second_bert", **options)
         if row_pooling not in ROW_POOLINGS:
             raise ModelingError(
                 f"row_pooling is {row_pooling!r}; it may be {' or '.join(ROW_POOLINGS)}."
@@ -165,6 +175,9 @@ class BertClassifier(BertModel):
     def build(self, input_shape=None):
         super().build()
         width = self.config.hidden_size
+        if self.second_encoder is not None:
+            self.second_encoder.build()
+            width += self.second_encoder.config.hidden_size
         if self.bilstm is not None:
             self.bilstm.build()
             width *= 2
@@ -179,12 +192,16 @@ class BertClassifier(BertModel):
             training, dropout_key: See `BertModel`.
 
         Returns:
-            The encoder's dict (of all rows, [B·R, …]) with float32 `logits` [B, labels].
+            The (first) encoder's dict (of all rows, [B·R, …]) with float32 `logits` [B, labels].
         """
         dropout_key = self.next_dropout_key(training, dropout_key)
         inputs, rows = _flat_rows(inputs)
         outputs = self.encoder(inputs, dropout_key)
         x = outputs["pooled_output"]
+        if self.second_encoder is not None:
+            # Masks of its own: another seed, far from those that anyone gives.
+            key = None if dropout_key is None else dropout_key + ops.array(_SECOND_KEY, "int32")
+            x = ops.concatenate([x, self.second_encoder(inputs, key)["pooled_output"]], -1)
         if self.bilstm is not None:
             mask = inputs.get("input_mask")
             if mask is None:
@@ -305,6 +322,16 @@ class BertTagger(BertModel):
         outputs = self.encoder(inputs, dropout_key)
         x = dropout(outputs["sequence_output"], self.dropout_rate, dropout_key, self.dropout_site)
         return outputs | {"logits": linear_logits(x, self.output_weights, self.output_bias)}
+
+
+def _check_second(config: BertConfig, second: BertConfig, bilstm: bool) -> None:
+    if second.vocab_size != config.vocab_size:
+        raise ModelingError(
+            f"The second encoder's vocab_size is {second.vocab_size}, the first one's "
+            f"{config.vocab_size}. Both read the same pieces, so they need the same vocabulary."
+        )
+    if bilstm:
+        raise ModelingError("A BiLSTM is put on one encoder; leave it or the second one out.")
 
 
 def _flat_rows(inputs):

@@ -166,3 +166,49 @@ def test_minilm_learns_sst2_and_is_served(shared_data, minilm, tmp_path, monkeyp
     answers = served(CLIENT, tmp_path / "out" / "export" / "1", {"text_a": list(texts)}, tmp_path)
     right = np.mean([a == b for a, b in zip(answers["label"], labels, strict=True)])
     assert right == pytest.approx(accuracy, abs=1e-6)
+
+
+@pytest.mark.slow
+def test_two_directions_side_by_side(folder):
+    """Pre-trained left to right and right to left, classified together, served."""
+    weights = {}
+    for objective in ("ltr", "rtl"):
+        out = folder / objective
+        corpus = folder / "corpus.txt"
+        corpus.write_text("the film was very good\nand a bad plot\n\n" * 8)
+        sizes = ("--num_train_steps=20", "--max_seq_length=16", "--max_predictions_per_seq=4")
+        succeed(
+            "run_pretraining.py",
+            f"--corpus_file={corpus}",
+            f"--objective={objective}",
+            f"--bert_config_file={folder}/config.json",
+            f"--vocab_file={folder}/vocab.txt",
+            f"--output_dir={out}",
+            *("--do_train", "--num_warmup_steps=2", "--train_batch_size=4", *sizes),
+        )
+        weights[objective] = out
+    left, right = weights.values()
+    assert json.loads((right / "bert_config.json").read_text())["attention_direction"] == (
+        "right_to_left"
+    )
+    both = (
+        f"--bert_config_file={left}/bert_config.json",
+        f"--second_bert_config_file={right}/bert_config.json",
+    )
+    given = (
+        f"--init_checkpoint={left}/bert_model.ckpt",
+        f"--second_init_checkpoint={right}/bert_model.ckpt",
+    )
+    log = succeed(*command(folder, "both", *both, *given, *TRAIN, "--do_eval"))
+    assert log.count("Loaded ") == 2
+    results = _results(folder / "both" / "eval_results.txt")
+    assert results["eval_accuracy"] > 0.9
+    succeed(*command(folder, "both", *both, "--do_eval", "--do_predict", "--do_export"))
+    assert _results(folder / "both" / "eval_results.txt") == results
+    lines = (folder / "SST-2" / "test.tsv").read_text().splitlines()[1:]
+    texts = [line.split("\t")[1] for line in lines]
+    answers = served(CLIENT, folder / "both" / "export" / "1", {"text_a": texts}, folder)
+    probabilities = np.loadtxt(folder / "both" / "test_results.tsv", delimiter="\t")
+    np.testing.assert_allclose(answers["probabilities"], probabilities, atol=1e-6)
+    message = fail(*command(folder, "bad", *given, "--do_train"))
+    assert "--second_init_checkpoint needs --second_bert_config_file" in message

@@ -45,6 +45,17 @@ _SENTENCES = 5
 FillMasks = Callable[[Mapping[str, np.ndarray]], tuple[np.ndarray, np.ndarray]]
 
 
+def set_flags(given) -> None:
+    """Gives the demo's values to the flags that the command line leaves alone.
+
+    Args:
+        given: The flags; `given[name].present` and `.value`.
+    """
+    for name, value in SETTINGS.items():
+        if not given[name].present:
+            given[name].value = value
+
+
 @functools.cache
 def documents() -> list[corpus.Document]:
     """The embedded corpus: docstrings of the installed packages."""

@@ -50,7 +50,7 @@ class LoadReport:
         lines = [f"Loaded {_weights(self.loaded)} from {self.path} ({self.format} format)."]
         if self.newly_initialised:
             lines.append(
-                f"  Not in it, so newly initialised: {_weights(self.newly_initialised)} of the "
+                f"  Not in it, so kept as they are: {_weights(self.newly_initialised)} of the "
                 f"model: {_some(self.newly_initialised)}"
             )
         if self.left_over:

@@ -5,7 +5,7 @@ from typing import Protocol
 
 import tensorflow as tf
 
-from modeling.config import LEFT_TO_RIGHT
+from modeling.config import BIDIRECTIONAL, LEFT_TO_RIGHT
 from modeling.models import BertPretrainer
 from modeling.serving.buckets import in_buckets
 from modeling.serving.export import IDS, Export, Signature
@@ -41,11 +41,12 @@ def export_pretrainer(
     Signatures, with any batch size; M is the most [MASK]s that a text of the batch has:
         serving_default: string `text` [B] → `words` string [B, M, K] and `scores` float32
             [B, M, K], the likeliest tokens for each [MASK] and their probabilities; "" and 0 where
-            a text has fewer. Of a left-to-right model the likeliest next tokens, [B, K].
+            a text has fewer. Of a left-to-right model the likeliest next tokens, [B, K], of a
+            right-to-left one those before the text.
         log_likelihood: string `text` [B] → `log_likelihood` float32 [B], `num_pieces` int32 [B],
             `perplexity` float32 [B]. The sum of each piece's natural log probability given all
             others, masked one at a time (Salazar et al. 2020, "Masked Language Model Scoring");
-            of a left-to-right model given those before it. Costs a row per piece.
+            of a model in one direction given those before it, or after it. Costs a row per piece.
         next_sentence: string `text_a`, `text_b` [B] → `is_next` float32 [B], the probability that
             B follows A. Only of models with that head.
         examples: serialized tf.Examples with `text` → as serving_default.
@@ -63,6 +64,7 @@ def export_pretrainer(
         The folder of the new version. It appears whole or not at all.
     """
     tokens = tf.constant(list(vocabulary.vocab), tf.string)
+    one_way = model.config.attention_direction != BIDIRECTIONAL
     left_to_right = model.config.attention_direction == LEFT_TO_RIGHT
 
     def likeliest(inputs: Inputs) -> dict[str, tf.Tensor]:
@@ -93,14 +95,15 @@ def export_pretrainer(
 
     def of_ends(text):
         inputs = preprocess(text)
-        # The last piece, before [SEP], predicts what comes next.
+        # The last piece, before [SEP], predicts what comes next, the first what comes before.
         last = tf.reduce_sum(inputs["input_mask"], 1, keepdims=True) - 2
-        found = of_positions(**inputs, masked_lm_positions=last)
+        end = last if left_to_right else tf.ones_like(last)
+        found = of_positions(**inputs, masked_lm_positions=end)
         return {name: value[:, 0] for name, value in found.items()}
 
     def log_likelihood(text):
         inputs = preprocess(text)
-        score = _left_to_right_scores if left_to_right else _masked_scores
+        score = _one_way_scores if one_way else _masked_scores
         ids = inputs["input_ids"]
         words = (
             (inputs["input_mask"] != 0) & (ids != vocabulary.cls_id) & (ids != vocabulary.sep_id)
@@ -125,14 +128,14 @@ def export_pretrainer(
         return in_buckets(is_next, inputs, {"is_next": tf.zeros(tf.shape(text_a))})
 
     def masked(text: str) -> str:
-        return text if left_to_right else f"{text} [MASK]"
+        return text if one_way else f"{text} [MASK]"
 
     def short(text: str) -> str:
         return " ".join(text.split()[:4])
 
     ids = IDS | {"masked_lm_positions": tf.TensorSpec([None, None], tf.int32)}
     signatures = {
-        "serving_default": Signature(of_ends if left_to_right else of_masks, TEXT, masked),
+        "serving_default": Signature(of_ends if one_way else of_masks, TEXT, masked),
         "log_likelihood": Signature(log_likelihood, TEXT, short),
         "tokenized": Signature(of_positions, ids),
     }
@@ -162,17 +165,21 @@ def _masked_scores(model, inputs: Inputs, places: tf.Tensor, mask_id: int) -> tf
     return _in_parts(part, tf.shape(places)[0], ROWS_AT_ONCE)
 
 
-def _left_to_right_scores(model, inputs: Inputs, places: tf.Tensor, _: int) -> tf.Tensor:
-    """Log probability of each piece at `places` int64 [n, 2], given those before it: [n]."""
+def _one_way_scores(model, inputs: Inputs, places: tf.Tensor, _: int) -> tf.Tensor:
+    """Log probability of each piece at `places` int64 [n, 2], given those on one side: [n]."""
+    left_to_right = model.config.attention_direction == LEFT_TO_RIGHT
 
     def part(row):
         batch = {name: inputs[name][row : row + 1, : lengths[row]] for name in IDS}
+        ids = batch["input_ids"][0]
         batch["masked_lm_positions"] = tf.range(lengths[row] - 1)[tf.newaxis]
+        if not left_to_right:
+            batch["masked_lm_positions"] += 1
         logits = model(batch)["masked_lm_logits"][0]
-        # Without [SEP], as without it the places count.
-        return -tf.nn.sparse_softmax_cross_entropy_with_logits(batch["input_ids"][0, 1:], logits)[
-            :-1
-        ]
+        given = ids[1:] if left_to_right else ids[:-1]
+        scores = -tf.nn.sparse_softmax_cross_entropy_with_logits(given, logits)
+        # Without [SEP] or [CLS], as without them the places count.
+        return scores[:-1] if left_to_right else scores[1:]
 
     lengths = tf.reduce_sum(inputs["input_mask"], 1)
     return _in_parts(part, tf.shape(lengths)[0], 1)

@@ -2,17 +2,21 @@
 
     print(estimate(BertConfig.named("base", 30522), parse_phases("128:900000:256,512:100000:256")))
 
-See `cost_model` for what it rests on, and `cost_machines` for the machines and the dates of the
-prices.
+`run_pretraining.py --estimate` prints it for its flags. See `cost_model` for what it rests on, and
+`cost_machines` for the machines and the dates of the prices.
 """
 
 import math
 from collections.abc import Sequence
 
-from modeling.config import LEFT_TO_RIGHT, BertConfig
+import tensorflow as tf
+
+from modeling.config import BIDIRECTIONAL, BertConfig
+from modeling.errors import ModelingError
 from modeling.training import cost_machines, cost_model
 from modeling.training.cost_machines import Machine
 from modeling.training.phases import Phase
+from modeling.training.precision import fastest_dtype
 
 # Tokens of text that a core makes into records in a second of its time, each token counted once
 # per pass over the text (--dupe_factor); `python -m tests.benchmarks.pretraining_data`.
@@ -87,6 +91,37 @@ def estimate(
     return "\n\n".join(lines)
 
 
+def estimate_run(values, config: BertConfig, phases: Sequence[Phase]) -> str:
+    """`estimate` of what run_pretraining.py's flags ask for; reads the sizes of --corpus_file.
+
+    Args:
+        values: The script's flag values.
+        config, phases: What it makes of them.
+
+    Raises:
+        ModelingError: No model is named, or no file fits --corpus_file.
+    """
+    if not values.bert_config_file and not values.demo:
+        raise ModelingError(
+            "--estimate needs --bert_config_file, the JSON file with the model's sizes; or --demo."
+        )
+    patterns = [p.strip() for p in (values.corpus_file or "").split(",") if p.strip()]
+    files = {file for pattern in patterns for file in tf.io.gfile.glob(pattern)}
+    if patterns and not files:
+        raise ModelingError(f"No file fits --corpus_file={values.corpus_file}.")
+    return estimate(
+        config,
+        phases,
+        dtype=fastest_dtype() if values.dtype == "auto" else values.dtype,
+        accumulation_steps=values.gradient_accumulation_steps,
+        remat=values.remat,
+        next_sentence=values.objective == "mlm_nsp",
+        save_checkpoints_steps=values.save_checkpoints_steps,
+        corpus_bytes=sum(tf.io.gfile.stat(file).length for file in files),
+        dupe_factor=values.dupe_factor,
+    )
+
+
 class Plan:
     """How a machine goes through one phase.
 
@@ -112,7 +147,7 @@ class Plan:
     ):
         length = phase.max_seq_length
         predictions = phase.max_predictions_per_seq
-        if predictions and config.attention_direction == LEFT_TO_RIGHT:
+        if predictions and config.attention_direction != BIDIRECTIONAL:
             predictions = length  # every token's next
         options = {"half_precision": half_precision, "remat": remat}
         device_rows = phase.batch_size / machine.devices
@@ -182,7 +217,7 @@ def _describe(config: BertConfig, phases: Sequence[Phase], labels: int, half: bo
     ]
     for phase in phases:
         predictions = phase.max_predictions_per_seq
-        if config.attention_direction == LEFT_TO_RIGHT:
+        if config.attention_direction != BIDIRECTIONAL:
             predictions = phase.max_seq_length
         work = cost_model.step_work(
             *(config, phase.batch_size, phase.max_seq_length, predictions, labels),

@@ -12,12 +12,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from modeling import metrics
+from modeling import checkpoints, metrics
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
 from modeling.losses import ClassifierLosses, Losses, MultiLabelLosses, RegressionLosses
-from modeling.models import BertClassifier, BertMultipleChoice
+from modeling.models import BertClassifier, BertModel, BertMultipleChoice
 from modeling.training.evaluation import Predictor
+from modeling.training.run_state import ENCODER
 
 KINDS = ("classes", "multi_label", "regression", "choices")
 
@@ -55,16 +56,21 @@ class SentenceHead:
         bilstm: bool = False,
         row_pooling: str = "mean",
         remat: bool = False,
+        second: BertConfig | None = None,
     ) -> keras.Model:
         """The built model, with random weights."""
         if self.kind == "choices":
-            if bilstm:
-                raise ModelingError("A BiLSTM on top is not for multiple choice.")
+            if bilstm or second:
+                raise ModelingError("A BiLSTM, or a second encoder, is not for multiple choice.")
             model = BertMultipleChoice(config, remat=remat)
         else:
             number = 1 if self.kind == "regression" else self.num_labels
             model = BertClassifier(
-                config, number, bilstm=bilstm, row_pooling=row_pooling, remat=remat
+                *(config, number),
+                bilstm=bilstm,
+                row_pooling=row_pooling,
+                remat=remat,
+                second=second,
             )
         model.build()
         return model
@@ -113,6 +119,20 @@ class SentenceHead:
         if self.kind == "multi_label":
             return MultiLabelLosses(class_weights)
         return ClassifierLosses(class_weights)
+
+
+def load_second_encoder(model: BertClassifier, path: str) -> None:
+    """Gives the second encoder the weights of a checkpoint, where they are called as usual.
+
+    Raises:
+        ModelingError: See `checkpoints.load`.
+    """
+    source = BertModel(model.second_encoder.config, name="second")
+    source.build()
+    checkpoints.load(source, path, required=ENCODER)
+    pairs = zip(model.second_encoder.weights, source.encoder.weights, strict=True)
+    for weight, given in pairs:
+        weight.assign(given)
 
 
 class SentenceEvaluator:

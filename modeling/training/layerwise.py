@@ -3,6 +3,9 @@
 import re
 from collections.abc import Iterable
 
+SECOND = "second_"
+"""Begins the names of a second encoder's weights; it has as many layers as the first."""
+
 
 def depth(name: str, num_hidden_layers: int) -> int:
     """0 for the embeddings, 1 to L for the layers of the encoder, L + 1 for all above.
@@ -11,6 +14,7 @@ def depth(name: str, num_hidden_layers: int) -> int:
         name: A weight's name, as in the original's checkpoints.
         num_hidden_layers: L.
     """
+    name = name.removeprefix(SECOND)
     layer = re.match(r"bert/encoder/layer_(\d+)/", name)
     if layer:
         return int(layer[1]) + 1

@@ -10,11 +10,10 @@ import numpy as np
 import tensorflow as tf
 
 from modeling.chains import compiled_chains
-from modeling.config import BertConfig
 from modeling.losses import Losses
 from modeling.training.loss_scale import LossScale
 from modeling.training.optimizers import Optimizer
-from modeling.training.utilisation import batch_flops
+from modeling.training.utilisation import step_flops
 
 CLIP_NORM = 1.0
 # An int64 [B] in a training batch that says which examples it holds, or [B, K] where a row holds
@@ -83,7 +82,7 @@ class TrainStep:
             Name → one (total, weight) per step; `loss`, the sum of the losses' means, the
             `learning_rate` used and the `gradient_norm` before clipping have weight 1. `tokens`
             is the number of real tokens with that of places in the batch, `flops` counts
-            operations as `utilisation.batch_flops` does. With a loss scale
+            operations as `utilisation.step_flops` does. With a loss scale
             also `loss_scale`, and `skipped_updates`, 1 where the gradient was not finite; the
             norm there has weight 0.
         """
@@ -153,8 +152,9 @@ class TrainStep:
         if mask is not None:
             places = tf.stack([tf.reduce_sum(mask), tf.size(mask)])
             rows["tokens"] = total(tf.cast(places, tf.float32))
-        if isinstance(getattr(self.model, "config", None), BertConfig) and "input_ids" in batch:
-            rows["flops"] = tf.stack([total(batch_flops(self.model.config, batch)), one])
+        flops = step_flops(self.model, batch)
+        if flops is not None:
+            rows["flops"] = tf.stack([total(flops), one])
         rows["learning_rate"] = tf.stack([learning_rate, one])
         rows["gradient_norm"] = tf.stack([norm, one])
         if finite is not None:

@@ -30,6 +30,14 @@ def batch_flops(config: BertConfig, batch: Mapping[str, tf.Tensor]) -> tf.Tensor
     return train_step_flops(config, rows, length, predictions, labels)
 
 
+def step_flops(model: keras.Model, batch: Mapping[str, tf.Tensor]) -> tf.Tensor | None:
+    """float32 scalar, of all of a model's encoders; None where it has none, or the batch no ids."""
+    encoders = [getattr(model, name, None) for name in ("encoder", "second_encoder")]
+    if encoders[0] is None or "input_ids" not in batch:
+        return None
+    return tf.add_n([batch_flops(e.config, batch) for e in encoders if e is not None])
+
+
 def peak_flops() -> float | None:
     """Operations a second that all replicas of the present strategy could do at most.
 

@@ -284,5 +284,5 @@ def write_curves(points: Sequence[Point], tsv: str, png: str) -> None:
         plot.set_ylim(bottom=0)
         beside.set_ylabel("MFLOP per token (dashed)")
         beside.set_ylim(bottom=0)
-        plot.legend(frameon=False)
+        plot.legend(frameon=False, loc="lower right")
     figure.savefig(png, dpi=110)

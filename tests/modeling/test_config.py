@@ -95,7 +95,7 @@ def test_empty_activation_is_linear(act):
         ("hidden_dropout_prob", 1.0),
         ("attention_probs_dropout_prob", "0.1"),
         ("initializer_range", 0),
-        ("attention_direction", "right_to_left"),
+        ("attention_direction", "downwards"),
         ("attention_direction", None),
     ],
 )

@@ -71,6 +71,38 @@ def test_no_position_sees_what_comes_after_it(jit_compile):
         assert (changed[i + 1 :] > 1e-4).all()
 
 
+def test_right_to_left_sees_only_what_comes_after_it():
+    model = BertPretrainer(_config(attention_direction="right_to_left", num_hidden_layers=3))
+    inputs = _inputs()
+    states = model(inputs)["sequence_output"].numpy()
+    pooled = model(inputs)["pooled_output"].numpy()
+    for i in range(LENGTH):
+        other = {name: values.copy() for name, values in inputs.items()}
+        other["input_ids"][:, i] = 1 + other["input_ids"][:, i] % (VOCAB - 1)
+        changed = np.abs(model(other)["sequence_output"] - states).max(2)
+        assert not changed[:, i + 1 :].any()
+        for row, length in enumerate(LENGTHS):
+            # Padding, too, sees itself, but nobody sees it.
+            seen = changed[row, : i + 1] > 1e-4
+            assert seen.all() if i < length else seen.tolist() == [False] * i + [True]
+        # The first token has seen the whole text.
+        touched = np.abs(model(other)["pooled_output"] - pooled).max(1) > 1e-4
+        assert touched.tolist() == [i < length for length in LENGTHS]
+
+
+def test_one_right_to_left_layer_is_the_bidirectional_one_on_every_end():
+    config = _config(attention_direction="right_to_left", num_hidden_layers=1)
+    model, oracle = BertPretrainer(config), BertPretrainer(_config(num_hidden_layers=1))
+    _same_weights(model, oracle)
+    inputs = _inputs()
+    inputs["input_mask"][:] = 1
+    states = model(inputs)["sequence_output"]
+    for i in range(LENGTH):
+        end = dict(inputs, input_mask=np.tile(np.arange(LENGTH) >= i, (3, 1)).astype(np.int32))
+        expected = oracle(end)["sequence_output"][:, i]
+        np.testing.assert_allclose(states[:, i], expected, atol=2e-6)
+
+
 def test_left_to_right_gradient_stops_at_the_future():
     model = BertPretrainer(_left_to_right())
     model.build()

@@ -121,7 +121,7 @@ def pretraining(
         "output_dir": name,
         **flags,
     }
-    if flags.get("objective") == "ltr":
+    if flags.get("objective") in ("ltr", "rtl"):  # either costs the same
         config = dataclasses.replace(config, attention_direction=LEFT_TO_RIGHT)
     labels = 2 if flags.get("objective", "mlm_nsp") == "mlm_nsp" else 0
     return Launch(what, "run_pretraining.py", given, config, parse_phases(phases), labels=labels)

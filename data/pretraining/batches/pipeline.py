@@ -23,8 +23,9 @@ from data.pretraining.records.held_out import HELD_OUT_SHARE, evaluation_batches
 from data.pretraining.records.record_files import GENERATE, compression, count_records
 from data.pretraining.records.schema import check_file, feature_description
 
-MLM_NSP, MLM, LTR = "mlm_nsp", "mlm", "ltr"
-OBJECTIVES = (MLM_NSP, MLM, LTR)
+MLM_NSP, MLM, LTR, RTL = "mlm_nsp", "mlm", "ltr", "rtl"
+OBJECTIVES = (MLM_NSP, MLM, LTR, RTL)
+ONE_WAY = (LTR, RTL)
 _CYCLE_LENGTH = 16
 _FILES_CHECKED = 32
 _RECORD_BITS = 40  # of an index; the file's number stands above them
@@ -74,7 +75,8 @@ def pretraining_dataset(
         objective: One of `OBJECTIVES` (paper, section 5.1). For "mlm" the batches are those of
             "mlm_nsp"; the model leaves next_sentence_labels alone. For "ltr" the words that the
             records mask are put back, and P is S − 1: position i predicts token i + 1, with
-            weight 1 where that is a real one. For a model that attends left to right.
+            weight 1 where that is a real one, for a model that attends left to right. "rtl" is the
+            reverse: position i + 1 predicts token i.
         dynamic_masking: How to mask here; None for the masks of the records. In training, words
             that the records mask are put back, and masks are drawn whenever a record is read,
             from the seed, the shard and the number of the batch. In evaluation records keep their
@@ -109,7 +111,7 @@ def pretraining_dataset(
         )
     files = list(files)
     # Where the records' masks don't count, they needn't be there.
-    masked = True if dynamic_masking is None and objective != LTR else None
+    masked = True if dynamic_masking is None and objective not in ONE_WAY else None
     _check(files, max_seq_length, max_predictions_per_seq, vocab_size, masked)
     numbered = list(enumerate(files))
     every = None
@@ -132,8 +134,8 @@ def pretraining_dataset(
     def parse(index: tf.Tensor, records: tf.Tensor) -> Batch:
         batch = tf.io.parse_example(records, description)
         batch = _checked(batch, vocab_size, max_seq_length)
-        if objective == LTR:
-            batch = predict_every_next(unmask(batch))
+        if objective in ONE_WAY:
+            batch = predict_neighbours(unmask(batch), from_left=objective == LTR)
         batch["is_real_example"] = tf.ones(tf.shape(records), tf.float32)
         if training:
             batch["index"] = index
@@ -254,22 +256,24 @@ def describe_examples(files: Sequence[str], index: np.ndarray) -> str:
     )
 
 
-def predict_every_next(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """Makes every token the prediction of the one before it (paper, section 5.1).
+def predict_neighbours(batch: dict[str, tf.Tensor], from_left: bool) -> dict[str, tf.Tensor]:
+    """Makes every token the prediction of the one before it, or behind it (paper, section 5.1).
 
     Args:
         batch: input_ids without masks and input_mask, both int32 [B, S].
+        from_left: Of the one before it.
 
     Returns:
         The batch with masked_lm_positions, masked_lm_ids int32 and masked_lm_weights float32,
         all [B, S − 1].
     """
-    following = batch["input_ids"][:, 1:]
-    positions = tf.range(tf.shape(following)[1])[tf.newaxis]
-    positions = tf.broadcast_to(positions, tf.shape(following))
+    words = batch["input_ids"][:, 1:] if from_left else batch["input_ids"][:, :-1]
+    positions = tf.range(tf.shape(words)[1])[tf.newaxis] + (0 if from_left else 1)
+    positions = tf.broadcast_to(positions, tf.shape(words))
     return batch | {
-        "masked_lm_positions": tf.ensure_shape(positions, following.shape),
-        "masked_lm_ids": following,
+        "masked_lm_positions": tf.ensure_shape(positions, words.shape),
+        "masked_lm_ids": words,
+        # Of two neighbours the second is the one that may be padding.
         "masked_lm_weights": tf.cast(batch["input_mask"][:, 1:], tf.float32),
     }
 
@@ -281,10 +285,10 @@ def _check_masking(objective: str, settings: MaskSettings | None, vocab_size: in
         )
     if settings is None:
         return
-    if objective == LTR:
+    if objective in ONE_WAY:
         raise DataError(
-            "The objective 'ltr' predicts every token and masks none, so there is nothing to mask"
-            " dynamically. Leave --dynamic_masking out, or choose another --objective."
+            f"The objective {objective!r} predicts every token and masks none, so there is nothing"
+            " to mask dynamically. Leave --dynamic_masking out, or choose another --objective."
         )
     pieces = len(settings.vocabulary.continues_word)
     if pieces > vocab_size:

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from data.tokenization import Tokenizer, build_inputs
-from modeling.config import LEFT_TO_RIGHT, BertConfig
+from modeling.config import LEFT_TO_RIGHT, RIGHT_TO_LEFT, BertConfig
 from modeling.models import BertPretrainer
 from modeling.serving.export import Export
 from modeling.serving.pretraining import export_pretrainer
@@ -120,8 +120,10 @@ def test_next_sentences(model, loaded, tokenizer):
     np.testing.assert_allclose(got, wanted, atol=1e-6)
 
 
-def test_left_to_right(tokenizer, tmp_path):
-    model = make(dataclasses.replace(CONFIG, attention_direction=LEFT_TO_RIGHT), False)
+@pytest.mark.parametrize("direction", [LEFT_TO_RIGHT, RIGHT_TO_LEFT])
+def test_one_direction(tokenizer, tmp_path, direction):
+    model = make(dataclasses.replace(CONFIG, attention_direction=direction), False)
+    from_left = direction == LEFT_TO_RIGHT
     loaded = exported(model, tokenizer, tmp_path)
     assert sorted(loaded.signatures) == [
         *("examples", "log_likelihood", "serving_default", "tokenized")
@@ -132,12 +134,23 @@ def test_left_to_right(tokenizer, tmp_path):
     assert got["words"].shape == (len(texts), K)
     for row, text in enumerate(texts):
         ids = ids_of(tokenizer, text)[:-1]
-        wanted = log_probabilities(model, ids, len(ids) - 1)
+        if from_left:
+            wanted = log_probabilities(model, ids, len(ids) - 1)
+        else:
+            ids = ids_of(tokenizer, text)
+            wanted = log_probabilities(model, ids, 1)
         best = np.argsort(-wanted)[:K]
         assert [w.decode() for w in got["words"][row]] == [VOCAB[b] for b in best]
         np.testing.assert_allclose(got["scores"][row], np.exp(wanted[best]), rtol=1e-4)
-        total = sum(
-            log_probabilities(model, ids[:place], place - 1)[ids[place]]
-            for place in range(1, len(ids))
-        )
+        if from_left:
+            total = sum(
+                log_probabilities(model, ids[:place], place - 1)[ids[place]]
+                for place in range(1, len(ids))
+            )
+        else:
+            # What comes before a piece is hidden, whatever stands there.
+            total = 0.0
+            for place in range(1, len(ids) - 1):
+                behind = [0] * (place + 1) + ids[place + 1 :]
+                total += log_probabilities(model, behind, place + 1)[ids[place]]
         np.testing.assert_allclose(scores["log_likelihood"][row], total, rtol=1e-4, atol=1e-6)

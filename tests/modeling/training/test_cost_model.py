@@ -2,10 +2,12 @@
 
 import math
 import re
+import types
 
 import pytest
 
-from modeling.config import LEFT_TO_RIGHT, BertConfig
+from modeling.config import BertConfig
+from modeling.errors import ModelingError
 from modeling.models import BertPretrainer
 from modeling.training import cost_machines, cost_model
 from modeling.training.cost_estimate import (
@@ -13,8 +15,10 @@ from modeling.training.cost_estimate import (
     Plan,
     data_cost,
     estimate,
+    estimate_run,
 )
 from modeling.training.phases import Phase, parse_phases
+from modeling.training.precision import fastest_dtype
 from tests.benchmarks import cost_model as benchmark
 
 TINY = BertConfig(
@@ -138,9 +142,10 @@ def test_plan_splits_what_does_not_fit():
     assert asked.rows == 16
 
 
-def test_left_to_right_predicts_everything():
+@pytest.mark.parametrize("direction", ["left_to_right", "right_to_left"])
+def test_one_direction_predicts_everything(direction):
     config = BertConfig.named("base", 30522)
-    left = BertConfig.named("base", 30522, attention_direction=LEFT_TO_RIGHT)
+    left = BertConfig.named("base", 30522, attention_direction=direction)
     phase = Phase(128, 10, 32, 20)
     plans = [Plan(c, cost_machines.H100, phase, 0, half_precision=True) for c in (config, left)]
     assert plans[1].seconds > plans[0].seconds
@@ -176,6 +181,36 @@ def test_data_cost():
     text = data_cost(3600.0 * rate, 1000)
     assert " 1,000 core hours" in text
     assert f" ${1000 * price:,.2f} " in text
+
+
+def test_estimate_of_flags(tmp_path):
+    for name in "ab":
+        (tmp_path / f"{name}.txt").write_text("x" * 4600)
+    values = types.SimpleNamespace(
+        demo=False,
+        bert_config_file="config.json",
+        corpus_file=f"{tmp_path}/*.txt,{tmp_path}/a.txt",
+        dtype="float32",
+        gradient_accumulation_steps=2,
+        remat=False,
+        objective="mlm",
+        save_checkpoints_steps=500,
+        dupe_factor=3,
+    )
+    config, phases = BertConfig.named("tiny", 1000), parse_phases("64:1000:32")
+    text = estimate_run(values, config, phases)
+    assert "2e+03 tokens of text, 3 passes" in text
+    assert re.search(r"2 vCPUs, float32 +16 × 2", text)
+    assert "every 500 steps" in text
+    values.dtype, values.corpus_file = "auto", None
+    text = estimate_run(values, config, phases)
+    assert f"2 vCPUs, {fastest_dtype()} " in text and "tokens of text" not in text
+    values.corpus_file = f"{tmp_path}/*.json"
+    with pytest.raises(ModelingError, match=r"No file fits --corpus_file=.*json"):
+        estimate_run(values, config, phases)
+    values.bert_config_file = None
+    with pytest.raises(ModelingError, match="--bert_config_file"):
+        estimate_run(values, config, phases)
 
 
 # ---- The benchmark ----

@@ -1,15 +1,24 @@
 """Kinds of sentence tasks: models, results, and predictions of batches of any shape."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from modeling import checkpoints
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
 from modeling.losses import ClassifierLosses, MultiLabelLosses, RegressionLosses
-from modeling.models import ABSENT, BertClassifier, BertMultipleChoice
+from modeling.models import (
+    ABSENT,
+    BertClassifier,
+    BertModel,
+    BertMultipleChoice,
+    BertPretrainer,
+)
 from modeling.training.evaluation import Predictor
-from modeling.training.fine_tuning import SentenceHead
+from modeling.training.fine_tuning import SentenceHead, load_second_encoder
 from modeling.training.setup import Settings, make_train_step
 
 CONFIG = BertConfig(
@@ -69,6 +78,54 @@ def test_refused(arguments, message):
 def test_no_bilstm_over_choices():
     with pytest.raises(ModelingError, match="multiple choice"):
         SentenceHead("choices").make_model(CONFIG, bilstm=True)
+
+
+def test_a_second_encoder_stands_beside_the_first(tmp_path):
+    second = dataclasses.replace(CONFIG, hidden_size=12, attention_direction="right_to_left")
+    pretrained = BertPretrainer(second)
+    pretrained.build()
+    rng = np.random.default_rng(0)
+    for weight in pretrained.trainable_weights:
+        weight.assign(rng.normal(scale=0.5, size=weight.shape))
+    checkpoints.save(pretrained, tmp_path)
+    model = SentenceHead("classes", 3).make_model(CONFIG, second=second)
+    load_second_encoder(model, str(tmp_path))
+    ids = rng.integers(1, 30, (2, 12)).astype(np.int32)
+    batch = {"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": 0 * ids}
+    outputs = model(batch)
+    vectors = [outputs["pooled_output"], pretrained(batch)["pooled_output"]]
+    expected = np.concatenate(vectors, 1) @ model.output_weights.numpy().T
+    np.testing.assert_allclose(outputs["logits"], expected, atol=1e-6)
+    # Weights have names of their own, in the second encoder too, and all are trained.
+    names = checkpoints.weights_by_name(model)
+    own = [name for name in names if name.startswith("second_bert/")]
+    assert len(own) == len(checkpoints.weights_by_name(encoder_alone(second)))
+    step = make_train_step(model, ClassifierLosses(), Settings(1e-2, 10, 0, seed=1))
+    before = {name: weight.numpy() for name, weight in names.items()}
+    labels = {"label_ids": np.array([0, 2], np.int32)}
+    step.run(iter(tf.data.Dataset.from_tensors(batch | labels).repeat()), 1)
+    still = [n for n, w in names.items() if (w.numpy() == before[n]).all()]
+    assert not [name for name in still if not name.endswith("key/bias")]
+
+
+def encoder_alone(config):
+    model = BertModel(config, name="alone")
+    model.build()
+    return model
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "options", "message"),
+    [
+        ("choices", {}, {}, "not for multiple choice"),
+        ("classes", {"vocab_size": 31}, {}, "vocab_size is 31, the first one's 30"),
+        ("classes", {}, {"bilstm": True}, "on one encoder"),
+    ],
+)
+def test_no_second_encoder(kind, changes, options, message):
+    second = dataclasses.replace(CONFIG, **changes)
+    with pytest.raises(ModelingError, match=message):
+        SentenceHead(kind, 1).make_model(CONFIG, second=second, **options)
 
 
 def test_probabilities_and_results():

@@ -133,7 +133,9 @@ def test_depth_in_the_model():
     model = BertClassifier(BertConfig.named("tiny", 30), num_labels=2)
     model.build()
     names = list(checkpoints.weights_by_name(model))
-    factors = layerwise.rate_factors(names, 0.5, 2)
+    second = "second_bert/encoder/layer_0/output/dense/bias"
+    factors = layerwise.rate_factors([*names, second], 0.5, 2)
+    assert factors[second] == factors[second.removeprefix("second_")] == 0.25
     assert factors["bert/embeddings/LayerNorm/gamma"] == 0.125
     assert factors["bert/encoder/layer_0/attention/self/query/kernel"] == 0.25
     assert factors["bert/encoder/layer_1/output/dense/bias"] == 0.5

@@ -4,10 +4,11 @@ import pytest
 import tensorflow as tf
 
 from modeling.config import BertConfig
+from modeling.models import BertClassifier
 from modeling.training import utilisation
 from modeling.training.flops import train_step_flops
 from modeling.training.peaks import gpu_peak, tpu_peak
-from modeling.training.utilisation import batch_flops, peak_flops
+from modeling.training.utilisation import batch_flops, peak_flops, step_flops
 
 CONFIG = BertConfig.named("tiny", 100)
 
@@ -27,6 +28,17 @@ CONFIG = BertConfig.named("tiny", 100)
 def test_flops_of_a_batch(batch, expected):
     tensors = {name: tf.zeros(shape, tf.int32) for name, shape in batch.items()}
     assert float(batch_flops(CONFIG, tensors)) == pytest.approx(expected, rel=1e-6)
+
+
+def test_flops_of_a_models_encoders():
+    batch = {"input_ids": tf.zeros([3, 16], tf.int32), "label_ids": tf.zeros([3], tf.int32)}
+    wide = BertConfig.named("mini", 100)
+    expected = [train_step_flops(config, 3, 16, 0, 2) for config in (CONFIG, wide)]
+    one, both = BertClassifier(CONFIG, 2), BertClassifier(CONFIG, 2, second=wide)
+    assert float(step_flops(one, batch)) == pytest.approx(expected[0], rel=1e-6)
+    assert float(step_flops(both, batch)) == pytest.approx(sum(expected), rel=1e-6)
+    assert step_flops(one, {"features": tf.zeros([3, 16, 8])}) is None
+    assert step_flops(object(), batch) is None
 
 
 @pytest.mark.parametrize(

@@ -240,6 +240,8 @@ def test_the_other_kind_without_dynamic_masking(files, text):
 def test_refusals(files, tmp_path, text):
     with pytest.raises(DataError, match=r"'ltr' predicts every token .* Leave --dynamic_masking"):
         dataset(files, objective="ltr")
+    with pytest.raises(DataError, match=r"'rtl' predicts every token .* Leave --dynamic_masking"):
+        dataset(files, objective="rtl")
     with pytest.raises(DataError, match=r"has 2,010 pieces, but ids must be below 2,000"):
         pretraining_dataset(files, S, P, 2000, 4, True, dynamic_masking=MaskSettings(VOCABULARY))
     with pytest.raises(DataError, match=r"masked: record 0 has 6 values .*per_seq=6"):

@@ -137,14 +137,15 @@ def masked(rng, n, real):
 
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("shards", [1, 2])
-def test_left_to_right_batches(tmp_path, training, shards):
+@pytest.mark.parametrize("objective", ["ltr", "rtl"])
+def test_batches_in_one_direction(tmp_path, training, shards, objective):
     rng = np.random.default_rng(0)
     real = rng.integers(3, S + 1, 21)
     real[:2] = S, 3
     text, features = masked(rng, 21, real)
     assert (text != features["input_ids"]).sum() > 20
     path = write(tmp_path / "a", range(21), **features)
-    settings = {"num_shards": shards, "objective": "ltr"}
+    settings = {"num_shards": shards, "objective": objective}
     parts = [dataset([path], 4, training, shard_index=k, **settings) for k in range(shards)]
     spec = parts[0].element_spec
     assert all(tuple(spec[f"masked_lm_{n}"].shape) == (4, S - 1) for n in ("positions", "ids"))
@@ -168,7 +169,10 @@ def test_left_to_right_batches(tmp_path, training, shards):
                 )
                 if weight == 1
             ]
-            assert predicted == [(i, text[number, i + 1]) for i in range(n - 1)]
+            places = [(i, i + 1) for i in range(n - 1)]
+            if objective == "rtl":
+                places = [(i, i - 1) for i in range(1, n)]
+            assert predicted == [(i, text[number, other]) for i, other in places]
             assert batch["masked_lm_weights"][row].sum() == n - 1
         filler = batch["is_real_example"] == 0
         assert not batch["masked_lm_weights"][filler].any()
