@@ -71,6 +71,8 @@ def steps_per_epoch(features: Features, batching: Batching) -> float:
     return float(len(_budget_splits(features, batching)) - 1)
 
 
+# Rewriting the functions of its steps by AutoGraph, which none of them needs, takes seconds.
+@tf.autograph.experimental.do_not_convert
 def batches(
     features: Features, batching: Batching, training: bool, seed: int = 0
 ) -> tf.data.Dataset:

@@ -113,7 +113,7 @@ def tokenize_examples(
             "take head, tail or head_tail."
         )
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)] * 2)
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)] * 2, autograph=False)
     def pack(texts_a, texts_b):
         pieces = tokenizer.tokenize(texts_a), tokenizer.tokenize(texts_b)
         if windows:

@@ -259,7 +259,7 @@ def _packer(tokenizer: Tokenizer, settings: ExtractionSettings):
     limit = settings.max_seq_length
     strings = [tf.TensorSpec([None], tf.string)] * 2
 
-    @tf.function(input_signature=strings)
+    @tf.function(input_signature=strings, autograph=False)
     def pieces(texts_a, texts_b):
         ids, segments = pack_inputs(
             tokenizer,
@@ -270,7 +270,7 @@ def _packer(tokenizer: Tokenizer, settings: ExtractionSettings):
         lengths = tf.cast(ids.row_lengths(), tf.int32)
         return ids.values, lengths, lengths - tf.reduce_sum(segments, 1)
 
-    @tf.function(input_signature=strings)
+    @tf.function(input_signature=strings, autograph=False)
     def words(texts_a, texts_b):
         texts = tf.concat([texts_a, texts_b], 0)
         found = tokenizer.tokenize_with_offsets(texts)

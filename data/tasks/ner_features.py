@@ -154,7 +154,7 @@ def make_rows(
 def _windows_function(tokenizer: Tokenizer, settings: TaggingSettings):
     """The graph of `make_rows`, the same for all files of a run."""
 
-    @tf.function(input_signature=[tf.RaggedTensorSpec([None, None], tf.string)])
+    @tf.function(input_signature=[tf.RaggedTensorSpec([None, None], tf.string)], autograph=False)
     def windows(words):
         pieces = tokenizer.tokenize_words(words)
         made = make_windows(tokenizer, pieces.ids, settings.max_seq_length, settings.window_stride)

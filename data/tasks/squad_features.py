@@ -156,7 +156,7 @@ def training_rows(
 def _windows_function(tokenizer: Tokenizer, settings: SpanSettings):
     """The graph of `make_rows`, kept since prediction calls that once per thousand questions."""
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)] * 2)
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)] * 2, autograph=False)
     def windows(texts, contexts):
         made = make_windows(tokenizer, texts, contexts, **dataclasses.asdict(settings))
         return {

@@ -41,6 +41,7 @@ def count_words(
     split = tf.function(
         lambda batch: normalizer.split_words(batch).values,
         input_signature=[tf.TensorSpec([None], tf.string)],
+        autograph=False,
     )
     counts: collections.Counter[bytes] = collections.Counter()
     number = characters = shown = 0
@@ -170,7 +171,7 @@ class Coverage:
 def measure_coverage(tokenizer: Tokenizer, texts: Iterable[str]) -> Coverage:
     """Counts words, pieces and [UNK] of texts, which should be held out from the learning."""
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
     def count(batch: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         ids = tokenizer.tokenize(batch).values
         unknown = tf.math.count_nonzero(ids == tokenizer.unk_id)

@@ -29,7 +29,7 @@ class Evaluator:
         self.strategy = tf.distribute.get_strategy()
         self._names: list[str] = []
         self._loss_names: list[str] = []
-        self._step = tf.function(self._batch, reduce_retracing=True)
+        self._step = tf.function(self._batch, reduce_retracing=True, autograph=False)
 
     def __call__(self, dataset) -> dict[str, float]:
         """Evaluates a finite data set.
@@ -114,7 +114,7 @@ class Predictor:
         self.model = model
         self.output = output
         self.strategy = tf.distribute.get_strategy()
-        self._step = tf.function(self._batch, reduce_retracing=True)
+        self._step = tf.function(self._batch, reduce_retracing=True, autograph=False)
 
     def __call__(self, dataset) -> np.ndarray:
         """One row per example, in the order of their `index`.

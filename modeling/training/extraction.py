@@ -34,7 +34,7 @@ class Extractor:
     def __init__(self, model: BertFeatures):
         self.model = model
         self.strategy = tf.distribute.get_strategy()
-        self._step = tf.function(self._batch, reduce_retracing=True)
+        self._step = tf.function(self._batch, reduce_retracing=True, autograph=False)
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -166,7 +166,7 @@ class Agreement:
     def __init__(self):
         strategy = tf.distribute.get_strategy()
         self._strategy = strategy if distribution.num_workers() > 1 else None
-        self._sum = tf.function(self._sum_over_replicas)
+        self._sum = tf.function(self._sum_over_replicas, autograph=False)
 
     def reach(self, stop: bool, save: bool, pace: float) -> tuple[bool, bool, float]:
         """Whether any worker wants to stop, to save; and the mean pace of all.

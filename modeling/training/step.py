@@ -69,8 +69,10 @@ class TrainStep:
         self._sum_names: list[str] = []
         self._gradients = self._batch_gradients
         if jit_compile:
-            self._gradients = tf.function(self._batch_gradients, jit_compile=True)
+            self._gradients = tf.function(self._batch_gradients, jit_compile=True, autograph=False)
         self._run = tf.function(self._run_steps)
+        # Only the loop over steps is AutoGraph's; rewriting all the rest would take seconds.
+        self._step = tf.autograph.experimental.do_not_convert(self._replica_step)
 
     def run(self, iterator, steps: int) -> dict[str, list[tuple[float, float]]]:
         """Does `steps` updates with batches from `iterator`.
@@ -109,7 +111,7 @@ class TrainStep:
             examples = tf.concat([tf.reshape(of_replica, [-1]) for of_replica in examples], 0)
             ids = ids.write(index, examples)
             sizes = sizes.write(index, tf.size(examples))
-            values = self.strategy.run(self._replica_step, args=(batch, step))
+            values = self.strategy.run(self._step, args=(batch, step))
             history = history.write(index, self.strategy.experimental_local_results(values)[0])
             self.global_step.assign_add(1)
         # Batches of another kind, which are traced anew, may have others.

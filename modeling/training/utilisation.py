@@ -70,7 +70,7 @@ def _cpu_speed(dtype: tf.DType, seconds: float = 0.3) -> float:
     x = tf.cast(tf.random.stateless_normal([2 * size, size], [1, 2]), dtype)
     w = tf.cast(tf.random.stateless_normal([size, size], [3, 4]) / size**0.5, dtype)
 
-    @tf.function
+    @tf.function(autograph=False)
     def chain(x):
         for _ in range(4):
             x = tf.matmul(x, w)

@@ -35,6 +35,8 @@ _SEED_MASK = 2**63 - 1
 Batch = dict[str, tf.Tensor]
 
 
+# Rewriting the functions of its steps by AutoGraph, which none of them needs, takes seconds.
+@tf.autograph.experimental.do_not_convert
 def pretraining_dataset(
     files: Sequence[str],
     max_seq_length: int,

@@ -38,6 +38,8 @@ def number_of_parts(text_bytes: int) -> int:
     return max(1, math.ceil(text_bytes / _PART_BYTES))
 
 
+# Rewriting the functions of its steps by AutoGraph, which none of them needs, takes seconds.
+@tf.autograph.experimental.do_not_convert
 def stream(
     corpus: Parts,
     tokenizer: Any,
