@@ -155,6 +155,7 @@ def test_features_of_a_frozen_model(folder, trained, tmp_path):
     assert "--init_checkpoint" in fail(*command(folder, "none", "--do_export", "--feature_based"))
 
 
+@pytest.mark.slow
 def test_other_files_context_search_and_bad_input(folder):
     few = ("--num_train_steps=30", "--num_train_epochs=1")
     write = {

@@ -148,6 +148,7 @@ def command(folder, out, *more):
 TRAIN = ("--do_train", "--learning_rate=2e-3", "--train_batch_size=16", "--num_train_epochs=4")
 
 
+@pytest.mark.slow
 def test_training_two_files_ensemble_and_bad_input(folder):
     train = (*TRAIN, f"--train_file={folder}/v2.json,{folder}/train.json")
     predict = ("--do_predict", f"--predict_file={folder}/dev.json")

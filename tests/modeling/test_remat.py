@@ -103,6 +103,7 @@ def test_gradients_are_the_same_eagerly_and_in_a_graph(policy, direction):
     _equal(tf.function(plain)(batch), tf.function(remat)(batch), bound)
 
 
+@pytest.mark.slow
 def test_compiled_code_computes_the_layers_twice():
     plain, remat = (
         tf.function(_gradients(remat, "float32"), jit_compile=True) for remat in (False, True)
@@ -130,6 +131,7 @@ def test_in_replica_context():
         _equal(*run(batch), 1e-6)
 
 
+@pytest.mark.slow
 def test_with_accumulation_at_full_width():
     """TensorFlow's graph optimizer broke this, and only for large tensors."""
     config = BertConfig(30522, hidden_size=768, num_hidden_layers=1, num_attention_heads=12)

@@ -5,6 +5,7 @@ import pytest
 from tests.data.tokenization.fuzz_exported import fuzz
 
 
+@pytest.mark.slow
 def test_random_bytes():
     fuzz(6000, seed=2, sampled=20)
 

@@ -230,6 +230,7 @@ def test_no_question_at_all(first_version):
         assert {len(value) for value in got.values()} == {0}
 
 
+@pytest.mark.slow
 def test_odds_that_float32_calls_equal_to_the_threshold(tokenizer, tmp_path):
     little = 2.0**-20
     fixed = Fixed([16.0, 0.0, 1.0, 0.0], [little, 0.0, 1.0, 0.0])

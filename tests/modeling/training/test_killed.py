@@ -70,6 +70,7 @@ def check(tmp_path, replicas, kills, deaths_in_writes, terms, tolerance) -> None
             np.testing.assert_array_equal(values[name], value, err_msg=name)
 
 
+@pytest.mark.slow
 def test_killed_and_resumed(tmp_path):
     check(tmp_path, 1, kills=1, deaths_in_writes=[9], terms=1, tolerance=0)
 
@@ -85,6 +86,7 @@ def test_killed_on_two_replicas(tmp_path):
     check(tmp_path, 2, kills=4, deaths_in_writes=[3, 8], terms=2, tolerance=1e-6)
 
 
+@pytest.mark.slow
 def test_truncated_checkpoint_falls_back(tmp_path):
     finish(start(tmp_path / "whole", 1))
     folder = tmp_path / "cut"

@@ -304,6 +304,7 @@ def test_head_for_other_classes_is_left_out(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_loss_that_is_not_finite_stops_the_run(tmp_path):
     poisoned = records(64)
     poisoned["masked_lm_weights"][40:48] = np.inf

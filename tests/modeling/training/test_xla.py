@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data.pretraining.batches.pipeline import predict_every_next
+from data.pretraining.batches.pipeline import predict_neighbours
 from modeling.config import LEFT_TO_RIGHT, BertConfig
 from modeling.losses import PretrainingLosses, SpanLosses, TaggingLosses, classifier_losses
 from modeling.models import BertClassifier, BertPretrainer, BertQuestionAnswering, BertTagger
@@ -61,7 +61,7 @@ def case(name):
     config = CONFIG
     if name.startswith("ltr"):
         config = dataclasses.replace(CONFIG, attention_direction=LEFT_TO_RIGHT)
-        batch = predict_every_next(batch)
+        batch = predict_neighbours(batch, from_left=True)
     if "classifier" in name:
         batch["label_ids"] = tf.constant([0, 2, 1, 0])
         batch = {key: value for key, value in batch.items() if "masked" not in key}
