@@ -109,7 +109,8 @@ def read_second_config(config: BertConfig, tokenizer: Tokenizer) -> BertConfig |
             f"{FLAGS.bert_config_file} has {config.num_hidden_layers}; two encoders side by side "
             f"need equally many."
         )
-    common_flags.check_model_fits(FLAGS, second, tokenizer.vocab_size)
+    path = FLAGS.second_bert_config_file
+    common_flags.check_model_fits(FLAGS, second, tokenizer.vocab_size, path)
     return second
 
 

@@ -265,7 +265,8 @@ def main(_) -> None:
         demo.set_flags(FLAGS)
     if FLAGS.estimate:
         phases = read_phases()
-        print(estimate_run(FLAGS, read_config(phases), phases))
+        files = corpus.expand(FLAGS.corpus_file) if FLAGS.corpus_file else []
+        print(estimate_run(FLAGS, read_config(phases), phases, files))
         return
     check_flags()
     with session(FLAGS) as summary:

@@ -210,5 +210,13 @@ def test_two_directions_side_by_side(folder):
     answers = served(CLIENT, folder / "both" / "export" / "1", {"text_a": texts}, folder)
     probabilities = np.loadtxt(folder / "both" / "test_results.tsv", delimiter="\t")
     np.testing.assert_allclose(answers["probabilities"], probabilities, atol=1e-6)
+    short = folder / "short.json"
+    short.write_text(
+        json.dumps(
+            json.loads((folder / "config.json").read_text()) | {"max_position_embeddings": 8}
+        )
+    )
+    message = fail(*command(folder, "bad", "--do_train", f"--second_bert_config_file={short}"))
+    assert "max_seq_length is 16" in message and "short.json" in message
     message = fail(*command(folder, "bad", *given, "--do_train"))
     assert "--second_init_checkpoint needs --second_bert_config_file" in message

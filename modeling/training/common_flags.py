@@ -66,27 +66,31 @@ def make_strategy(values) -> tf.distribute.Strategy:
     )
 
 
-def check_model_fits(values, config: BertConfig, vocab_size: int) -> None:
+def check_model_fits(
+    values, config: BertConfig, vocab_size: int, config_file: str | None = None
+) -> None:
     """Refuses a sequence length or a vocabulary that the model has no embeddings for.
 
     Args:
         values: The flag values `max_seq_length`, `bert_config_file` and `vocab_file`.
         config: Of the model.
         vocab_size: Tokens of the vocabulary.
+        config_file: Where the configuration is from, if not from --bert_config_file.
 
     Raises:
         ModelingError: Says which.
     """
+    config_file = config_file or values.bert_config_file
     if values.max_seq_length > config.max_position_embeddings:
         raise ModelingError(
             f"--max_seq_length is {values.max_seq_length}, but the model was made for "
             f"max_position_embeddings {config.max_position_embeddings} "
-            f"({values.bert_config_file})."
+            f"({config_file})."
         )
     if vocab_size > config.vocab_size:
         raise ModelingError(
             f"The vocabulary {values.vocab_file} has {vocab_size} tokens, but vocab_size in "
-            f"{values.bert_config_file} is {config.vocab_size}. Use the vocabulary that the model "
+            f"{config_file} is {config.vocab_size}. Use the vocabulary that the model "
             f"was pre-trained with."
         )
 

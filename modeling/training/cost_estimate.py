@@ -91,24 +91,23 @@ def estimate(
     return "\n\n".join(lines)
 
 
-def estimate_run(values, config: BertConfig, phases: Sequence[Phase]) -> str:
-    """`estimate` of what run_pretraining.py's flags ask for; reads the sizes of --corpus_file.
+def estimate_run(
+    values, config: BertConfig, phases: Sequence[Phase], corpus_files: Sequence[str]
+) -> str:
+    """`estimate` of what run_pretraining.py's flags ask for.
 
     Args:
         values: The script's flag values.
         config, phases: What it makes of them.
+        corpus_files: Raw text that records are to be made of; only their sizes are read.
 
     Raises:
-        ModelingError: No model is named, or no file fits --corpus_file.
+        ModelingError: No model is named.
     """
     if not values.bert_config_file and not values.demo:
         raise ModelingError(
             "--estimate needs --bert_config_file, the JSON file with the model's sizes; or --demo."
         )
-    patterns = [p.strip() for p in (values.corpus_file or "").split(",") if p.strip()]
-    files = {file for pattern in patterns for file in tf.io.gfile.glob(pattern)}
-    if patterns and not files:
-        raise ModelingError(f"No file fits --corpus_file={values.corpus_file}.")
     return estimate(
         config,
         phases,
@@ -117,7 +116,7 @@ def estimate_run(values, config: BertConfig, phases: Sequence[Phase]) -> str:
         remat=values.remat,
         next_sentence=values.objective == "mlm_nsp",
         save_checkpoints_steps=values.save_checkpoints_steps,
-        corpus_bytes=sum(tf.io.gfile.stat(file).length for file in files),
+        corpus_bytes=sum(tf.io.gfile.stat(file).length for file in corpus_files),
         dupe_factor=values.dupe_factor,
     )
 

@@ -189,7 +189,6 @@ def test_estimate_of_flags(tmp_path):
     values = types.SimpleNamespace(
         demo=False,
         bert_config_file="config.json",
-        corpus_file=f"{tmp_path}/*.txt,{tmp_path}/a.txt",
         dtype="float32",
         gradient_accumulation_steps=2,
         remat=False,
@@ -198,19 +197,17 @@ def test_estimate_of_flags(tmp_path):
         dupe_factor=3,
     )
     config, phases = BertConfig.named("tiny", 1000), parse_phases("64:1000:32")
-    text = estimate_run(values, config, phases)
+    files = [str(path) for path in sorted(tmp_path.glob("*.txt"))]
+    text = estimate_run(values, config, phases, files)
     assert "2e+03 tokens of text, 3 passes" in text
     assert re.search(r"2 vCPUs, float32 +16 × 2", text)
     assert "every 500 steps" in text
-    values.dtype, values.corpus_file = "auto", None
-    text = estimate_run(values, config, phases)
+    values.dtype = "auto"
+    text = estimate_run(values, config, phases, [])
     assert f"2 vCPUs, {fastest_dtype()} " in text and "tokens of text" not in text
-    values.corpus_file = f"{tmp_path}/*.json"
-    with pytest.raises(ModelingError, match=r"No file fits --corpus_file=.*json"):
-        estimate_run(values, config, phases)
     values.bert_config_file = None
     with pytest.raises(ModelingError, match="--bert_config_file"):
-        estimate_run(values, config, phases)
+        estimate_run(values, config, phases, [])
 
 
 # ---- The benchmark ----
