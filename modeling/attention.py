@@ -38,7 +38,11 @@ class Dense(keras.layers.Layer):
 
     def product(self, x):
         """Without the bias; for layers of the same policy, in their call."""
-        return ops.matmul(x, read(self.kernel, self.compute_dtype))
+        return ops.matmul(x, self.read_kernel())
+
+    def read_kernel(self):
+        """[in, out]; for layers of the same policy, in their call."""
+        return read(self.kernel, self.compute_dtype)
 
 
 def attention_bias(input_mask, dtype, direction: str = BIDIRECTIONAL, sequence_ids=None):

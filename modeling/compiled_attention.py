@@ -38,10 +38,10 @@ def attention(query, key, value, biases, mask_bias, heads, length, rate, dropout
         q, k, v = split((query, key, value), biases, length)
         scores = tf.matmul(q, k, transpose_b=True)  # [B, heads, T, T], not scaled yet
         dropped_probabilities, top, total = _softmax(scale, rate)(scores, mask_bias, *random)
-        context = tf.matmul(dropped_probabilities, v)
+        rows = _merge(tf.matmul(dropped_probabilities, v))
 
         def gradient(upstream):
-            d_context, inner = _split_gradient(heads)(upstream, context, length)
+            d_context, inner = _split_gradient(heads)(upstream, rows, length)
             d_dropped = tf.matmul(d_context, v, transpose_b=True)
             d_scores, dropped_again = _softmax_gradient(scale, rate)(
                 scores, mask_bias, top, total, d_dropped, inner, *random
@@ -51,7 +51,7 @@ def attention(query, key, value, biases, mask_bias, heads, length, rate, dropout
             dv = tf.matmul(dropped_again, d_context, transpose_a=True)
             return _merge_gradients()((dq, dk, dv))
 
-        return _merge(context), gradient
+        return rows, gradient
 
     return context_rows(query, key, value, *biases)
 
@@ -89,10 +89,10 @@ def _split(heads: int):
 def _split_gradient(heads: int):
     """The context's gradient by heads, and for each query its product with the context."""
 
-    def split(upstream, context, length):
-        d_context = _heads_of(upstream, heads, length)
-        inner = tf.reduce_sum(_wide(d_context) * _wide(context), -1, keepdims=True)
-        return d_context, inner
+    def split(upstream, rows, length):
+        products = _heads_of(_wide(upstream) * _wide(rows), heads, length)
+        inner = tf.reduce_sum(products, -1, keepdims=True)
+        return _heads_of(upstream, heads, length), inner
 
     return compiled(split)
 

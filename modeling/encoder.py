@@ -9,6 +9,7 @@ import keras
 from keras import ops
 
 from modeling.attention import Dense, SelfAttention, attention_bias
+from modeling.chains import chains_are_compiled
 from modeling.config import LEFT_TO_RIGHT, BertConfig
 from modeling.embeddings import BertEmbeddings, LayerNorm
 from modeling.tensors import activate, gather_positions, leaves_padding_out, recompute
@@ -22,7 +23,10 @@ def last_real_position(input_mask):
 
 
 class ProjectAddNorm(keras.layers.Layer):
-    """Dense → dropout → add the residual → layer norm; the end of both halves of a layer."""
+    """Dense → dropout → add the residual → layer norm; the end of both halves of a layer.
+
+    Called with the dense layer's product, which is made outside.
+    """
 
     def __init__(self, config: BertConfig, in_size: int, site: int, name: str = "output", **kwargs):
         super().__init__(name=name, **kwargs)
@@ -41,9 +45,9 @@ class ProjectAddNorm(keras.layers.Layer):
         self.dense.build()
         self.norm.build()
 
-    def call(self, x, residual, dropout_key=None):
+    def call(self, product, residual, dropout_key=None):
         return self.norm.after_dropout(
-            self.dense.product(x), self.dense.bias, residual, self.rate, dropout_key, self.site
+            product, self.dense.bias, residual, self.rate, dropout_key, self.site
         )
 
 
@@ -63,7 +67,7 @@ class AttentionBlock(keras.layers.Layer):
 
     def call(self, x, bias, dropout_key=None, unpadding=None):
         attended = self.self_attention(x, bias, dropout_key, unpadding)
-        return self.projection(attended, x, dropout_key)
+        return self.projection(self.projection.dense.product(attended), x, dropout_key)
 
 
 class Intermediate(keras.layers.Layer):
@@ -83,8 +87,14 @@ class Intermediate(keras.layers.Layer):
     def build(self, input_shape=None):
         self.dense.build()
 
-    def call(self, x):
-        return activate(self.dense.product(x), self.dense.bias, name=self.activation)
+    def call(self, x, kernel):
+        """Rows [N, H] → the product of their activations [N, inner] with `kernel` [inner, H]."""
+        x, bias = self.dense.product(x), self.dense.bias
+        if chains_are_compiled():
+            from modeling.compiled_activation import activated_product  # TensorFlow's
+
+            return activated_product(x, bias, kernel, self.activation)
+        return ops.matmul(activate(x, bias, name=self.activation), kernel)
 
 
 class TransformerLayer(keras.layers.Layer):
@@ -107,7 +117,8 @@ class TransformerLayer(keras.layers.Layer):
 
     def call(self, x, bias, dropout_key=None, unpadding=None):
         x = self.attention(x, bias, dropout_key, unpadding)
-        return self.projection(self.intermediate(x), x, dropout_key)
+        product = self.intermediate(x, self.projection.dense.read_kernel())
+        return self.projection(product, x, dropout_key)
 
 
 class BertEncoder(keras.layers.Layer):

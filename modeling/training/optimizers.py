@@ -152,7 +152,10 @@ class BertAdam(Optimizer):
     def _update(self, variable, m, v, gradient, learning_rate, number, index):
         decay = self.decay_rates[index]
         if decay:
-            variable.assign(variable * (1.0 - learning_rate * decay))
+            # Not before the gradient is there: then no product holds the weights any more, and
+            # they are changed where they are. Sooner there would be two copies of most of them.
+            with tf.control_dependencies([gradient]):
+                variable.assign_sub(variable * (learning_rate * decay))
         rate = learning_rate * self._kernel_rate
         epsilon = tf.cast(self._kernel_epsilon, variable.dtype)
         if self.bias_correction:
