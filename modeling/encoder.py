@@ -9,10 +9,9 @@ import keras
 from keras import ops
 
 from modeling.attention import Dense, SelfAttention, attention_bias
-from modeling.chains import chains_are_compiled
 from modeling.config import LEFT_TO_RIGHT, BertConfig
 from modeling.embeddings import BertEmbeddings, LayerNorm
-from modeling.tensors import activate, gather_positions, leaves_padding_out, recompute
+from modeling.tensors import gather_positions, leaves_padding_out, recompute
 
 
 def last_real_position(input_mask):
@@ -87,14 +86,12 @@ class Intermediate(keras.layers.Layer):
     def build(self, input_shape=None):
         self.dense.build()
 
-    def call(self, x, kernel):
-        """Rows [N, H] → the product of their activations [N, inner] with `kernel` [inner, H]."""
-        x, bias = self.dense.product(x), self.dense.bias
-        if chains_are_compiled():
-            from modeling.compiled_activation import activated_product  # TensorFlow's
+    def call(self, x):
+        """Rows [N, H] → [N, inner], to which bias and activation are still to be applied.
 
-            return activated_product(x, bias, kernel, self.activation)
-        return ops.matmul(activate(x, bias, name=self.activation), kernel)
+        The product that follows does that, since it can do without keeping the result.
+        """
+        return self.dense.product(x)
 
 
 class TransformerLayer(keras.layers.Layer):
@@ -117,7 +114,8 @@ class TransformerLayer(keras.layers.Layer):
 
     def call(self, x, bias, dropout_key=None, unpadding=None):
         x = self.attention(x, bias, dropout_key, unpadding)
-        product = self.intermediate(x, self.projection.dense.read_kernel())
+        wide = self.intermediate
+        product = self.projection.dense.activated_product(wide(x), wide.dense.bias, wide.activation)
         return self.projection(product, x, dropout_key)
 
 
