@@ -9,7 +9,7 @@ from modeling.chains import chains_are_compiled
 from modeling.config import BIDIRECTIONAL, LEFT_TO_RIGHT, BertConfig
 from modeling.dropout import dropout
 from modeling.embeddings import initializer
-from modeling.tensors import activate, add_bias, is_float16, swap_middle
+from modeling.tensors import add_bias, is_float16, swap_middle
 from modeling.weights import read
 
 _FLOAT16_MAX = 65504.0
@@ -39,15 +39,6 @@ class Dense(keras.layers.Layer):
     def product(self, x):
         """Without the bias; for layers of the same policy, in their call."""
         return ops.matmul(x, read(self.kernel, self.compute_dtype))
-
-    def activated_product(self, x, bias, activation: str):
-        """`product` of the activation of that name of rows `x` [N, in] + `bias` [in]."""
-        if chains_are_compiled():
-            from modeling.compiled_activation import activated_product  # TensorFlow's
-
-            kernel = read(self.kernel, self.compute_dtype)
-            return activated_product(x, bias, kernel, activation)
-        return self.product(activate(x, bias, name=activation))
 
 
 def attention_bias(input_mask, dtype, direction: str = BIDIRECTIONAL, sequence_ids=None):

@@ -11,7 +11,7 @@ from keras import ops
 from modeling.attention import Dense, SelfAttention, attention_bias
 from modeling.config import LEFT_TO_RIGHT, BertConfig
 from modeling.embeddings import BertEmbeddings, LayerNorm
-from modeling.tensors import gather_positions, leaves_padding_out, recompute
+from modeling.tensors import activate, gather_positions, leaves_padding_out, recompute
 
 
 def last_real_position(input_mask):
@@ -22,10 +22,7 @@ def last_real_position(input_mask):
 
 
 class ProjectAddNorm(keras.layers.Layer):
-    """Dense → dropout → add the residual → layer norm; the end of both halves of a layer.
-
-    Called with the dense layer's product, which is made outside.
-    """
+    """Dense → dropout → add the residual → layer norm; the end of both halves of a layer."""
 
     def __init__(self, config: BertConfig, in_size: int, site: int, name: str = "output", **kwargs):
         super().__init__(name=name, **kwargs)
@@ -44,9 +41,9 @@ class ProjectAddNorm(keras.layers.Layer):
         self.dense.build()
         self.norm.build()
 
-    def call(self, product, residual, dropout_key=None):
+    def call(self, x, residual, dropout_key=None):
         return self.norm.after_dropout(
-            product, self.dense.bias, residual, self.rate, dropout_key, self.site
+            self.dense.product(x), self.dense.bias, residual, self.rate, dropout_key, self.site
         )
 
 
@@ -66,7 +63,7 @@ class AttentionBlock(keras.layers.Layer):
 
     def call(self, x, bias, dropout_key=None, unpadding=None):
         attended = self.self_attention(x, bias, dropout_key, unpadding)
-        return self.projection(self.projection.dense.product(attended), x, dropout_key)
+        return self.projection(attended, x, dropout_key)
 
 
 class Intermediate(keras.layers.Layer):
@@ -87,11 +84,7 @@ class Intermediate(keras.layers.Layer):
         self.dense.build()
 
     def call(self, x):
-        """Rows [N, H] → [N, inner], to which bias and activation are still to be applied.
-
-        The product that follows does that, since it can do without keeping the result.
-        """
-        return self.dense.product(x)
+        return activate(self.dense.product(x), self.dense.bias, name=self.activation)
 
 
 class TransformerLayer(keras.layers.Layer):
@@ -114,9 +107,7 @@ class TransformerLayer(keras.layers.Layer):
 
     def call(self, x, bias, dropout_key=None, unpadding=None):
         x = self.attention(x, bias, dropout_key, unpadding)
-        wide = self.intermediate
-        product = self.projection.dense.activated_product(wide(x), wide.dense.bias, wide.activation)
-        return self.projection(product, x, dropout_key)
+        return self.projection(self.intermediate(x), x, dropout_key)
 
 
 class BertEncoder(keras.layers.Layer):
