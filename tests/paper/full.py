@@ -5,6 +5,8 @@ its published name (uncased_L-12_H-768_A-12 for base, uncased_L-24_H-1024_A-16 f
 bert_model.ckpt, bert_config.json and vocab.txt; the data by the paths in the commands.
 """
 
+from modeling import quiet  # noqa: F401  isort: skip
+
 import dataclasses
 import math
 import shlex

@@ -1,7 +1,9 @@
 """Table 6: models of six sizes.
 
-python -m tests.paper.table6_model_size --scale=small --shared=DATA --work=/tmp/paper
-python -m tests.paper.table6_model_size --scale=paper --released=DIR
+    python -m tests.paper.table6_model_size --scale=small --shared=DATA --work=/tmp/paper
+    python -m tests.paper.table6_model_size --scale=paper --released=DIR
+
+Every size is pre-trained here, on the same records for as many steps.
 """
 
 import math
