@@ -18,16 +18,22 @@ A blank line is a text where a line is one; else it is skipped in JSON lines and
 elsewhere a row of one empty field.
 """
 
-import csv
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import tensorflow as tf
 
 from data.errors import DataError
-from data.prediction.lines import MAX_LINE_CHARACTERS, STANDARD_INPUT, LineStream, check_utf8
+from data.prediction.lines import STANDARD_INPUT, LineStream, check_utf8
 from data.tasks.tables import nearest
-from data.tasks.text_files import extension, json_records, listing, shortened, with_names
+from data.tasks.text_files import (
+    csv_rows,
+    extension,
+    json_records,
+    listing,
+    shortened,
+    with_names,
+)
 
 FORMATS = ("auto", "text", "tsv", "csv", "jsonl")
 ORDER = ("text", "text_a", "text_b", "question", "context", "choices", "words")
@@ -134,25 +140,9 @@ def _csv(stream: LineStream, specs: Specs) -> Iterator[Record]:
         check_utf8(source, "".join(row))
         return row
 
-    def rows():
-        reader = csv.reader(stream.lines(keep_ends=True), strict=True)
-        while True:
-            source = f"{stream.name}:{reader.line_num + 1}"
-            # Process-wide, hence raised before every row.
-            csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE_CHARACTERS))
-            try:
-                row = next(reader, None)
-            except csv.Error as error:
-                row = DataError(
-                    f"{source}: the row that begins here isn't CSV ({error}). A field that holds "
-                    f"a comma, a quotation mark or a newline stands in quotation marks, those "
-                    f"inside it doubled."
-                )
-            if row is None:
-                return
-            yield source, _attempt(checked, source, row)
-
-    yield from _below_header(_without_last_blanks(rows()), specs, ",")
+    found = csv_rows(stream.name, stream.lines(keep_ends=True))
+    rows = ((source, _attempt(checked, source, row)) for source, row in found)
+    yield from _below_header(_without_last_blanks(rows), specs, ",")
 
 
 def _jsonl(stream: LineStream, specs: Specs) -> Iterator[Record]:

@@ -120,31 +120,48 @@ def tsv_records(path: str, text: str) -> Iterator[tuple[str, list[str]]]:
         yield f"{path}:{number}", line.split("\t")
 
 
-def csv_records(path: str, text: str) -> Iterator[tuple[str, list[str]]]:
-    """Sources (of a record's first line) and fields as of RFC 4180; blank lines as in TSV.
+def csv_rows(name: str, lines: Iterable[str]) -> Iterator[tuple[str, list[str] | DataError]]:
+    """Sources (of a row's first line) and fields as of RFC 4180, a blank line having none.
 
     Quoted fields may hold commas, quotation marks and newlines, and be of any length.
 
-    Raises:
-        DataError: While iterating: quotation marks are where they can't be, or missing.
+    Args:
+        name: Of what is read.
+        lines: With their ends, which newlines inside quoted fields are taken from.
+
+    Yields:
+        A DataError in the place of a row that isn't CSV: quotation marks are where they can't be,
+        or missing.
     """
-    # newline="" leaves newlines inside quoted fields as they are and still ends lines at CR.
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    blank: list[str] = []
+    reader = csv.reader(lines, strict=True)
     while True:
-        source = f"{path}:{reader.line_num + 1}"
-        # Process-wide, hence raised before every record: another library may have lowered it.
+        source = f"{name}:{reader.line_num + 1}"
+        # Process-wide, hence raised before every row: another library may have lowered it.
         csv.field_size_limit(max(csv.field_size_limit(), _CSV_FIELD_LIMIT))
         try:
-            record = next(reader, None)
+            row = next(reader, None)
         except csv.Error as error:
-            raise DataError(
+            row = DataError(
                 f"{source}: the row that begins here isn't CSV ({error}). A field that holds a"
                 " comma, a quotation mark or a newline stands in quotation marks, those inside it"
                 " doubled; if quotation marks are plain text in this file, it is no CSV."
-            ) from None
-        if record is None:
+            )
+        if row is None:
             return
+        yield source, row
+
+
+def csv_records(path: str, text: str) -> Iterator[tuple[str, list[str]]]:
+    """Sources and fields as of `csv_rows`; blank lines as in TSV.
+
+    Raises:
+        DataError: While iterating: a row isn't CSV.
+    """
+    blank: list[str] = []
+    # newline="" leaves newlines inside quoted fields as they are and still ends lines at CR.
+    for source, record in csv_rows(path, io.StringIO(text, newline="")):
+        if isinstance(record, DataError):
+            raise record
         if not record:
             blank.append(source)
             continue

@@ -89,6 +89,29 @@ def test_not_finite_changes_nothing_and_none_leaves_a_variable(name):
     assert untouched == list(NAMES)[:1]
 
 
+def test_weights_decay_where_they_are():
+    """A copy of most weights in every step is what it costs to decay them before their gradient."""
+    weights = {"dense/kernel": tf.Variable(tf.ones([768, 768]))}
+    kernel = weights["dense/kernel"]
+    optimizer = make_optimizer("adam", weights, make_schedule("linear", 0.02, 30, 4))
+
+    @tf.function
+    def step(inputs):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.tanh(inputs @ kernel))
+        optimizer.apply([tape.gradient(loss, kernel)], tf.constant(0.01), tf.constant(1.0))
+
+    def address():
+        return np.asarray(memoryview(kernel.read_value())).ctypes.data
+
+    inputs = tf.random.stateless_normal([4096, 768], seed=(1, 2))
+    before = address()
+    for _ in range(5):
+        step(inputs)
+        assert address() == before
+    assert (kernel.numpy() != 1.0).all()
+
+
 def test_names_that_are_not_there():
     with pytest.raises(ModelingError, match="adam, adamw, lamb; got 'sgd'"):
         make_optimizer("sgd", {}, lambda step: step)
