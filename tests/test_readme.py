@@ -12,7 +12,7 @@ FOREIGN = {
     *("model_config_file", "enable_batching", "batching_parameters_file"),
     *("project", "region", "temp_location", "setup_file"),  # of Apache Beam
     *("minilm", "curves", "lengths", "tasks", "records"),  # of tests/benchmarks/
-    *("scale", "shared", "work"),  # of tests/paper/
+    *("scale", "shared", "work", "seeds", "released"),  # of tests/paper/
 }
 
 
