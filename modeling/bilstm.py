@@ -45,7 +45,7 @@ class LSTMDirection(keras.layers.Layer):
         # The inputs' share of all steps is one product; time goes first for the loop.
         inputs = ops.matmul(ops.transpose(x, (1, 0, 2)), ops.convert_to_tensor(self.kernel))
         inputs = ops.cast(inputs, "float32") + ops.cast(self.bias, "float32")
-        mask = ops.transpose(ops.cast(input_mask, "float32"))[:, :, None]  # [T, B, 1]
+        mask = ops.transpose(ops.cast(input_mask, "bool"))[:, :, None]  # [T, B, 1]
         zero = ops.zeros((ops.shape(x)[0], self.units), "float32")
 
         def step(state, now):
@@ -55,11 +55,15 @@ class LSTMDirection(keras.layers.Layer):
             i, f, g, o = ops.split(gates, 4, axis=-1)
             new_c = ops.sigmoid(f) * c + ops.sigmoid(i) * ops.tanh(g)
             new_h = ops.sigmoid(o) * ops.tanh(new_c)
-            h, c = h + real * (new_h - h), c + real * (new_c - c)
+            # Chosen, not mixed by a factor: that uses each state three times, whose gradients
+            # TensorFlow then adds in a temporary variable, and in a loop of large tensors within
+            # a loop of steps that fails as "AlreadyExists".
+            h, c = ops.where(real, new_h, h), ops.where(real, new_c, c)
             return (h, c), h
 
         (last, _), outputs = scan(step, (zero, zero), (inputs, mask), self.reverse)
-        return ops.cast(ops.transpose(outputs * mask, (1, 0, 2)), dtype), ops.cast(last, dtype)
+        outputs = ops.where(mask, outputs, 0.0)
+        return ops.cast(ops.transpose(outputs, (1, 0, 2)), dtype), ops.cast(last, dtype)
 
 
 class BiLSTM(keras.layers.Layer):

@@ -1,5 +1,7 @@
 """The BiLSTM against a float64 NumPy oracle; padding, names, XLA; the classifier on it."""
 
+import re
+
 import keras
 import numpy as np
 import pytest
@@ -174,3 +176,27 @@ def test_training_pass_compiles_with_static_shapes():
         np.testing.assert_allclose(one, other, atol=1e-5)
     hlo = compiled.experimental_get_compiler_ir(inputs)(stage="hlo")
     assert "custom-call" not in hlo and "<=" not in hlo and "f64" not in hlo
+
+
+def test_gradient_adds_no_three_tensors_in_its_loops(batch):
+    """TensorFlow keeps such a sum in a temporary variable where memory seems short.
+
+    In a loop within a loop, as the gradient of an LSTM in the loop over steps, it then finds that
+    the variable is there already and fails; tensors must be large for that, graphs not.
+    """
+    x, mask = batch
+    lstm = BiLSTM(6, 5, 2)
+    lstm.build()
+
+    @tf.function
+    def gradients(x):
+        with tf.GradientTape() as tape:
+            outputs, last = lstm(x, mask)
+            loss = tf.reduce_sum(outputs) + tf.reduce_sum(last)
+        return tape.gradient(loss, lstm.trainable_variables)
+
+    functions = gradients.get_concrete_function(x).graph.as_graph_def().library.function
+    bodies = [f for f in functions if re.search(r"while_body_\d+_grad", f.signature.name)]
+    assert len(bodies) == 4  # layers and directions
+    sums = [node for body in bodies for node in body.node_def if node.op == "AddN"]
+    assert sums and max(node.attr["N"].i for node in sums) <= 2
