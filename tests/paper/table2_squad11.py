@@ -20,7 +20,7 @@ PAPER = {
     "BERT-large with TriviaQA": (84.2, 91.1),
     "ensemble with TriviaQA": (86.2, 92.2),
 }
-TRAINED, ASKED, STEPS = 7000, 1000, 220
+TRAINED, ASKED, STEPS = 4500, 1000, 140
 EXAMPLES = 88_641  # windows of 384 tokens of the training set
 
 
