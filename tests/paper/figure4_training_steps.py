@@ -18,7 +18,7 @@ PAPER = {(MASKED, "50"): 83.4, (MASKED, "100"): 84.4, (LEFT, "100"): 82.1}
 OBJECTIVES = {MASKED: "mlm_nsp", LEFT: "ltr"}
 STEPS = 4800
 TASK, TASK_STEPS = "SST-2", 400
-LEARNING_RATE = 1e-4
+LEARNING_RATE = 1e-3
 
 
 def small_scale(place: Place) -> Table:
