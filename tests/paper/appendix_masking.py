@@ -32,7 +32,7 @@ def small_scale(place: Place) -> Table:
         flags = {"dynamic_masking": True, "mask_share": mask, "random_share": other}
         model = small.pretrained(place, name, STEPS, **flags)
         start = small.own(place, model)
-        tuned = {"learning_rate": 3e-4, "num_train_epochs": 6}
+        tuned = {"learning_rate": 1e-3, "num_train_epochs": 6}
         vectors = {
             "feature_based": True,
             "feature_layers": "sum_all",  # of two layers there are no last four
