@@ -33,6 +33,8 @@ TUNING = {
     "eval_batch_size": 32,
     "dtype": "bfloat16",
 }
+# Of questions; a paragraph of 75 words fits into one.
+WINDOWS = {"max_seq_length": 128, "doc_stride": 64, "predict_batch_size": 32}
 
 
 def steps(place: Place, number: int) -> int:
@@ -196,6 +198,7 @@ def squad(
     predict_file: pathlib.Path,
     model: dict[str, object],
     num_steps: int,
+    after: Sequence[Run] = (),
     **flags,
 ) -> Run:
     """Questions from MiniLM or a part of it, a process for every seed."""
@@ -208,27 +211,32 @@ def squad(
         "do_predict": True,
         "train_file": train_file,
         "predict_file": predict_file,
-        "max_seq_length": 256,
-        "doc_stride": 128,
-        "predict_batch_size": 32,
+        **WINDOWS,
         "learning_rate": 1.5e-4,
         "num_train_steps": steps(place, num_steps),
         "save_checkpoints_steps": max(1, steps(place, num_steps)),
         **flags,
     }
-    return Run(name, "run_squad.py", given, "eval_results.json", place.seed_range())
+    return Run(name, "run_squad.py", given, "eval_results.json", place.seed_range(), after)
 
 
 def some_questions(
-    place: Place, name: str, source: str, questions: int, part: int = 0, parts: int = 1
+    place: Place,
+    name: str,
+    source: str,
+    questions: int,
+    words: int,
+    part: int = 0,
+    parts: int = 1,
 ) -> pathlib.Path:
-    """A SQuAD file of about so many questions of another: whole paragraphs, drawn at random.
+    """A SQuAD file of about so many questions of another: short paragraphs, drawn at random.
 
     Args:
         place: Where.
         name: Of the file.
         source: Its original, below the data's folder.
-        questions: About how many.
+        questions: About how many, if there are as many.
+        words: Of a paragraph at most. A window of an average one takes two seconds to train on.
         part, parts: Only every `parts`-th article, from number `part` on; so two parts share none.
     """
     questions = 20 if place.smoke else questions
@@ -240,6 +248,7 @@ def some_questions(
             (article["title"], paragraph)
             for article in articles
             for paragraph in article["paragraphs"]
+            if len(paragraph["context"].split()) <= words
         ]
         random.Random(0).shuffle(paragraphs)
         chosen, count = [], 0
@@ -250,7 +259,7 @@ def some_questions(
             count += len(paragraph["qas"])
         return json.dumps({"version": whole.get("version", ""), "data": chosen})
 
-    return place.made(f"{name}-{questions}.json", text)
+    return place.made(f"{name}-{questions}-of-{words}-words.json", text)
 
 
 def some_sentences(place: Place, name: str, source: str, sentences: int) -> pathlib.Path:
