@@ -4,7 +4,8 @@
     python -m tests.paper.table1_glue --scale=paper --released=DIR
 
 The paper's numbers are test results from the GLUE server, ours of the dev sets. MNLI, QQP and QNLI
-are left out at the small scale, WNLI as in the paper.
+are left out at the small scale for their size, CoLA because both models still call everything
+correct after the one epoch that there is time for (Matthews correlation 0), WNLI as in the paper.
 """
 
 from tests.paper import full, small
@@ -26,7 +27,6 @@ ROWS = ("BiLSTM+ELMo+Attn", "OpenAI GPT", BASE, LARGE)
 # Task: result, steps of 32; SST-2's are 6,400 of its sentences, the others' 1 to 1.5 epochs.
 SMALL = {
     "SST-2": ("eval_accuracy", 200),
-    "CoLA": ("eval_matthews", 267),
     "STS-B": ("eval_spearman", 180),
     "MRPC": ("eval_f1", 172),
     "RTE": ("eval_accuracy", 117),
@@ -67,7 +67,7 @@ def small_scale(place: Place) -> Table:
         [
             "Ours: MiniLM of 6 layers, 384 wide, in BERT-large's place and its first 3 layers in "
             "BERT-base's; learning rate 1e-4, batch 32, one epoch to one and a half (SST-2: 6,400 "
-            "sentences); MNLI, QQP and QNLI are not run.",
+            "sentences); MNLI, QQP, QNLI and CoLA are not run.",
         ],
     )
 
