@@ -24,7 +24,7 @@ PAPER = {
     (24, 1024, 16): (3.23, 86.6, 87.8, 93.7),
 }
 COLUMNS = ("perplexity", "MNLI-m", "MRPC", "SST-2")
-TASKS = {"MRPC": 172, "SST-2": 200}  # steps of 32, as for Table 1, which shares two of the sizes
+TASKS = {"MRPC": 115, "SST-2": 200}  # steps of 32, as for Table 1, which shares two of the sizes
 STEPS = 150
 LEARNING_RATE = 1e-4
 
