@@ -5,7 +5,7 @@ Two kinds of models stand in for the paper's:
 * MiniLM (6 layers, 384 wide; Wang et al. 2020), pre-trained by others, and its first layers, where
   the paper compares models by size; or after some more pre-training here, where what that does to
   a good model is the question;
-* models of two layers or so, 128 wide, which are pre-trained here on a part of Wikipedia, 64
+* models of two layers, 128 wide, which are pre-trained here on a part of Wikipedia, 64
   tokens at a time, where the paper compares objectives. Their vocabulary of 8,000 keeps
   the softmax cheap; larger initial weights, no dropout, and Adam with bias correction are what
   such small models learn from in so few steps.
@@ -104,34 +104,29 @@ def pretrained(
     place: Place,
     name: str,
     num_steps: int,
-    layers: int = 2,
-    hidden: int = 128,
-    heads: int = 2,
     **flags,
 ) -> Run:
-    """A model of this size, after so many steps of 32 × 64 tokens.
+    """A model of two layers, 128 wide, after so many steps of 32 × 64 tokens.
 
     Args:
         place: Where.
-        name: Of what is special about it; sizes and steps are added.
+        name: Of what is special about it; size and steps are added.
         num_steps: Updates, of which a tenth warm up.
-        layers, hidden, heads: The model's; the inner layer is four times as wide.
         flags: More of run_pretraining.py, such as its objective.
     """
     config = {
         "vocab_size": VOCAB_SIZE,
-        "hidden_size": hidden,
-        "num_hidden_layers": layers,
-        "num_attention_heads": heads,
-        "intermediate_size": 4 * hidden,
+        "hidden_size": 128,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 512,
         "max_position_embeddings": LENGTH,
         "type_vocab_size": 2,
         "hidden_dropout_prob": 0.0,
         "attention_probs_dropout_prob": 0.0,
         "initializer_range": 0.05,
     }
-    size = f"{layers}x{hidden}x{heads}"
-    text = json.dumps(config, indent=1)
+    size, text = "2x128x2", json.dumps(config, indent=1)
     model = {
         "bert_config_file": place.made(f"bert-{size}.json", lambda: text),
         "vocab_file": place.of(vocabulary(place), "vocab.txt"),
