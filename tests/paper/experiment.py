@@ -69,6 +69,13 @@ class Run:
             return [folder]
         return [folder / f"seed-{seed}" for seed in self.seeds]
 
+    def first(self) -> "Run":
+        """The first seed's process as a run of its own, in the same folder."""
+        if len(self.seeds) == 1 or self.searches:
+            return self
+        name = f"{self.name}/seed-{self.seeds[0]}"
+        return dataclasses.replace(self, name=name, seeds=self.seeds[:1])
+
     def arguments(self, folder: pathlib.Path, seed: int) -> list[str]:
         """Of the process that fills a folder."""
         flags = dict(self.flags)

@@ -43,11 +43,9 @@ def small_scale(place: Place) -> Table:
     }
     runs = {}
     for row, layers in ((LARGE, 6), (SMALLER, 3)):
-        before = table2_squad11.trained(place, layers)
-        first = before.folders(place.work)[0]
-        model = small.minilm(place, layers) | {
-            "init_checkpoint": first / f"model.ckpt-{small.steps(place, table2_squad11.STEPS)}"
-        }
+        before = table2_squad11.trained(place, layers).first()
+        checkpoint = f"model.ckpt-{small.steps(place, table2_squad11.STEPS)}"
+        model = small.minilm(place, layers) | {"init_checkpoint": place.of(before, checkpoint)}
         runs[row] = small.squad(
             *(place, f"squad20-{layers}-layers", trained, asked, model, STEPS // 2, [before]),
             **flags,

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import pathlib
 import re
 
 import pytest
@@ -78,6 +79,16 @@ def test_runs_once_for_each_seed(script, tmp_path):
     cell = Cell("row", "column", 1.0, run, lambda results: results["global_step"], scale=2.0)
     assert experiment.numbers(cell, tmp_path) == [6, 6, 6]
     assert experiment.seconds([run], tmp_path) > 0
+
+
+def test_first_seed_alone_is_not_made_again(script, tmp_path):
+    run = Run("name", script, {"rate": 0.5}, seeds=(1, 2))
+    experiment.complete(run.first(), tmp_path)
+    assert [folder.exists() for folder in run.folders(tmp_path)] == [True, False]
+    record = (tmp_path / "runs/name/seed-1/run.json").read_text()
+    experiment.complete(run, tmp_path)
+    assert [folder.exists() for folder in run.folders(tmp_path)] == [True, True]
+    assert (tmp_path / "runs/name/seed-1/run.json").read_text() == record
 
 
 def test_goes_on_after_a_failure(script, tmp_path, capsys):
@@ -190,10 +201,11 @@ def test_table(name, place):
         assert set(run.flags) <= known, run.name
         assert run.command.endswith(".py") or "." in run.command
         # What a run reads of other runs is there before it.
-        text = " ".join(str(value) for value in run.flags.values())
-        needed = set(re.findall(rf"{place.work}/runs/([^/ ]+)", text))
-        assert needed <= ready, run.name
-        ready.add(run.name)
+        text = " ".join(experiment.flag(*item) for item in run.flags.items())
+        for needed in re.findall(rf"{place.work}/runs/[^ ,]+", text):
+            path = pathlib.Path(needed)
+            assert ready & {path, *path.parents}, f"{run.name} needs {path}"
+        ready.update(run.folders(place.work))
         for folder, seed in zip(run.folders(place.work), run.seeds, strict=False):
             assert commands.setdefault(folder, run.arguments(folder, seed)) == run.arguments(
                 folder, seed
