@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
+from data.dataset_options import deterministic
 from data.errors import DataError
 from data.features import Features
 from data.tasks.examples import Example
@@ -117,9 +118,7 @@ def batches(
             )
         )
     dataset = dataset.map(_gatherer(features, batching, training))
-    options = tf.data.Options()
-    options.deterministic = True
-    return dataset.with_options(options).prefetch(1)
+    return deterministic(dataset).prefetch(1)
 
 
 def sources(examples: Sequence[Example], index: np.ndarray) -> str:

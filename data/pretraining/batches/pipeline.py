@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import tensorflow as tf
 
+from data.dataset_options import deterministic
 from data.errors import DataError
 from data.pretraining.batches import packing
 from data.pretraining.batches.graph_masking import mask_batch, unmask
@@ -26,6 +27,8 @@ from data.pretraining.records.schema import check_file, feature_description
 MLM_NSP, MLM, LTR, RTL = "mlm_nsp", "mlm", "ltr", "rtl"
 OBJECTIVES = (MLM_NSP, MLM, LTR, RTL)
 ONE_WAY = (LTR, RTL)
+PREFETCHED = 4
+"""Batches that are made ahead."""
 _CYCLE_LENGTH = 16
 _FILES_CHECKED = 32
 _RECORD_BITS = 40  # of an index; the file's number stands above them
@@ -172,11 +175,7 @@ def pretraining_dataset(
             )
             padding = tf.data.Dataset.from_tensors(padding).repeat()
             dataset = dataset.concatenate(padding).take(batches)
-    options = tf.data.Options()
-    options.deterministic = True
-    # Workers take their part through num_shards; tf.distribute must not divide the files again.
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-    return dataset.prefetch(tf.data.AUTOTUNE).with_options(options)
+    return deterministic(dataset).prefetch(PREFETCHED)
 
 
 def _read(

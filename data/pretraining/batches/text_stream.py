@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from data.dataset_options import deterministic
 from data.errors import DataError
 from data.pretraining.batches import packing
-from data.pretraining.batches.pipeline import masker
+from data.pretraining.batches.pipeline import PREFETCHED, masker
 from data.pretraining.corpus.parts import Parts
 from data.pretraining.instances import generate
 from data.pretraining.instances.masking import MaskSettings
@@ -106,10 +107,7 @@ def stream(
         continues_word = masks.vocabulary.continues_word
         own_seed = seed + 2 + shard_index
         dataset = packing.pack(dataset, batch_size, length, predictions, own_seed, continues_word)
-    options = tf.data.Options()
-    options.deterministic = True
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-    return dataset.prefetch(tf.data.AUTOTUNE).with_options(options)
+    return deterministic(dataset).prefetch(PREFETCHED)
 
 
 def _instances(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
+from data.dataset_options import deterministic
 from data.errors import DataError
 from data.pretraining.records import record_files, schema
 
@@ -84,7 +85,7 @@ def read_batches(
             compression = record_files.compression(path)
             dataset = tf.data.TFRecordDataset(path, compression, _READ_BYTES).skip(read)
             dataset = dataset if end is None else dataset.take(end - read)
-            for batch in dataset.batch(batch_size).prefetch(2):
+            for batch in deterministic(dataset.batch(batch_size)).prefetch(2):
                 batch = batch.numpy()
                 yield read, batch
                 read += len(batch)
