@@ -5,7 +5,9 @@
     python -m tests.paper.table6_model_size --scale=paper --released=DIR
 
 At the small scale they are MiniLM's first layers, one to all six. What can be pre-trained here from
-random weights in minutes has learned how often a word occurs, whatever its size, and no more.
+random weights in minutes has learned how often a word occurs, whatever its size, and no more. MRPC
+is left out as there is time for one epoch, after which the smaller ones call everything a
+paraphrase.
 """
 
 import math
@@ -24,7 +26,7 @@ PAPER = {
     (24, 1024, 16): (3.23, 86.6, 87.8, 93.7),
 }
 COLUMNS = ("perplexity", "MNLI-m", "MRPC", "SST-2")
-TASKS = {"MRPC": 115, "SST-2": 200}  # steps of 32, as for Table 1, which shares two of the sizes
+TASKS = {"SST-2": 200}  # steps of 32, as for Table 1, which shares two of the sizes
 STEPS = 150
 LEARNING_RATE = 1e-4
 
@@ -52,10 +54,10 @@ def small_scale(place: Place) -> Table:
         "Table 6: layers/width/heads, the paper's ~ ours; dev",
         cells,
         [
-            f"Ours: MiniLM's first layers, fine-tuned at {LEARNING_RATE:g} (MRPC {TASKS['MRPC']}, "
-            f"SST-2 {TASKS['SST-2']} steps of 32). Perplexity of held-out Wikipedia after "
+            f"Ours: MiniLM's first layers, fine-tuned at {LEARNING_RATE:g} (SST-2 {TASKS['SST-2']} "
+            f"steps of 32). Perplexity of held-out Wikipedia after "
             f"{STEPS} steps of 32 × 64 tokens, of models that are otherwise not used here; their "
-            f"head for masked words was random before. MNLI is not run.",
+            f"head for masked words was random before. MNLI and MRPC are not run.",
         ],
     )
 
