@@ -36,6 +36,16 @@ def set_precision(dtype: str) -> None:
     keras.config.set_dtype_policy(dtype if dtype == "float32" else f"mixed_{dtype}")
 
 
+def forget_model() -> None:
+    """Frees the names and states of models made before, for another one in the same process.
+
+    As `keras.utils.clear_session`, but that forgets the number format, too.
+    """
+    policy = keras.config.dtype_policy()
+    keras.utils.clear_session()
+    keras.config.set_dtype_policy(policy)
+
+
 def fastest_dtype() -> str:
     """The format that trains fastest here without a loss scale: "bfloat16" or "float32".
 

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from modeling import checkpoints
 from modeling.losses import Losses
-from modeling.training import common_flags, run_folder, run_state
+from modeling.training import common_flags, precision, run_folder, run_state
 from modeling.training.best import has_best, load_best
 from modeling.training.evaluation import reported
 from modeling.training.fit import Stage, fit
@@ -145,7 +145,7 @@ def run_search(
     """
 
     def train_one(trial: Trial, folder: str) -> Finished:
-        keras.backend.clear_session()
+        precision.forget_model()
         keras.utils.set_random_seed(trial.seed)
         run_folder.prepare_directory(folder)
         model = make_model()

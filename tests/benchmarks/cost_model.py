@@ -34,7 +34,7 @@ from modeling.config import BertConfig
 from modeling.losses import PretrainingLosses
 from modeling.models import BertPretrainer
 from modeling.training import cost_machines, cost_model
-from modeling.training.precision import set_precision
+from modeling.training.precision import forget_model, set_precision
 from modeling.training.setup import Settings, make_train_step
 
 FLAGS = flags.FLAGS
@@ -79,7 +79,7 @@ def predictions(length: int) -> int:
 
 def measure(size: str, rows: int, length: int) -> float:
     """Median seconds of a step."""
-    keras.backend.clear_session()
+    forget_model()
     keras.utils.set_random_seed(0)
     model = BertPretrainer(BertConfig.named(size, VOCAB_SIZE))
     model.build()

@@ -29,6 +29,7 @@ from modeling.config import BertConfig
 from modeling.losses import PretrainingLosses
 from modeling.models import BertPretrainer
 from modeling.training.evaluation import Evaluator
+from modeling.training.precision import forget_model
 from modeling.training.setup import Settings, make_train_step
 
 FLAGS = flags.FLAGS
@@ -92,7 +93,7 @@ def pipeline_milliseconds(dataset, count: int = 100) -> float:
 
 def train(dataset, held_out, vocab_size: int, seed: int) -> dict[str, float]:
     """Trains --steps steps; the median speed, and both losses in the end."""
-    keras.backend.clear_session()
+    forget_model()
     keras.utils.set_random_seed(seed)
     config = BertConfig(
         vocab_size,

@@ -6,7 +6,12 @@ import tensorflow as tf
 
 from modeling.errors import ModelingError
 from modeling.training import precision
-from modeling.training.precision import fastest_dtype, make_loss_scale, set_precision
+from modeling.training.precision import (
+    fastest_dtype,
+    forget_model,
+    make_loss_scale,
+    set_precision,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -70,3 +75,11 @@ def test_a_name_is_what_it_says(dtype):
 def test_another_name_is_refused():
     with pytest.raises(ModelingError, match="got 'half'"):
         set_precision("half")
+
+
+def test_forgetting_a_model_keeps_the_format():
+    set_precision("bfloat16")
+    first = keras.layers.Dense(1).name
+    forget_model()
+    assert keras.config.dtype_policy().name == "mixed_bfloat16"
+    assert keras.layers.Dense(1).name == first
