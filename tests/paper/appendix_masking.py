@@ -22,7 +22,7 @@ PAPER = {
     (0, 0, 100): (83.6, 94.9, 94.6),
 }
 COLUMNS = ("MNLI ~ SST-2", "NER, fine-tuned", "NER, features")
-LAYERS, STEPS = 3, 150
+LAYERS, STEPS = 3, 100
 TASK_STEPS = 150
 SENTENCES = (1000, 500)
 

@@ -32,7 +32,7 @@ TUNING = {
     "lr_schedule": "linear_from_peak",
     "train_batch_size": 32,
     "eval_batch_size": 32,
-    "dtype": "bfloat16",
+    "dtype": "auto",
 }
 # Of questions; a paragraph of 75 words fits into one.
 WINDOWS = {"max_seq_length": 128, "doc_stride": 64, "predict_batch_size": 32}
@@ -160,13 +160,13 @@ def _pretraining(
         "max_predictions_per_seq": PREDICTIONS,
         "train_batch_size": 32,
         "eval_batch_size": 64,
-        "max_eval_steps": 2 if place.smoke else 50,
+        "max_eval_steps": steps(place, 20 if of_minilm else 50),
         "num_train_steps": number,
         "num_warmup_steps": max(1, number // 10),
         "optimizer": "adamw",
         "lr_schedule": "linear_from_peak",
         "save_checkpoints_steps": number,
-        "dtype": "bfloat16",
+        "dtype": "auto",
     } | flags
     return Run(f"{name}-{number}", "run_pretraining.py", given, after=[made, held_out])
 

@@ -50,7 +50,7 @@ def small_scale(place: Place) -> Table:
         "do_predict": True,
         "predict_file": dev,
         **small.WINDOWS,
-        "dtype": "bfloat16",
+        "dtype": "auto",
     }
     name = f"squad11-ensemble-of-{1 + len(others)}"
     done = "eval_results.json"

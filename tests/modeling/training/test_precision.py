@@ -24,7 +24,7 @@ def policy():
 def machine(monkeypatch, tmp_path):
     """A machine with these devices, whose processor says this of itself."""
 
-    def make(flags="", capabilities=(), tpus=0):
+    def make(flags="", capabilities=(), tpus=0, vendor="AuthenticAMD"):
         gpus = [f"GPU {number}" for number in range(len(capabilities))]
         details = dict(zip(gpus, capabilities, strict=True))
         monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: gpus)
@@ -36,7 +36,8 @@ def machine(monkeypatch, tmp_path):
         )
         path = tmp_path / "cpuinfo"
         if flags is not None:
-            path.write_text(f"model name\t: X\nflags\t\t: fpu {flags} sse\n", encoding="utf-8")
+            text = f"vendor_id\t: {vendor}\nmodel name\t: X\nflags\t\t: fpu {flags} sse\n"
+            path.write_text(text, encoding="utf-8")
         monkeypatch.setattr(precision, "_CPUINFO", str(path))
 
     return make
@@ -50,11 +51,18 @@ def machine(monkeypatch, tmp_path):
         ({"capabilities": [(8, 0), (7, 5)], "flags": "avx512_bf16"}, "float32"),
         ({"capabilities": [None]}, "float32"),
         ({"flags": "avx512f avx512_bf16"}, "bfloat16"),
+        ({"flags": "avx512_bf16 avx512_fp16"}, "bfloat16"),
+        ({"flags": "avx512_bf16", "vendor": "GenuineIntel"}, "bfloat16"),
+        ({"flags": "avx512_bf16 avx512_fp16", "vendor": "GenuineIntel"}, "float32"),
+        ({"flags": "amx_bf16 avx512_bf16 avx512_fp16", "vendor": "GenuineIntel"}, "bfloat16"),
         ({"flags": "amx_bf16 amx_tile"}, "bfloat16"),
         ({"flags": "avx2 avx512f"}, "float32"),
         ({"flags": None}, "float32"),
     ],
-    ids=["TPU", "Ampere", "one old GPU", "unknown GPU", "AVX-512", "AMX", "AVX2", "no /proc"],
+    ids=[
+        *("TPU", "Ampere", "one old GPU", "unknown GPU", "AVX-512", "AMD with FP16"),
+        *("Cooper Lake", "AMX hidden", "AMX and AVX-512", "AMX", "AVX2", "no /proc"),
+    ],
 )
 def test_auto_is_the_fastest_format_of_the_machine(machine, devices, expected):
     machine(**devices)
