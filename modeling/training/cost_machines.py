@@ -39,6 +39,9 @@ class Machine:
         link_bandwidth: Bytes a second that a device sends to others while it receives as many.
         price: None where it costs nothing.
         storage_bandwidth: Bytes a second at which a checkpoint is written.
+        product_rate: Operations a second of one large product of matrices when the other rates
+            were measured. A processor shared with others has another speed at another hour; 0
+            where that was not measured.
         restart_seconds: From a pre-emption to the first step, reading the checkpoint apart: a new
             machine, starting the program, compiling.
     """
@@ -55,6 +58,7 @@ class Machine:
     price: Price | None = None
     storage_bandwidth: float = 250e6
     restart_seconds: float = 300.0
+    product_rate: float = 0.0
 
     def dollars(self, hours: float) -> float:
         """What so many hours cost."""

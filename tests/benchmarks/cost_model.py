@@ -10,8 +10,11 @@ the others, and ends with exit code 1 if a prediction is off by more than a quar
 
 Steps are those of pre-training with dropout and Adam on random records, the median of several.
 Other work on the machine spoils them, so a measurement during which it took more than a tenth of
-a core is repeated, for up to --patience seconds. With --times what has been measured is kept in a
-file, and not measured again.
+a core is repeated, for up to --patience seconds. What other virtual machines take of a shared
+processor isn't seen that way, and changes by the minute. So in turn with the steps one large
+product of matrices is timed, `product_rate`; rates are fitted to times as if that had always been
+the same, and predictions are for the rate of their moment. With --times what has been measured is
+kept in a file, and not measured again.
 """
 
 from modeling import quiet  # noqa: F401  isort: skip
@@ -41,6 +44,8 @@ FLAGS = flags.FLAGS
 VOCAB_SIZE = 30522
 LIMIT = 0.25
 OTHERS = 0.1  # cores that other work may take during a measurement
+PRODUCT_SIZE = 1536
+PRODUCT_FLOPS = 2 * PRODUCT_SIZE**3
 
 # Size, rows, tokens.
 CALIBRATION = (
@@ -77,8 +82,8 @@ def predictions(length: int) -> int:
     return round(0.15 * length)
 
 
-def measure(size: str, rows: int, length: int) -> float:
-    """Median seconds of a step."""
+def measure(size: str, rows: int, length: int) -> tuple[float, float]:
+    """Median seconds of a step; `product_rate` meanwhile."""
     forget_model()
     keras.utils.set_random_seed(0)
     model = BertPretrainer(BertConfig.named(size, VOCAB_SIZE))
@@ -102,24 +107,38 @@ def measure(size: str, rows: int, length: int) -> float:
     together = max(1, min(20, round(0.3 / (time.perf_counter() - start))))
     end = time.perf_counter() + FLAGS.patience
     while True:
-        seconds, others = timed(lambda: step.run(iterator, together))
+        seconds, rate, others = timed(lambda: step.run(iterator, together))
         if others < OTHERS:
-            return seconds / together
+            return seconds / together, rate
         if time.perf_counter() > end:
             sys.exit(f"Other work took {others:.1f} cores, again and again; try later.")
         time.sleep(5)
 
 
-def timed(call) -> tuple[float, float]:
-    """Median seconds of a call; how many cores other processes used meanwhile."""
-    seconds, begin = [], time.perf_counter()
+def timed(call) -> tuple[float, float, float]:
+    """Median seconds of a call; `product_rate`; the cores that other processes used meanwhile."""
+    product = large_product()
+    product()
+    seconds, products, begin = [], [], time.perf_counter()
     everything, own = busy_seconds(), time.process_time()
-    while len(seconds) < 3 or (time.perf_counter() < begin + FLAGS.seconds and len(seconds) < 15):
+    while len(seconds) < 5 or (time.perf_counter() < begin + FLAGS.seconds and len(seconds) < 25):
         start = time.perf_counter()
         call()
         seconds.append(time.perf_counter() - start)
+        start = time.perf_counter()
+        product()
+        products.append(time.perf_counter() - start)
     others = busy_seconds() - everything - (time.process_time() - own)
-    return statistics.median(seconds), others / (time.perf_counter() - begin)
+    rate = PRODUCT_FLOPS / statistics.median(products)
+    return statistics.median(seconds), rate, others / (time.perf_counter() - begin)
+
+
+def large_product():
+    """A call that multiplies two matrices in --dtype, with PRODUCT_FLOPS operations."""
+    draw = np.random.default_rng(0).standard_normal
+    x, w = (tf.cast(draw((PRODUCT_SIZE, PRODUCT_SIZE), np.float32), FLAGS.dtype) for _ in "xw")
+    multiply = tf.function(lambda: tf.matmul(x, w)[0, 0], autograph=False)
+    return lambda: multiply().numpy()
 
 
 def busy_seconds() -> float:
@@ -129,15 +148,17 @@ def busy_seconds() -> float:
     return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
 
 
-def measure_all(shapes) -> list[float]:
-    """Of each shape, those aside that --times has."""
+def measure_all(shapes) -> list[tuple[float, float]]:
+    """Of each shape, see `measure`, those aside that --times has."""
     path = pathlib.Path(FLAGS.times) if FLAGS.times else None
     known = json.loads(path.read_text(encoding="utf-8")) if path and path.exists() else {}
     for shape in shapes:
         name = "{} {} × {} ".format(*shape) + FLAGS.dtype
         if name not in known:
             known[name] = measure(*shape)
-            print(f"{name}: {known[name] * 1e3:.1f} ms", file=sys.stderr, flush=True)
+            seconds, rate = known[name]
+            text = f"{name}: {seconds * 1e3:.1f} ms, a product at {rate / 1e9:.0f} GFLOP/s"
+            print(text, file=sys.stderr, flush=True)
             if path:
                 path.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
     return [known["{} {} × {} ".format(*shape) + FLAGS.dtype] for shape in shapes]
@@ -162,18 +183,18 @@ def fit(works: list[cost_model.Work], seconds: list[float]) -> list[float]:
     return list(solution / scale)
 
 
-def compare(shapes, machine: cost_machines.Machine, times: list[float]) -> float:
+def compare(shapes, machine: cost_machines.Machine, times: list[tuple[float, float]]) -> float:
     """Prints a table; the largest relative error."""
-    print("| model | rows × tokens | predicted ms | measured ms | predicted / measured |")
-    print("|---|---|---:|---:|---:|")
+    print("| model | rows × tokens | GFLOP/s | predicted ms | measured ms | predicted / measured |")
+    print("|---|---|---:|---:|---:|---:|")
     ratios = []
-    for shape, seconds in zip(shapes, times, strict=True):
-        predicted = work_of(*shape, FLAGS.dtype).seconds(machine)
+    for shape, (seconds, rate) in zip(shapes, times, strict=True):
+        predicted = work_of(*shape, FLAGS.dtype).seconds(machine) * machine.product_rate / rate
         ratios.append(predicted / seconds)
         size, rows, length = shape
         print(
-            f"| {size} | {rows} × {length} | {predicted * 1e3:,.1f} | {seconds * 1e3:,.1f} "
-            f"| {ratios[-1]:.2f} |"
+            f"| {size} | {rows} × {length} | {rate / 1e9:.0f} | {predicted * 1e3:,.1f} "
+            f"| {seconds * 1e3:,.1f} | {ratios[-1]:.2f} |"
         )
     worst = max(abs(ratio - 1) for ratio in ratios)
     mean = statistics.fmean(abs(ratio - 1) for ratio in ratios)
@@ -188,20 +209,22 @@ def main(_) -> None:
     machine = cost_machines.CPU[FLAGS.dtype]
     if FLAGS.calibrate:
         works = [work_of(*shape, FLAGS.dtype) for shape in shapes]
-        dense, attention, moved, layer, step = fit(works, times)
+        product_rate = statistics.median(rate for _, rate in times)
+        at_that_rate = [seconds * rate / product_rate for seconds, rate in times]
+        dense, attention, moved, layer, step = fit(works, at_that_rate)
         rates = [1 / unit if unit else 1e18 for unit in (dense, attention, moved)]
-        machine = dataclasses.replace(
-            machine,
-            matmul_rate=rates[0],
-            attention_rate=rates[1],
-            bandwidth=rates[2],
-            seconds_per_layer=layer,
-            seconds_per_step=step,
-        )
-        print(
-            f"matmul_rate={rates[0]:.3g}, attention_rate={rates[1]:.3g}, bandwidth={rates[2]:.3g}, "
-            f"seconds_per_layer={layer:.3g}, seconds_per_step={step:.3g}"
-        )
+        constants = {
+            "product_rate": product_rate,
+            "matmul_rate": rates[0],
+            "attention_rate": rates[1],
+            "bandwidth": rates[2],
+            "seconds_per_layer": layer,
+            "seconds_per_step": step,
+        }
+        machine = dataclasses.replace(machine, **constants)
+        print(", ".join(f"{name}={value:.3g}" for name, value in constants.items()))
+    if not machine.product_rate:
+        sys.exit(f"{machine.name} isn't calibrated yet: run this with --calibrate.")
     worst = compare(shapes, machine, times)
     if not FLAGS.calibrate and worst > LIMIT:
         sys.exit(1)
