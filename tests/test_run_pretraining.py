@@ -227,14 +227,15 @@ def test_a_trained_model_is_exported(folder, tmp_path):
 
 @pytest.mark.slow
 def test_demo(tmp_path):
-    result = run("run_pretraining.py", "--demo", f"--output_dir={tmp_path}", timeout=900)
+    half = "--num_train_steps=1500"
+    result = run("run_pretraining.py", "--demo", half, f"--output_dir={tmp_path}", timeout=900)
     assert result.returncode == 0, result.stderr[-3000:]
     results = dict(
         line.split(" = ") for line in (tmp_path / "eval_results.txt").read_text().splitlines()
     )
     assert "Masked words guessed right" in result.stdout
     baseline = float(result.stdout.split("frequent, gets ")[1].split("%")[0]) / 100
-    assert float(results["masked_lm_accuracy"]) > 2.5 * baseline
+    assert float(results["masked_lm_accuracy"]) > 2 * baseline
     assert result.stdout.count("guessed:") == 5
     for name in ("bert_model.ckpt.index", "bert_config.json", "vocab.txt", "pretraining.png"):
         assert (tmp_path / name).exists()

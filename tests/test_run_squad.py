@@ -203,9 +203,9 @@ def thinned(path, to, every):
 
 @pytest.mark.slow
 def test_minilm_learns_squad_and_is_served(shared_data, minilm, tmp_path):
-    """Real weights, real questions; the C++ loader gives each of 1,057 the predicted answer."""
-    questions = thinned(shared_data / "squad/dev-v1.1.json", tmp_path / "dev.json", 10)
-    assert len(questions) == 1057
+    """Real weights, real questions; the C++ loader gives each of 529 the predicted answer."""
+    questions = thinned(shared_data / "squad/dev-v1.1.json", tmp_path / "dev.json", 20)
+    assert len(questions) == 529
     command = (
         "run_squad.py",
         f"--vocab_file={minilm}/vocab.txt",

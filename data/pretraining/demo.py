@@ -38,7 +38,7 @@ SETTINGS = {
     "max_eval_steps": 0,
     "eval_steps": 500,
     "save_checkpoints_steps": 1000,
-    "dtype": "bfloat16",
+    "dtype": "auto",
 }
 _SENTENCES = 5
 

@@ -13,6 +13,10 @@ from modeling.training.optimizers import BertAdam
 from modeling.training.schedules import warmup_linear_decay
 from modeling.training.step import TrainStep
 
+# Processors sum in different orders: on one all losses agree to 1e-6, on another the tenth is off
+# by 1.06e-6.
+LOSS_RTOL = 5e-6
+
 
 def _variables(model):
     return {w.path.split("/", 1)[1]: w.value for w in model.trainable_weights}
@@ -49,7 +53,7 @@ def _train(golden, model, losses_fn, batch, name, sparse_norm, loss_atol):
     for name, values in step.run(iterator, 7).items():  # in two calls, as a run with interruptions
         history[name] += values
     for ours, theirs, rtol, atol in (
-        ("loss", "loss", 1e-6, loss_atol),
+        ("loss", "loss", LOSS_RTOL, loss_atol),
         ("learning_rate", "lr", 1e-6, 0),
         ("gradient_norm", "global_norm_as_clipped", 1e-5, loss_atol),
     ):
@@ -58,7 +62,7 @@ def _train(golden, model, losses_fn, batch, name, sparse_norm, loss_atol):
         )
     values, _ = losses_fn(model(batch), batch)
     after = sum(float(mean.result()) for mean in values.values())
-    np.testing.assert_allclose(after, facts["rows"][-1]["loss"], rtol=1e-6, atol=loss_atol)
+    np.testing.assert_allclose(after, facts["rows"][-1]["loss"], LOSS_RTOL, loss_atol)
     return variables, optimizer
 
 
