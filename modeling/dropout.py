@@ -41,12 +41,15 @@ def random_words(x, key, site):
 
     Args:
         x: Tensor of any shape with up to 2³² elements; from there on the words repeat.
-        key: int32 [3]: seed, step, stream.
+        key: int32 [3]: seed, step (not negative), stream.
         site: int32 scalar.
     """
     columns = x.shape[-1] if x.shape[-1] is not None else ops.shape(x)[-1]
     rows = ops.shape(ops.reshape(x, (-1, columns)))[0]
     row, column = (ops.cast(ops.arange(n, dtype="int32"), "uint32") for n in (rows, columns))
+    # The step's sign, 0: of constants alone TensorFlow would put all places into the program, at
+    # four bytes an element.
+    row = row + ops.right_shift(ops.cast(key[1], "uint32"), _word(31))
     places = row[:, None] * ops.cast(columns, "uint32") + column
     # All of the key goes into either of two words, so that no two keys differ by a shift alone.
     word = _word(0)
