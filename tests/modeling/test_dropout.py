@@ -89,3 +89,13 @@ def test_extreme_keys_and_every_shape_are_taken():
         input_signature=[tf.TensorSpec([None, None])],
     )
     np.testing.assert_array_equal(dynamic(tf.zeros([6, 8])), words(shape=(6, 8)))
+
+
+def test_programs_hold_no_constants_of_the_tensors_size():
+    def drop(x, key):
+        return dropout(x, 0.1, key, 3)
+
+    x, key = tf.zeros([64, 128, 128]), tf.constant([1, 2, 0])
+    program = tf.function(drop, jit_compile=True, autograph=False)
+    text = program.experimental_get_compiler_ir(x, key)(stage="stablehlo_serialized")
+    assert len(text) < 50_000  # four bytes for each place would be four million
