@@ -9,7 +9,8 @@ is the compiler's own count, the same with which it refuses programs that don't 
 chip's share of a data-parallel step; the sum over the chips, of which it needs a buffer of the
 gradients' size at most, isn't in it.
 
-A case takes minutes on two cores. Finished ones are kept in --work and not repeated.
+A case takes minutes on two cores. Finished ones are kept in --work and not repeated; after the
+first that is refused, more rows of that length aren't tried.
 """
 
 from modeling import quiet  # noqa: F401  isort: skip
@@ -160,7 +161,10 @@ def main(_) -> None:
     for case in FLAGS.cases:
         length, *all_rows = map(int, case.split(":"))
         for rows in all_rows:
-            print(f"| {rows} | {length} {describe(compile_case(rows, length))}", flush=True)
+            result = compile_case(rows, length)
+            print(f"| {rows} | {length} {describe(result)}", flush=True)
+            if "refused" in result:
+                break
     print(f"\n{FLAGS.size}, {FLAGS.topology}, {time.monotonic() - start:.0f} s.")
 
 
@@ -168,7 +172,9 @@ if __name__ == "__main__":
     flags.DEFINE_string("environments", "/tmp/environments", "Folder for the compiler's.")
     flags.DEFINE_string("work", "/tmp/tpu_compilation", "Folder for results.")
     flags.DEFINE_string("topology", "v5e:2x4", "Of the machine: eight chips.")
-    flags.DEFINE_list("cases", ["128:32:64:128:256:512", "512:8:16:32:64"], "LENGTH:ROWS:ROWS…")
+    flags.DEFINE_list(
+        "cases", ["128:32:64:128:256:512", "512:8:16:32:64"], "LENGTH:ROWS:ROWS…, rising."
+    )
     flags.DEFINE_string("size", "base", "Of the model.")
     flags.DEFINE_integer("layers", 0, "Other than the size has.")
     flags.DEFINE_bool("remat", False, "Compute activations again in the backward pass.")
