@@ -42,6 +42,8 @@ class Machine:
         product_rate: Operations a second of one large product of matrices when the other rates
             were measured. A processor shared with others has another speed at another hour; 0
             where that was not measured.
+        seconds_per_logit: What a logit over the vocabulary costs beyond the bytes it is counted
+            with: a CPU's softmax takes some nanoseconds for each.
         restart_seconds: From a pre-emption to the first step, reading the checkpoint apart: a new
             machine, starting the program, compiling.
     """
@@ -59,6 +61,7 @@ class Machine:
     storage_bandwidth: float = 250e6
     restart_seconds: float = 300.0
     product_rate: float = 0.0
+    seconds_per_logit: float = 0.0
 
     def dollars(self, hours: float) -> float:
         """What so many hours cost."""

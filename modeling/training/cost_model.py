@@ -5,8 +5,8 @@
 
 The time of a step is a sum, as if nothing overlapped:
 
-    dense FLOPs / rate  +  attention FLOPs / rate  +  bytes / bandwidth  +  layers × fixed time
-    +  bytes of gradients over the links between devices
+    dense FLOPs / rate  +  attention FLOPs / rate  +  bytes / bandwidth  +  logits × time
+    +  layers × fixed time  +  bytes of gradients over the links between devices
 
 with a handful of constants for each machine, see `cost_machines`. Counted are the model's own
 operations (`flops`) and the tensors that a step writes and reads. How well that does here is
@@ -46,6 +46,7 @@ class Work:
         attention_flops: Operations of queries with keys and probabilities with values.
         activation_bytes: Written and read by everything between the products.
         weight_bytes: Written and read by the update and by the products with weights.
+        logits: Over the vocabulary.
         gradient_bytes: Summed over the devices.
         layers: Of the model and of its micro-batches, each with the fixed cost of its operations.
     """
@@ -54,6 +55,7 @@ class Work:
     attention_flops: float
     activation_bytes: float
     weight_bytes: float
+    logits: float
     gradient_bytes: float
     layers: int
 
@@ -67,10 +69,18 @@ class Work:
         """All that goes through memory."""
         return self.activation_bytes + self.weight_bytes
 
-    def seconds(self, machine: Machine) -> float:
-        """Predicted time of the step on a device of the machine, all others doing the same."""
+    def seconds(self, machine: Machine, speed: float = 1.0) -> float:
+        """Predicted time of the step on a device of the machine, all others doing the same.
+
+        Args:
+            machine: Where the step is computed.
+            speed: Of its arithmetic now, as a multiple of when its rates were measured; that of
+                its memory is taken to stay.
+        """
         seconds = self.dense_flops / machine.matmul_rate
         seconds += self.attention_flops / machine.attention_rate
+        seconds += self.logits * machine.seconds_per_logit
+        seconds /= speed
         seconds += self.bytes / machine.bandwidth
         seconds += self.layers * machine.seconds_per_layer + machine.seconds_per_step
         if machine.devices > 1:
@@ -120,15 +130,16 @@ def step_work(
     passes = HIDDEN_PASSES * hidden + SCORE_PASSES * config.num_attention_heads * seq_length
     activations = layers * tokens * passes * (2 if half_precision else 4)
     again = 4 / 3 if remat else 1
-    logits = rows * predictions * config.vocab_size * 4 * LOGIT_PASSES
+    logits = rows * predictions * config.vocab_size
     weights = parameters(config)
     # Forward and twice backward, each reads the weights and the last writes gradients.
     per_batch = 16 if accumulation_steps == 1 else 24
     return Work(
         dense_flops=(total - attention) * again,
         attention_flops=attention * again,
-        activation_bytes=activations * again + logits,
+        activation_bytes=activations * again + logits * 4 * LOGIT_PASSES,
         weight_bytes=weights * (UPDATE_BYTES + per_batch * accumulation_steps),
+        logits=logits,
         gradient_bytes=4.0 * weights,
         layers=layers * accumulation_steps,
     )

@@ -12,9 +12,10 @@ Steps are those of pre-training with dropout and Adam on random records, the med
 Other work on the machine spoils them, so a measurement during which it took more than a tenth of
 a core is repeated, for up to --patience seconds. What other virtual machines take of a shared
 processor isn't seen that way, and changes by the minute. So in turn with the steps one large
-product of matrices is timed, `product_rate`; rates are fitted to times as if that had always been
-the same, and predictions are for the rate of their moment. With --times what has been measured is
-kept in a file, and not measured again.
+product of matrices is timed, `product_rate`; it tells how fast arithmetic is at that moment, when
+constants are fitted and when steps are predicted. All shapes are measured in --rounds one after
+the other, of which each shape's mean counts. With --times what has been measured is kept in a
+file, and not measured again.
 """
 
 from modeling import quiet  # noqa: F401  isort: skip
@@ -149,19 +150,23 @@ def busy_seconds() -> float:
 
 
 def measure_all(shapes) -> list[tuple[float, float]]:
-    """Of each shape, see `measure`, those aside that --times has."""
+    """Of each shape the mean of all rounds, see `measure`, with what --times has of them."""
     path = pathlib.Path(FLAGS.times) if FLAGS.times else None
     known = json.loads(path.read_text(encoding="utf-8")) if path and path.exists() else {}
-    for shape in shapes:
-        name = "{} {} × {} ".format(*shape) + FLAGS.dtype
-        if name not in known:
-            known[name] = measure(*shape)
-            seconds, rate = known[name]
+    for number in range(FLAGS.rounds):
+        for shape in shapes:
+            name = "{} {} × {} ".format(*shape) + FLAGS.dtype
+            rounds = known.setdefault(name, [])
+            if len(rounds) > number:
+                continue
+            rounds.append(measure(*shape))
+            seconds, rate = rounds[-1]
             text = f"{name}: {seconds * 1e3:.1f} ms, a product at {rate / 1e9:.0f} GFLOP/s"
             print(text, file=sys.stderr, flush=True)
             if path:
                 path.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
-    return [known["{} {} × {} ".format(*shape) + FLAGS.dtype] for shape in shapes]
+    measured = [known["{} {} × {} ".format(*shape) + FLAGS.dtype] for shape in shapes]
+    return [tuple(map(statistics.fmean, zip(*rounds, strict=True))) for rounds in measured]
 
 
 def work_of(size: str, rows: int, length: int, dtype: str) -> cost_model.Work:
@@ -170,17 +175,31 @@ def work_of(size: str, rows: int, length: int, dtype: str) -> cost_model.Work:
     return cost_model.step_work(config, rows, length, predictions(length), 2, half_precision=half)
 
 
-def kinds(work: cost_model.Work) -> list[float]:
-    """Amounts of what the machine has a constant for."""
-    return [work.dense_flops, work.attention_flops, work.bytes, work.layers, 1.0]
+def kinds(work: cost_model.Work, speed: float) -> list[float]:
+    """Amounts of what the machine has a constant for, where arithmetic has this speed."""
+    arithmetic = (work.dense_flops, work.attention_flops, work.logits)
+    return [*(amount / speed for amount in arithmetic), work.bytes, work.layers, 1.0]
 
 
-def fit(works: list[cost_model.Work], seconds: list[float]) -> list[float]:
-    """Seconds per unit of each kind, none below 0, with the least relative errors."""
-    amounts = np.array([kinds(work) for work in works])
+def fit(works: list[cost_model.Work], times: list[tuple[float, float]]) -> dict[str, float]:
+    """The machine's constants, none below 0, with the least relative errors."""
+    product_rate = statistics.median(rate for _, rate in times)
+    amounts = np.array(
+        [kinds(work, rate / product_rate) for work, (_, rate) in zip(works, times, strict=True)]
+    )
     scale = amounts.max(axis=0)
-    solution, _ = nnls(amounts / scale / np.array(seconds)[:, None], np.ones(len(seconds)))
-    return list(solution / scale)
+    seconds = np.array([seconds for seconds, _ in times])
+    solution, _ = nnls(amounts / scale / seconds[:, None], np.ones(len(seconds)))
+    dense, attention, logit, moved, layer, step = solution / scale
+    return {
+        "product_rate": product_rate,
+        "matmul_rate": 1 / dense if dense else 1e18,
+        "attention_rate": 1 / attention if attention else 1e18,
+        "seconds_per_logit": logit,
+        "bandwidth": 1 / moved if moved else 1e18,
+        "seconds_per_layer": layer,
+        "seconds_per_step": step,
+    }
 
 
 def compare(shapes, machine: cost_machines.Machine, times: list[tuple[float, float]]) -> float:
@@ -189,7 +208,8 @@ def compare(shapes, machine: cost_machines.Machine, times: list[tuple[float, flo
     print("|---|---|---:|---:|---:|---:|")
     ratios = []
     for shape, (seconds, rate) in zip(shapes, times, strict=True):
-        predicted = work_of(*shape, FLAGS.dtype).seconds(machine) * machine.product_rate / rate
+        speed = rate / machine.product_rate
+        predicted = work_of(*shape, FLAGS.dtype).seconds(machine, speed)
         ratios.append(predicted / seconds)
         size, rows, length = shape
         print(
@@ -208,19 +228,7 @@ def main(_) -> None:
     times = measure_all(shapes)
     machine = cost_machines.CPU[FLAGS.dtype]
     if FLAGS.calibrate:
-        works = [work_of(*shape, FLAGS.dtype) for shape in shapes]
-        product_rate = statistics.median(rate for _, rate in times)
-        at_that_rate = [seconds * rate / product_rate for seconds, rate in times]
-        dense, attention, moved, layer, step = fit(works, at_that_rate)
-        rates = [1 / unit if unit else 1e18 for unit in (dense, attention, moved)]
-        constants = {
-            "product_rate": product_rate,
-            "matmul_rate": rates[0],
-            "attention_rate": rates[1],
-            "bandwidth": rates[2],
-            "seconds_per_layer": layer,
-            "seconds_per_step": step,
-        }
+        constants = fit([work_of(*shape, FLAGS.dtype) for shape in shapes], times)
         machine = dataclasses.replace(machine, **constants)
         print(", ".join(f"{name}={value:.3g}" for name, value in constants.items()))
     if not machine.product_rate:
@@ -234,6 +242,7 @@ if __name__ == "__main__":
     flags.DEFINE_enum("dtype", "bfloat16", ["float32", "bfloat16"], "Number format.")
     flags.DEFINE_bool("calibrate", False, "Measure and fit the machine's constants.")
     flags.DEFINE_float("seconds", 4.0, "How long each shape is measured.")
+    flags.DEFINE_integer("rounds", 2, "How often each shape is measured.", lower_bound=1)
     flags.DEFINE_float("patience", 60.0, "Seconds to wait for a machine without other work.")
     flags.DEFINE_string("times", None, "File that keeps what is measured.")
     app.run(main)
