@@ -1,13 +1,12 @@
 """Machines that training costs are predicted for: what they reach, and what they cost.
 
-Rates are those reached, not those printed on the box. For the CPU they are round numbers near
-those that a few measured steps gave; `python -m tests.benchmarks.cost_model --calibrate` fits
-them. For the A100 they were fitted to two
-published figures, BERT-large's pre-training in TensorFlow 2 on one A100 80GB with 16-bit numbers,
-485.59 sequences a second of 128 tokens and 96.52 of 512 (NVIDIA, DeepLearningExamples,
-TensorFlow2/LanguageModeling/BERT): 49 % of the peak rate, and all of the memory's bandwidth. For
-the H100 and the TPU the same two shares of their data sheets' figures are assumed: nothing was
-measured there.
+Rates are those reached, not those printed on the box. For the CPU they were fitted to measured
+steps on 2026-11-23, by `python -m tests.benchmarks.cost_model --calibrate`. For the A100 they were
+fitted to two published figures, BERT-large's pre-training in TensorFlow 2 on one A100 80GB with
+16-bit numbers, 485.59 sequences a second of 128 tokens and 96.52 of 512 (NVIDIA,
+DeepLearningExamples, TensorFlow2/LanguageModeling/BERT): 49 % of the peak rate, and all of the
+memory's bandwidth. For the H100 and the TPU the same two shares of their data sheets' figures are
+assumed: nothing was measured there.
 """
 
 import dataclasses
@@ -123,27 +122,32 @@ V5E_256 = _accelerator(
 )
 ACCELERATORS = (H100, A100_8, V5E_8, V5E_256)
 
-# Two hyperthreads of one core with AVX-512 and its bfloat16 products, by dtype.
+# Intel's Xeon, model 207, with AVX-512, its AMX hidden by the virtual machine: bfloat16 is the
+# slower format there. Of attention's time most is in the bytes of its scores.
 CPU = {
     "float32": Machine(
         *("2 vCPUs, float32", 1),
-        matmul_rate=340e9,
-        attention_rate=200e9,
-        bandwidth=30e9,
-        seconds_per_layer=2e-3,
-        seconds_per_step=15e-3,
+        product_rate=268e9,
+        matmul_rate=262e9,
+        attention_rate=539e9,
+        seconds_per_logit=8.55e-9,
+        bandwidth=17.2e9,
+        seconds_per_layer=6.39e-3,
+        seconds_per_step=0.25e-3,
         memory=16e9,
         restart_seconds=30.0,
     ),
     "bfloat16": Machine(
         *("2 vCPUs, bfloat16", 1),
-        matmul_rate=800e9,
-        attention_rate=55e9,
-        bandwidth=30e9,
-        seconds_per_layer=2e-3,
-        seconds_per_step=15e-3,
+        product_rate=159e9,
+        matmul_rate=143e9,
+        attention_rate=126e9,
+        seconds_per_logit=7.66e-9,
+        bandwidth=17.2e9,
+        seconds_per_layer=0.0,
+        seconds_per_step=23.1e-3,
         memory=16e9,
         restart_seconds=30.0,
     ),
 }
-"""What the figures here are from; see above."""
+"""Of a virtual machine with two cores, by format, see above."""

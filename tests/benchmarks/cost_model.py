@@ -4,9 +4,10 @@
     python -m tests.benchmarks.cost_model --calibrate
 
 The constants of `modeling.training.cost_machines.CPU` come from the second command, which measures
-the shapes of CALIBRATION and fits one number for each kind of work to them (least squares of
-relative errors, none below 0). The first measures the shapes of TESTED, none of which is among
-the others, and ends with exit code 1 if a prediction is off by more than a quarter.
+the shapes of CALIBRATION in float32 and in bfloat16 and fits one number for each kind of work to
+them (least squares of relative errors, none below 0; the memory's bandwidth is one for both). The
+first measures the shapes of TESTED, none of which is among the others, and ends with exit code 1
+if a prediction is off by more than a quarter.
 
 Steps are those of pre-training with dropout and Adam on random records, the median of several.
 Other work on the machine spoils them, so a measurement during which it took more than a tenth of
@@ -43,6 +44,7 @@ from modeling.training.setup import Settings, make_train_step
 
 FLAGS = flags.FLAGS
 VOCAB_SIZE = 30522
+DTYPES = ("float32", "bfloat16")
 LIMIT = 0.25
 OTHERS = 0.1  # cores that other work may take during a measurement
 PRODUCT_SIZE = 1536
@@ -83,8 +85,9 @@ def predictions(length: int) -> int:
     return round(0.15 * length)
 
 
-def measure(size: str, rows: int, length: int) -> tuple[float, float]:
+def measure(size: str, rows: int, length: int, dtype: str) -> tuple[float, float]:
     """Median seconds of a step; `product_rate` meanwhile."""
+    set_precision(dtype)
     forget_model()
     keras.utils.set_random_seed(0)
     model = BertPretrainer(BertConfig.named(size, VOCAB_SIZE))
@@ -108,7 +111,7 @@ def measure(size: str, rows: int, length: int) -> tuple[float, float]:
     together = max(1, min(20, round(0.3 / (time.perf_counter() - start))))
     end = time.perf_counter() + FLAGS.patience
     while True:
-        seconds, rate, others = timed(lambda: step.run(iterator, together))
+        seconds, rate, others = timed(lambda: step.run(iterator, together), dtype)
         if others < OTHERS:
             return seconds / together, rate
         if time.perf_counter() > end:
@@ -116,9 +119,9 @@ def measure(size: str, rows: int, length: int) -> tuple[float, float]:
         time.sleep(5)
 
 
-def timed(call) -> tuple[float, float, float]:
+def timed(call, dtype: str) -> tuple[float, float, float]:
     """Median seconds of a call; `product_rate`; the cores that other processes used meanwhile."""
-    product = large_product()
+    product = large_product(dtype)
     product()
     seconds, products, begin = [], [], time.perf_counter()
     everything, own = busy_seconds(), time.process_time()
@@ -134,10 +137,10 @@ def timed(call) -> tuple[float, float, float]:
     return statistics.median(seconds), rate, others / (time.perf_counter() - begin)
 
 
-def large_product():
-    """A call that multiplies two matrices in --dtype, with PRODUCT_FLOPS operations."""
+def large_product(dtype: str):
+    """A call that multiplies two matrices in this format, with PRODUCT_FLOPS operations."""
     draw = np.random.default_rng(0).standard_normal
-    x, w = (tf.cast(draw((PRODUCT_SIZE, PRODUCT_SIZE), np.float32), FLAGS.dtype) for _ in "xw")
+    x, w = (tf.cast(draw((PRODUCT_SIZE, PRODUCT_SIZE), np.float32), dtype) for _ in "xw")
     multiply = tf.function(lambda: tf.matmul(x, w)[0, 0], autograph=False)
     return lambda: multiply().numpy()
 
@@ -149,24 +152,37 @@ def busy_seconds() -> float:
     return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
 
 
-def measure_all(shapes) -> list[tuple[float, float]]:
-    """Of each shape the mean of all rounds, see `measure`, with what --times has of them."""
+Times = dict[str, list[tuple[float, float]]]
+
+
+def measure_all(shapes) -> Times:
+    """By format, of each shape the mean of all rounds, see `measure`; --times has them already."""
     path = pathlib.Path(FLAGS.times) if FLAGS.times else None
     known = json.loads(path.read_text(encoding="utf-8")) if path and path.exists() else {}
     for number in range(FLAGS.rounds):
-        for shape in shapes:
-            name = "{} {} × {} ".format(*shape) + FLAGS.dtype
-            rounds = known.setdefault(name, [])
-            if len(rounds) > number:
-                continue
-            rounds.append(measure(*shape))
-            seconds, rate = rounds[-1]
-            text = f"{name}: {seconds * 1e3:.1f} ms, a product at {rate / 1e9:.0f} GFLOP/s"
-            print(text, file=sys.stderr, flush=True)
-            if path:
-                path.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
-    measured = [known["{} {} × {} ".format(*shape) + FLAGS.dtype] for shape in shapes]
-    return [tuple(map(statistics.fmean, zip(*rounds, strict=True))) for rounds in measured]
+        for dtype in DTYPES:
+            for shape in shapes:
+                name = name_of(*shape, dtype)
+                rounds = known.setdefault(name, [])
+                if len(rounds) > number:
+                    continue
+                rounds.append(measure(*shape, dtype))
+                seconds, rate = rounds[-1]
+                text = f"{name}: {seconds * 1e3:.1f} ms, a product at {rate / 1e9:.0f} GFLOP/s"
+                print(text, file=sys.stderr, flush=True)
+                if path:
+                    path.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+    times: Times = {}
+    for dtype in DTYPES:
+        measured = [known[name_of(*shape, dtype)] for shape in shapes]
+        times[dtype] = [
+            tuple(map(statistics.fmean, zip(*rounds, strict=True))) for rounds in measured
+        ]
+    return times
+
+
+def name_of(size: str, rows: int, length: int, dtype: str) -> str:
+    return f"{size} {rows} × {length} {dtype}"
 
 
 def work_of(size: str, rows: int, length: int, dtype: str) -> cost_model.Work:
@@ -175,41 +191,51 @@ def work_of(size: str, rows: int, length: int, dtype: str) -> cost_model.Work:
     return cost_model.step_work(config, rows, length, predictions(length), 2, half_precision=half)
 
 
-def kinds(work: cost_model.Work, speed: float) -> list[float]:
-    """Amounts of what the machine has a constant for, where arithmetic has this speed."""
-    arithmetic = (work.dense_flops, work.attention_flops, work.logits)
-    return [*(amount / speed for amount in arithmetic), work.bytes, work.layers, 1.0]
-
-
-def fit(works: list[cost_model.Work], times: list[tuple[float, float]]) -> dict[str, float]:
-    """The machine's constants, none below 0, with the least relative errors."""
-    product_rate = statistics.median(rate for _, rate in times)
-    amounts = np.array(
-        [kinds(work, rate / product_rate) for work, (_, rate) in zip(works, times, strict=True)]
-    )
+def fit(shapes, times: Times) -> dict[str, dict[str, float]]:
+    """By format the machine's constants, none below 0, with the least relative errors."""
+    product_rates = {d: statistics.median(rate for _, rate in times[d]) for d in DTYPES}
+    amounts, seconds = [], []
+    for place, dtype in enumerate(DTYPES):
+        for shape, (measured, rate) in zip(shapes, times[dtype], strict=True):
+            work, speed = work_of(*shape, dtype), rate / product_rates[dtype]
+            arithmetic = (work.dense_flops, work.attention_flops, work.logits)
+            row = np.zeros((len(DTYPES), 5))
+            row[place] = [*(amount / speed for amount in arithmetic), work.layers, 1.0]
+            amounts.append([*row.ravel(), work.bytes])
+            seconds.append(measured)
+    amounts, seconds = np.array(amounts), np.array(seconds)
     scale = amounts.max(axis=0)
-    seconds = np.array([seconds for seconds, _ in times])
     solution, _ = nnls(amounts / scale / seconds[:, None], np.ones(len(seconds)))
-    dense, attention, logit, moved, layer, step = solution / scale
-    return {
-        "product_rate": product_rate,
-        "matmul_rate": 1 / dense if dense else 1e18,
-        "attention_rate": 1 / attention if attention else 1e18,
-        "seconds_per_logit": logit,
-        "bandwidth": 1 / moved if moved else 1e18,
-        "seconds_per_layer": layer,
-        "seconds_per_step": step,
-    }
+    *each, moved = solution / scale
+    constants = {}
+    for dtype, (dense, attention, logit, layer, step) in zip(
+        DTYPES, np.reshape(each, (len(DTYPES), 5)), strict=True
+    ):
+        constants[dtype] = {
+            "product_rate": product_rates[dtype],
+            "matmul_rate": rate_of(dense),
+            "attention_rate": rate_of(attention),
+            "seconds_per_logit": logit,
+            "bandwidth": rate_of(moved),
+            "seconds_per_layer": layer,
+            "seconds_per_step": step,
+        }
+    return constants
 
 
-def compare(shapes, machine: cost_machines.Machine, times: list[tuple[float, float]]) -> float:
+def rate_of(seconds: float) -> float:
+    """Units a second; what costs nothing is done very fast."""
+    return 1 / seconds if seconds else 1e18
+
+
+def compare(shapes, dtype: str, machine: cost_machines.Machine, times) -> float:
     """Prints a table; the largest relative error."""
+    print(f"{dtype}:\n")
     print("| model | rows × tokens | GFLOP/s | predicted ms | measured ms | predicted / measured |")
     print("|---|---|---:|---:|---:|---:|")
     ratios = []
     for shape, (seconds, rate) in zip(shapes, times, strict=True):
-        speed = rate / machine.product_rate
-        predicted = work_of(*shape, FLAGS.dtype).seconds(machine, speed)
+        predicted = work_of(*shape, dtype).seconds(machine, rate / machine.product_rate)
         ratios.append(predicted / seconds)
         size, rows, length = shape
         print(
@@ -218,29 +244,28 @@ def compare(shapes, machine: cost_machines.Machine, times: list[tuple[float, flo
         )
     worst = max(abs(ratio - 1) for ratio in ratios)
     mean = statistics.fmean(abs(ratio - 1) for ratio in ratios)
-    print(f"\n{FLAGS.dtype}: off by {worst:.0%} at most, by {mean:.0%} on average.")
+    print(f"\n{dtype}: off by {worst:.0%} at most, by {mean:.0%} on average.\n")
     return worst
 
 
 def main(_) -> None:
-    set_precision(FLAGS.dtype)
     shapes = CALIBRATION if FLAGS.calibrate else TESTED
     times = measure_all(shapes)
-    machine = cost_machines.CPU[FLAGS.dtype]
+    machines = cost_machines.CPU
     if FLAGS.calibrate:
-        constants = fit([work_of(*shape, FLAGS.dtype) for shape in shapes], times)
-        machine = dataclasses.replace(machine, **constants)
-        print(", ".join(f"{name}={value:.3g}" for name, value in constants.items()))
-    if not machine.product_rate:
-        sys.exit(f"{machine.name} isn't calibrated yet: run this with --calibrate.")
-    worst = compare(shapes, machine, times)
+        constants = fit(shapes, times)
+        machines = {d: dataclasses.replace(machines[d], **constants[d]) for d in DTYPES}
+        for dtype in DTYPES:
+            numbers = (f"{name}={value:.3g}" for name, value in constants[dtype].items())
+            print(f"{dtype}: {', '.join(numbers)}")
+        print()
+    worst = max(compare(shapes, dtype, machines[dtype], times[dtype]) for dtype in DTYPES)
     if not FLAGS.calibrate and worst > LIMIT:
         sys.exit(1)
 
 
 if __name__ == "__main__":
-    flags.DEFINE_enum("dtype", "bfloat16", ["float32", "bfloat16"], "Number format.")
-    flags.DEFINE_bool("calibrate", False, "Measure and fit the machine's constants.")
+    flags.DEFINE_bool("calibrate", False, "Measure and fit the processor's constants.")
     flags.DEFINE_float("seconds", 4.0, "How long each shape is measured.")
     flags.DEFINE_integer("rounds", 2, "How often each shape is measured.", lower_bound=1)
     flags.DEFINE_float("patience", 60.0, "Seconds to wait for a machine without other work.")
