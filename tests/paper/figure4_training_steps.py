@@ -16,7 +16,7 @@ COLUMNS = tuple(str(round(100 * number / CHECKPOINTS)) for number in range(1, 1 
 # Row and percent of the steps.
 PAPER = {(MASKED, "50"): 83.4, (MASKED, "100"): 84.4, (LEFT, "100"): 82.1}
 OBJECTIVES = {MASKED: "mlm_nsp", LEFT: "ltr"}
-STEPS = 4800
+STEPS = 3600
 TASK, TASK_STEPS = "SST-2", 400
 LEARNING_RATE = 1e-3
 

@@ -1,9 +1,11 @@
 """Operations, bytes, memory and seconds of a step; interruptions; the estimate that is printed."""
 
+import dataclasses
 import math
 import re
 import types
 
+import numpy as np
 import pytest
 
 from modeling.config import BertConfig
@@ -213,13 +215,25 @@ def test_estimate_of_flags(tmp_path):
 # ---- The benchmark ----
 
 
-def test_calibration_finds_a_machine_again():
-    machine = cost_machines.CPU["bfloat16"]
-    works = [benchmark.work_of(*shape, "bfloat16") for shape in benchmark.CALIBRATION]
-    found = benchmark.fit(works, [work.seconds(machine) for work in works])
-    for work in (benchmark.work_of(*shape, "bfloat16") for shape in benchmark.TESTED):
-        predicted = sum(a * b for a, b in zip(found, benchmark.kinds(work), strict=True))
-        assert predicted == pytest.approx(work.seconds(machine), rel=1e-3)
+def test_calibration_finds_both_machines_again():
+    speeds = np.random.default_rng(0).uniform(0.7, 1.3, len(benchmark.CALIBRATION))
+    times = {}
+    for dtype, machine in cost_machines.CPU.items():
+        rates = machine.product_rate * speeds / np.median(speeds)
+        times[dtype] = [
+            (benchmark.work_of(*shape, dtype).seconds(machine, rate / machine.product_rate), rate)
+            for shape, rate in zip(benchmark.CALIBRATION, rates, strict=True)
+        ]
+    found = benchmark.fit(benchmark.CALIBRATION, times)
+    for dtype, machine in cost_machines.CPU.items():
+        again = dataclasses.replace(machine, **found[dtype])
+        assert again.product_rate == pytest.approx(machine.product_rate)
+        for shape in benchmark.TESTED:
+            work = benchmark.work_of(*shape, dtype)
+            for speed in (0.8, 1.0, 1.2):
+                assert work.seconds(again, speed) == pytest.approx(
+                    work.seconds(machine, speed), rel=1e-3
+                )
 
 
 def test_tested_shapes_are_others():
