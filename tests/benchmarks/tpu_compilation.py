@@ -5,9 +5,10 @@
 For each length and number of rows per chip TensorFlow writes down the step (forward, backward,
 clipping, Adam; bfloat16 with float32 weights) as StableHLO, and in an environment of its own, made
 by the script, JAX hands that to the compiler of libtpu for a described, absent machine. The memory
-is the compiler's own count, the same with which it refuses programs that don't fit. It is one
-chip's share of a data-parallel step; the sum over the chips, of which it needs a buffer of the
-gradients' size at most, isn't in it.
+is the compiler's own count, the same with which it refuses programs that don't fit; beside it
+stands what `run_pretraining.py --estimate` takes for it. It is one chip's share of a data-parallel
+step; the sum over the chips, of which it needs a buffer of the gradients' size at most, isn't in
+it.
 
 A case takes minutes on two cores. Finished ones are kept in --work and not repeated; after the
 first that is refused, more rows of that length aren't tried.
@@ -25,6 +26,8 @@ import time
 import numpy as np
 from absl import app, flags
 
+from modeling.config import BertConfig
+from modeling.training import cost_model
 from tests.benchmarks.peers import environment
 
 FLAGS = flags.FLAGS
@@ -70,12 +73,20 @@ else:
 """
 
 
-def lower(size: str, layers: int, rows: int, length: int, remat: bool, path: str) -> None:
+def predictions(length: int) -> int:
+    return round(0.15 * length)
+
+
+def model_config() -> BertConfig:
+    layers = {"num_hidden_layers": FLAGS.layers} if FLAGS.layers else {}
+    return BertConfig.named(FLAGS.size, VOCAB_SIZE, **layers)
+
+
+def lower(rows: int, length: int, path: str) -> None:
     """Writes the step as StableHLO."""
     import keras
     import tensorflow as tf
 
-    from modeling.config import BertConfig
     from modeling.losses import PretrainingLosses
     from modeling.models import BertPretrainer
     from modeling.training.precision import set_precision
@@ -83,14 +94,10 @@ def lower(size: str, layers: int, rows: int, length: int, remat: bool, path: str
 
     set_precision("bfloat16")
     keras.utils.set_random_seed(0)
-    config = BertConfig.named(size, VOCAB_SIZE)
-    if layers:
-        config = BertConfig.named(size, VOCAB_SIZE, num_hidden_layers=layers)
-    model = BertPretrainer(config, remat=remat)
+    model = BertPretrainer(model_config(), remat=FLAGS.remat)
     model.build()
     step = make_train_step(model, PretrainingLosses(), Settings(1e-4, 1_000_000, 10_000, seed=0))
-    predictions = round(0.15 * length)
-    shape, places = (rows, length), (rows, predictions)
+    shape, places = (rows, length), (rows, predictions(length))
     batch = {
         "input_ids": np.ones(shape, np.int32),
         "input_mask": np.ones(shape, np.int32),
@@ -136,33 +143,37 @@ def compile_case(rows: int, length: int) -> dict:
     return result
 
 
-def describe(result: dict) -> str:
-    """The cells of the table's row."""
+def describe(rows: int, length: int, result: dict) -> str:
+    """The table's row."""
+    estimated = cost_model.step_memory(
+        model_config(), rows, length, predictions(length), remat=FLAGS.remat
+    )
+    ends = f"| {estimated / 2**30:.2f} | {result['seconds']:.0f} |"
     if "refused" in result:
         reason = next(
             (line for line in result["refused"].splitlines() if "Used" in line),
             result["refused"].splitlines()[0],
         )
-        return f"| refused: {reason.strip()[:160]} | | | {result['seconds']:.0f} |"
+        return f"| {rows} | {length} | refused: {reason.strip()[:160]} | | {ends}"
     # Weights and moments are updated in place.
     state = result["argument"] / 2**30
     temporary = result["temp"] / 2**30
-    return f"| {state:.2f} | {temporary:.2f} | {state + temporary:.2f} | {result['seconds']:.0f} |"
+    return f"| {rows} | {length} | {state:.2f} | {temporary:.2f} | {state + temporary:.2f} {ends}"
 
 
 def main(_) -> None:
     if FLAGS.lower:
         rows, length = map(int, FLAGS.lower)
-        lower(FLAGS.size, FLAGS.layers, rows, length, FLAGS.remat, FLAGS.program)
+        lower(rows, length, FLAGS.program)
         return
     start = time.monotonic()
-    print("| rows per chip | tokens | weights, moments, batch GiB | the rest GiB | sum GiB | s |")
-    print("|---:|---:|---:|---:|---:|---:|")
+    print("| rows per chip | tokens | weights, moments, batch GiB | rest | sum | estimate | s |")
+    print("|---:|---:|---:|---:|---:|---:|---:|")
     for case in FLAGS.cases:
         length, *all_rows = map(int, case.split(":"))
         for rows in all_rows:
             result = compile_case(rows, length)
-            print(f"| {rows} | {length} {describe(result)}", flush=True)
+            print(describe(rows, length, result), flush=True)
             if "refused" in result:
                 break
     print(f"\n{FLAGS.size}, {FLAGS.topology}, {time.monotonic() - start:.0f} s.")
