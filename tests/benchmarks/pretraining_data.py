@@ -8,6 +8,7 @@ than asked for), then records are made of it with the original's settings (128 t
 
 * by this project's command, with one worker and with two, of every size: tokens per CPU second
   and per second, peak memory;
+* with --beam_python by Apache Beam's DirectRunner with two processes, under that interpreter;
 * by plain Python as the original does it (tests/reference/plain_pretraining_data.py), of a small
   part, alternating with the project's command: its speed here is held against the 35,700 tokens
   of text per CPU second that the original itself reached on another day.
@@ -17,6 +18,7 @@ from modeling import quiet  # noqa: F401  isort: skip
 
 import glob
 import json
+import math
 import os
 import re
 import statistics
@@ -56,13 +58,19 @@ def write_text(files: list[str], megabytes: float, path: str) -> None:
                     break
 
 
-def make(path: str, workers: int, output: str) -> dict[str, float]:
-    """Runs the command; what it took."""
+def make(path: str, workers: int, output: str, beam_python: str = "") -> dict[str, float]:
+    """Runs the command, by Beam if there is an interpreter for it; what it took."""
     for old in glob.glob(f"{output}*"):
         os.remove(old)
-    command = [sys.executable, "-m", "data.create_pretraining_data", f"--input_file={path}"]
+    python = beam_python or sys.executable
+    command = [python, "-m", "data.create_pretraining_data", f"--input_file={path}"]
     command += [f"--output_file={output}", f"--vocab_file={FLAGS.vocab_file}"]
-    command += ["--dupe_factor=5", "--num_shards=4", f"--num_workers={workers}"]
+    command += ["--dupe_factor=5", "--num_shards=4"]
+    if beam_python:
+        options = f"--direct_running_mode=multi_processing --direct_num_workers={workers}"
+        command += ["--runner=DirectRunner", f"--beam_options={options}"]
+    else:
+        command += [f"--num_workers={workers}"]
     before, start = os.times(), time.monotonic()
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     seconds, after = time.monotonic() - start, os.times()
@@ -70,13 +78,13 @@ def make(path: str, workers: int, output: str) -> dict[str, float]:
     cpu -= before.children_user + before.children_system
     with open(f"{output}.manifest.json", encoding="utf-8") as file:
         counts = json.load(file)["counts"]
-    peak = re.search(r"peak memory ([\d,]+) MB", done.stderr.rpartition("Done")[2])[1]
+    peak = re.search(r"peak memory ([\d,]+) MB", done.stderr.rpartition("Done")[2])
     return {
         "tokens": counts["tokens"],
         "instances": counts["instances"],
         "seconds": seconds,
         "cpu": cpu,
-        "peak": float(peak.replace(",", "")),
+        "peak": float(peak[1].replace(",", "")) if peak else math.nan,
     }
 
 
@@ -122,15 +130,20 @@ def main(_: list[str]) -> None:
     for megabytes in map(float, FLAGS.megabytes):
         path = os.path.join(FLAGS.work, "text.txt")
         write_text(files, megabytes, path)
-        found = {}
-        for workers in map(int, FLAGS.workers):
-            made = found[workers] = make(path, workers, os.path.join(FLAGS.work, "made.tfrecord"))
+        output = os.path.join(FLAGS.work, "made.tfrecord")
+        cases = [(workers, "") for workers in map(int, FLAGS.workers)]
+        cases += [(2, FLAGS.beam_python)] if FLAGS.beam_python else []
+        for workers, beam_python in cases:
+            made = make(path, workers, output, beam_python)
+            if (workers, beam_python) == cases[0]:
+                first = made["seconds"]
+            name = f"Beam, {workers}" if beam_python else str(workers)
             print(
-                f"{megabytes:6.0f} MB, {workers} workers: {made['seconds']:7.1f} s, "
+                f"{megabytes:6.0f} MB, {name} workers: {made['seconds']:7.1f} s, "
                 f"{made['tokens'] / made['seconds']:10,.0f} tokens of text/s, "
                 f"{made['tokens'] / made['cpu']:10,.0f} per CPU second, "
                 f"{made['instances']:,.0f} instances, peak memory {made['peak']:,.0f} MB a process"
-                + f", {found[min(found)]['seconds'] / made['seconds']:.2f} times the speed",
+                + f", {first / made['seconds']:.2f} times the speed",
                 flush=True,
             )
         os.remove(path)
@@ -142,6 +155,7 @@ if __name__ == "__main__":
     flags.DEFINE_string("work", None, "Folder for texts and records.")
     flags.DEFINE_list("megabytes", ["5", "50"], "Sizes of text to make records of.")
     flags.DEFINE_list("workers", ["1", "2"], "Numbers of workers.")
+    flags.DEFINE_string("beam_python", "", "An interpreter with Apache Beam and requirements.txt.")
     flags.DEFINE_integer("rounds", 3, "Alternations with plain Python; 0 for none.")
     flags.DEFINE_float("plain_megabytes", 1.0, "Text for plain Python; ours gets 20 times that.")
     flags.mark_flags_as_required(["corpus", "vocab_file", "work"])

@@ -96,7 +96,9 @@ def lower(rows: int, length: int, path: str) -> None:
     keras.utils.set_random_seed(0)
     model = BertPretrainer(model_config(), remat=FLAGS.remat)
     model.build()
-    step = make_train_step(model, PretrainingLosses(), Settings(1e-4, 1_000_000, 10_000, seed=0))
+    # Otherwise it would be the CPU's form, whose small operations are programs of their own.
+    settings = Settings(1e-4, 1_000_000, 10_000, seed=0, jit_compile=True)
+    step = make_train_step(model, PretrainingLosses(), settings)
     shape, places = (rows, length), (rows, predictions(length))
     batch = {
         "input_ids": np.ones(shape, np.int32),
