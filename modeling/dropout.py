@@ -11,7 +11,7 @@ def dropped(x, key, site, *, rate):
     """`dropout` with a key, and the site as a tensor."""
     # The rate is right to 2⁻³², and so is the expectation.
     keep = random_words(x, key, site) >= _word(round(rate * 2**32))
-    return ops.where(keep, x * (1 / (1 - rate)), ops.zeros_like(x))
+    return ops.where(keep, x * (1 / (1 - rate)), ops.cast(0, x.dtype))
 
 
 def dropout(x, rate, key, site):

@@ -99,3 +99,21 @@ def test_programs_hold_no_constants_of_the_tensors_size():
     program = tf.function(drop, jit_compile=True, autograph=False)
     text = program.experimental_get_compiler_ir(x, key)(stage="stablehlo_serialized")
     assert len(text) < 50_000  # four bytes for each place would be four million
+
+
+def test_nothing_of_the_tensors_size_is_computed_from_constants():
+    # XLA's bridge computes that ahead, for all places of a step at a time.
+    def drop(x, key):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = dropout(x, 0.1, key, 3)
+        return y, tape.gradient(y, x, output_gradients=x)
+
+    x, key = tf.zeros([64, 128, 128]), tf.constant([1, 2, 0])
+    graph = tf.function(drop, autograph=False).get_concrete_function(x, key).graph
+    varying = set()
+    for operation in graph.get_operations():
+        if operation.type == "Placeholder" or any(t.op in varying for t in operation.inputs):
+            varying.add(operation)
+        else:
+            assert all(t.shape.num_elements() <= 64 * 128 for t in operation.outputs), operation
