@@ -11,7 +11,8 @@ FOREIGN = {
     *("help", "no", "dir", "tag_set", "signature_def"),
     *("model_config_file", "enable_batching", "batching_parameters_file"),
     *("project", "region", "temp_location", "setup_file"),  # of Apache Beam
-    *("minilm", "curves", "lengths", "tasks", "records", "calibrate"),  # of tests/benchmarks/
+    # Of tests/benchmarks/:
+    *("minilm", "curves", "lengths", "tasks", "records", "calibrate", "megabytes", "beam_python"),
     *("scale", "shared", "work", "seeds", "released"),  # of tests/paper/
 }
 

@@ -19,8 +19,9 @@ from modeling.training.phases import Phase
 from modeling.training.precision import fastest_dtype
 
 # Tokens of text that a core makes into records in a second of its time, each token counted once
-# per pass over the text (--dupe_factor); `python -m tests.benchmarks.pretraining_data`.
-DATA_TOKENS_PER_CORE_SECOND = 5_800_000
+# per pass over the text (--dupe_factor). By Beam's DirectRunner with two processes, what 500 MB
+# take more than 50 MB; `python -m tests.benchmarks.pretraining_data --beam_python=…`.
+DATA_TOKENS_PER_CORE_SECOND = 4_200_000
 # English Wikipedia under the released uncased vocabulary.
 TEXT_BYTES_PER_TOKEN = 4.6
 MEAN_HOURS = (1, 6, 24)
@@ -81,8 +82,8 @@ def estimate(
         if machine.price
     ]
     explained = (
-        "rows: of a micro-batch on a device, × micro-batches; computed, memory (at least): of a "
-        "device. Prices on demand:"
+        "rows: of a micro-batch on a device, × micro-batches; computed: of a device; memory: of a "
+        "device at most, XLA needs half to three quarters. Prices on demand:"
     )
     lines.append("\n".join([_table(rows), "", explained, *prices]))
     if corpus_bytes:
