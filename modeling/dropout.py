@@ -11,6 +11,7 @@ def dropped(x, key, site, *, rate):
     """`dropout` with a key, and the site as a tensor."""
     # The rate is right to 2⁻³², and so is the expectation.
     keep = random_words(x, key, site) >= _word(round(rate * 2**32))
+    # A scalar zero: those of x's shape XLA's bridge would make ahead, for all sites at a time.
     return ops.where(keep, x * (1 / (1 - rate)), ops.cast(0, x.dtype))
 
 

@@ -186,7 +186,7 @@ if __name__ == "__main__":
     flags.DEFINE_string("work", "/tmp/tpu_compilation", "Folder for results.")
     flags.DEFINE_string("topology", "v5e:2x4", "Of the machine: eight chips.")
     flags.DEFINE_list(
-        "cases", ["128:32:64:128:256:512", "512:8:16:32:64"], "LENGTH:ROWS:ROWS…, rising."
+        "cases", ["128:32:64:128:256:512:768", "512:8:16:32:64:96"], "LENGTH:ROWS:ROWS…, rising."
     )
     flags.DEFINE_string("size", "base", "Of the model.")
     flags.DEFINE_integer("layers", 0, "Other than the size has.")
