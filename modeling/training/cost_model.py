@@ -158,7 +158,7 @@ def step_memory(
 
     A layer keeps 34 bytes per token and hidden unit and 5 per score, at two bytes a number
     (Korthikanti et al. 2022, section 4.1); with `remat` its input alone, and one layer in full.
-    XLA's own count for a TPU v5e is 0.49 to 0.76 of this (tests/benchmarks/tpu_compilation.py).
+    XLA's own count for a TPU v5e is 0.49 to 0.86 of this (tests/benchmarks/tpu_compilation.py).
     """
     hidden, layers = config.hidden_size, config.num_hidden_layers
     tokens = rows * seq_length
