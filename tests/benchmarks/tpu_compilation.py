@@ -10,8 +10,8 @@ stands what `run_pretraining.py --estimate` takes for it. It is one chip's share
 step; the sum over the chips, of which it needs a buffer of the gradients' size at most, isn't in
 it.
 
-A case takes two minutes on two cores, and less than 5 GB. Finished ones are kept in --work and not repeated; after the
-first that is refused, more rows of that length aren't tried.
+A case takes two minutes on two cores, and less than 5 GB. Finished ones are kept in --work and not
+repeated; after the first that is refused, more rows of that length aren't tried.
 """
 
 from modeling import quiet  # noqa: F401  isort: skip
