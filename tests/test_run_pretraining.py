@@ -227,8 +227,8 @@ def test_a_trained_model_is_exported(folder, tmp_path):
 
 @pytest.mark.slow
 def test_demo(tmp_path):
-    half = "--num_train_steps=1500"
-    result = run("run_pretraining.py", "--demo", half, f"--output_dir={tmp_path}", timeout=900)
+    fewer = "--num_train_steps=1000"
+    result = run("run_pretraining.py", "--demo", fewer, f"--output_dir={tmp_path}", timeout=900)
     assert result.returncode == 0, result.stderr[-3000:]
     results = dict(
         line.split(" = ") for line in (tmp_path / "eval_results.txt").read_text().splitlines()
