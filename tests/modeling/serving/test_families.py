@@ -11,9 +11,6 @@ from tests.modeling.serving.families import Family, make_families
 from tests.modeling.serving.stand_in import StandIn
 from tests.scripts import served
 
-# The exports take minutes: with --dist=loadgroup one process makes them for all tests here.
-pytestmark = pytest.mark.xdist_group("families")
-
 COUNT = 500
 FAMILIES = ("classes", "numbers", "choices", "questions", "tags", "vectors", "words")
 
