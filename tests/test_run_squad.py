@@ -216,7 +216,7 @@ def test_minilm_learns_squad_and_is_served(shared_data, minilm, tmp_path):
         *("--max_seq_length=128", "--doc_stride=64", "--optimizer=adamw"),
     )
     train = (f"--train_file={tmp_path}/train.json", "--train_batch_size=16")
-    train += ("--do_train", "--num_train_steps=150", "--learning_rate=2e-4", "--dtype=auto")
+    train += ("--do_train", "--num_train_steps=150", "--learning_rate=2e-4", "--dtype=bfloat16")
     succeed(*command, *train, timeout=800)
     predict = (f"--predict_file={tmp_path}/dev.json", "--predict_batch_size=32")
     succeed(*command, *predict, "--do_predict", "--do_export", timeout=600)

@@ -83,7 +83,7 @@ def estimate(
     ]
     explained = (
         "rows: of a micro-batch on a device, × micro-batches; computed: of a device; memory: of a "
-        "device at most, XLA needs half to nine tenths. Prices on demand:"
+        "device at most (XLA, base, v5e: half to nine tenths of it). Prices on demand:"
     )
     lines.append("\n".join([_table(rows), "", explained, *prices]))
     if corpus_bytes:
