@@ -13,6 +13,7 @@ FOREIGN = {
     *("project", "region", "temp_location", "setup_file"),  # of Apache Beam
     # Of tests/benchmarks/:
     *("minilm", "curves", "lengths", "tasks", "records", "calibrate", "megabytes", "beam_python"),
+    *("rounds", "cases"),
     *("scale", "shared", "work", "seeds", "released"),  # of tests/paper/
 }
 
