@@ -19,27 +19,30 @@ import os
 import tensorflow as tf
 from absl import flags, logging
 
-from data import batching, task_flags
+from data import batching
 from data.errors import DataError
-from data.tasks import delimited, glue_submission, predictions
-from data.tasks.examples import Kind, Task
-from data.tasks.splits import Split, read_splits
+from data.tasks.sentences import delimited, glue_submission, predictions
+from data.tasks.sentences import flags as task_flags
+from data.tasks.sentences.examples import Kind, Task
+from data.tasks.sentences.splits import Split, read_splits
 from data.tokenization import Tokenizer, build_choices, build_inputs, casing
 from modeling import errors, metrics
 from modeling.config import BertConfig
-from modeling.serving import export_flags
+from modeling.serving import flags as export_flags
 from modeling.serving.sentences import export_sentence_model
-from modeling.training import charts, common_flags, distribution
-from modeling.training.evaluation import Predictor
+from modeling.training import flags as common_flags
+from modeling.training.engine import distribution
+from modeling.training.engine.evaluation import Predictor
 from modeling.training.fine_tuning import (
     SentenceEvaluator,
     SentenceHead,
     load_second_encoder,
 )
-from modeling.training.reporting import write_results
+from modeling.training.runs import charts
+from modeling.training.runs.reporting import write_results
+from modeling.training.runs.session import session
+from modeling.training.runs.summary import RunSummary
 from modeling.training.search import Trial
-from modeling.training.session import session
-from modeling.training.summary import RunSummary
 from modeling.training.trials import TrainingData, load_weights, run_search, train_trial
 
 FLAGS = flags.FLAGS

@@ -23,29 +23,46 @@ import os
 import tensorflow as tf
 from absl import flags, logging
 
-from data import batching, ner_flags
+from data import batching
 from data.errors import DataError
-from data.feature_store import StoredVectors, stored_vectors
-from data.tasks import ner, ner_inputs, ner_metrics, ner_predictions, ner_tags
-from data.tasks.ner_features import Rows, make_rows
-from data.tasks.predictions import write_text
+from data.tasks.sentences.predictions import write_text
+from data.tasks.tagging import (
+    conll as ner,
+)
+from data.tasks.tagging import flags as ner_flags
+from data.tasks.tagging import (
+    inputs as ner_inputs,
+)
+from data.tasks.tagging import (
+    metrics as ner_metrics,
+)
+from data.tasks.tagging import (
+    predictions as ner_predictions,
+)
+from data.tasks.tagging import (
+    tags as ner_tags,
+)
+from data.tasks.tagging.rows import Rows, make_rows
 from data.tokenization import Tokenizer, casing
+from data.vectors.store import StoredVectors, stored_vectors
 from modeling import errors
+from modeling.answers.tags import TagNumbers
 from modeling.config import BertConfig
-from modeling.feature_tagger import FeatureTagger
-from modeling.features import FEATURE_LAYERS
 from modeling.losses import TaggingLosses
 from modeling.models import BertTagger
-from modeling.serving import export_flags, tagging
-from modeling.tags import TagNumbers
-from modeling.training import common_flags, distribution
-from modeling.training.evaluation import Predictor
-from modeling.training.extraction import FrozenEncoder
-from modeling.training.reporting import write_results
+from modeling.serving import flags as export_flags
+from modeling.serving import tagging
+from modeling.training import flags as common_flags
+from modeling.training.engine import distribution
+from modeling.training.engine.evaluation import Predictor
+from modeling.training.runs.reporting import write_results
+from modeling.training.runs.session import session
+from modeling.training.runs.summary import RunSummary
 from modeling.training.search import Trial
-from modeling.training.session import session
-from modeling.training.summary import RunSummary
 from modeling.training.trials import TrainingData, load_weights, run_search, train_trial
+from modeling.vectors.extraction import FrozenEncoder
+from modeling.vectors.vector_models import FEATURE_LAYERS
+from modeling.vectors.vector_tagger import FeatureTagger
 
 FLAGS = flags.FLAGS
 

@@ -24,29 +24,31 @@ import os
 import tensorflow as tf
 from absl import flags, logging
 
-from data import pretraining_flags
 from data.errors import DataError
 from data.pretraining import corpus, demo, from_text
+from data.pretraining import flags as pretraining_flags
 from data.pretraining.batches import pipeline
 from data.pretraining.instances.settings import MLM, MLM_NSP, RecordSettings
 from data.tokenization import Tokenizer, build_inputs
 from modeling import checkpoints, errors
+from modeling.answers.fill_mask import fill_masks
 from modeling.config import LEFT_TO_RIGHT, RIGHT_TO_LEFT, BertConfig
+from modeling.costs.estimate import estimate_run
 from modeling.losses import PretrainingLosses
 from modeling.models import BertPretrainer
-from modeling.serving import export_flags
-from modeling.serving.fill_mask import fill_masks
+from modeling.serving import flags as export_flags
 from modeling.serving.pretraining import export_pretrainer
-from modeling.training import common_flags, distribution, run_folder, run_state
-from modeling.training.best import load_best
-from modeling.training.cost_estimate import estimate_run
-from modeling.training.evaluation import Evaluator, reported
-from modeling.training.fit import Stage, fit
+from modeling.training import flags as common_flags
+from modeling.training.engine import distribution
+from modeling.training.engine.evaluation import Evaluator, reported
+from modeling.training.engine.setup import make_train_step
 from modeling.training.phases import Phase, folder_names, parse_phases
-from modeling.training.reporting import Reporter, write_results
-from modeling.training.session import session
-from modeling.training.setup import make_train_step
-from modeling.training.summary import RunSummary
+from modeling.training.runs import run_folder, run_state
+from modeling.training.runs.best import load_best
+from modeling.training.runs.fit import Stage, fit
+from modeling.training.runs.reporting import Reporter, write_results
+from modeling.training.runs.session import session
+from modeling.training.runs.summary import RunSummary
 
 FLAGS = flags.FLAGS
 

@@ -25,30 +25,47 @@ from absl import flags, logging
 from data import batching
 from data.errors import DataError
 from data.features import Features
-from data.tasks import squad, squad_metrics, squad_original, squad_original_answers, squad_windows
-from data.tasks.squad_answers import (
+from data.tasks.questions import (
+    metrics as squad_metrics,
+)
+from data.tasks.questions import (
+    original as squad_original,
+)
+from data.tasks.questions import (
+    original_answers as squad_original_answers,
+)
+from data.tasks.questions import (
+    squad,
+)
+from data.tasks.questions import (
+    windows as squad_windows,
+)
+from data.tasks.questions.answers import (
     AnswerFiles,
     keep_threshold,
     kept_threshold,
     read_answers,
     write_json,
 )
-from data.tasks.squad_features import SpanSettings, make_rows, training_rows
+from data.tasks.questions.rows import SpanSettings, make_rows, training_rows
 from data.tokenization import Tokenizer, casing
 from modeling import errors
+from modeling.answers.spans import SpanLogits, SpanSearch, merge_arrays
 from modeling.config import BertConfig
 from modeling.logs import Progress
 from modeling.losses import SpanLosses
 from modeling.models import BertQuestionAnswering
-from modeling.serving import export_flags, question_answering
-from modeling.spans import SpanLogits, SpanSearch, merge_arrays
-from modeling.training import common_flags, distribution, run_state
-from modeling.training.evaluation import Predictor
-from modeling.training.fit import Stage, fit
-from modeling.training.reporting import Reporter
-from modeling.training.session import session
-from modeling.training.setup import make_train_step
-from modeling.training.summary import RunSummary
+from modeling.serving import flags as export_flags
+from modeling.serving import question_answering
+from modeling.training import flags as common_flags
+from modeling.training.engine import distribution
+from modeling.training.engine.evaluation import Predictor
+from modeling.training.engine.setup import make_train_step
+from modeling.training.runs import run_state
+from modeling.training.runs.fit import Stage, fit
+from modeling.training.runs.reporting import Reporter
+from modeling.training.runs.session import session
+from modeling.training.runs.summary import RunSummary
 
 FLAGS = flags.FLAGS
 

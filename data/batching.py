@@ -15,7 +15,7 @@ import tensorflow as tf
 from data.dataset_options import deterministic
 from data.errors import DataError
 from data.features import Features
-from data.tasks.examples import Example
+from data.tasks.sentences.examples import Example
 
 BUCKETS = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 """Lengths that batches are padded to by default; few, as compilers make a program of each."""

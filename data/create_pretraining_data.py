@@ -16,9 +16,9 @@ from modeling import quiet  # noqa: F401  isort: skip
 
 from absl import flags, logging
 
-from data import pretraining_flags
 from data.errors import DataError
 from data.pretraining import corpus
+from data.pretraining import flags as pretraining_flags
 from data.pretraining.instances import settings
 from data.pretraining.writing import beam_pipeline, jobs, local, manifest, shards
 from modeling import errors

@@ -18,7 +18,7 @@ import tensorflow as tf
 from absl import logging
 
 from data.errors import DataError
-from data.tasks.examples import Example, Kind
+from data.tasks.sentences.examples import Example, Kind
 from data.tokenization import Tokenizer, long_texts
 from data.tokenization.inputs import check_length, pack_inputs, pack_windows
 

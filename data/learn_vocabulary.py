@@ -14,7 +14,8 @@ from absl import flags, logging
 
 from data.errors import DataError
 from data.pretraining import corpus
-from data.tokenization import extension, learner, vocabulary
+from data.tokenization import vocabulary
+from data.tokenization.learning import extension, learner
 from modeling import errors
 
 FLAGS = flags.FLAGS

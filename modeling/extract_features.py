@@ -18,16 +18,27 @@ import functools
 from absl import flags, logging
 
 from data import batching
-from data.array_batches import array_batches
 from data.errors import DataError
-from data.tasks import feature_extraction, feature_files, feature_serving
 from data.tokenization import Tokenizer, casing
-from modeling import checkpoints, errors, features
+from data.vectors import (
+    serving_inputs as feature_serving,
+)
+from data.vectors import (
+    texts as feature_extraction,
+)
+from data.vectors import (
+    vector_files as feature_files,
+)
+from data.vectors.array_batches import array_batches
+from modeling import checkpoints, errors
 from modeling.config import BertConfig
 from modeling.logs import Progress
-from modeling.serving import embeddings, export_flags
-from modeling.training import common_flags, distribution, precision
-from modeling.training.extraction import Extractor
+from modeling.serving import flags as export_flags
+from modeling.serving import vectors as embeddings
+from modeling.training import flags as common_flags
+from modeling.training.engine import distribution, precision
+from modeling.vectors import vector_models as features
+from modeling.vectors.extraction import Extractor
 
 FLAGS = flags.FLAGS
 

@@ -8,13 +8,13 @@ outputs = model({"input_ids": ids, "input_mask": mask, "segment_ids": segments,
 import keras
 from keras import ops
 
-from modeling.bilstm import BiLSTM
 from modeling.config import BertConfig
-from modeling.dropout import dropout
-from modeling.embeddings import initializer
-from modeling.encoder import BertEncoder, TransformerLayer
 from modeling.errors import ModelingError
-from modeling.heads import (
+from modeling.layers.bilstm import BiLSTM
+from modeling.layers.dropout import dropout
+from modeling.layers.embeddings import initializer
+from modeling.layers.encoder import BertEncoder, TransformerLayer
+from modeling.layers.heads import (
     HEAD_STDDEV,
     MaskedLMHead,
     NextSentenceHead,
@@ -36,7 +36,7 @@ class BertModel(keras.Model):
 
     `remat` trades time for memory in training, see `BertEncoder`.
 
-    Called with `dropout_key` (int32 [3], see `modeling.tensors.dropout`) the draw is a function
+    Called with `dropout_key` (int32 [3], see `layers.dropout`) the draw is a function
     of the key alone; this is how the project trains. Called with `training=True` and no key, as
     Keras's own `fit` does, the key comes from a Keras seed generator.
     """

@@ -5,7 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from data.tasks import squad, squad_metrics
+from data.tasks.questions import metrics as squad_metrics
+from data.tasks.questions import squad
 from tests.modeling.serving.cpp_loader import CppLoader
 from tests.scripts import messages, served, succeed
 

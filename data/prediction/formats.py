@@ -24,16 +24,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import tensorflow as tf
 
 from data.errors import DataError
-from data.prediction.lines import STANDARD_INPUT, LineStream, check_utf8
-from data.tasks.tables import nearest
-from data.tasks.text_files import (
-    csv_rows,
-    extension,
-    json_records,
-    listing,
-    shortened,
-    with_names,
-)
+from data.files.request_lines import STANDARD_INPUT, LineStream, check_utf8
+from data.files.tables import nearest
+from data.files.text_files import csv_rows, extension, json_records, listing, shortened, with_names
 
 FORMATS = ("auto", "text", "tsv", "csv", "jsonl")
 ORDER = ("text", "text_a", "text_b", "question", "context", "choices", "words")

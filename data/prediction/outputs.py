@@ -24,8 +24,8 @@ import tensorflow as tf
 from absl import logging
 
 from data.errors import DataError
+from data.files.text_files import listing
 from data.prediction.inputs import Example
-from data.tasks.text_files import listing
 
 FORMATS = ("jsonl", "tsv")
 ERROR = "error"

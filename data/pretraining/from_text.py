@@ -26,7 +26,8 @@ from data.pretraining.instances import generate
 from data.pretraining.instances.settings import RecordSettings
 from data.pretraining.records import schema
 from data.pretraining.writing import jobs, local, manifest
-from data.tokenization import Tokenizer, learner, vocabulary
+from data.tokenization import Tokenizer, vocabulary
+from data.tokenization.learning import learner
 
 HELD_OUT_SHARE = 0.05
 # A corpus of fewer documents is split so that both sides have some, whatever chance says.

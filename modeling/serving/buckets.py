@@ -10,7 +10,7 @@ import tensorflow as tf
 LIMITS = (64, 128, 256, 384)
 """Texts between two of these are one group, padded to its longest; beyond the last, another.
 
-Few, since padding costs in attention only (`modeling.unpadding`), and larger products are faster.
+Few, since padding costs in attention only (`layers.unpadding`), and larger products are faster.
 """
 
 PIECES_AT_ONCE = 16_384

@@ -5,14 +5,14 @@ from typing import Protocol
 
 import tensorflow as tf
 
+from modeling.answers.spans import IMPOSSIBLE, SpanLogits, SpanSearch, merge
 from modeling.serving.buckets import in_buckets
 from modeling.serving.export import IDS, Export, Signature
 from modeling.serving.storage import Servable
-from modeling.spans import IMPOSSIBLE, SpanLogits, SpanSearch, merge
 
 
 class Windows(Protocol):
-    """What the text side gives, in the graph; `data.tasks.squad_windows` makes it.
+    """What the text side gives, in the graph; `data.tasks.questions.windows` makes it.
 
     All ragged tensors of places have a row per question; see there.
     """

@@ -13,11 +13,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from modeling.attention import Dense
-from modeling.embeddings import BertEmbeddings
 from modeling.errors import ModelingError
-from modeling.tensors import inference
-from modeling.weights import Kept, kept_as
+from modeling.layers.attention import Dense
+from modeling.layers.embeddings import BertEmbeddings
+from modeling.layers.tensors import inference
+from modeling.layers.weights import Kept, kept_as
 
 EXPORT_DTYPES = ("float32", "bfloat16", "int8")
 
@@ -129,7 +129,7 @@ def _layers(model) -> Sequence[keras.layers.Layer]:
 
 
 def _matrices(model: keras.Model) -> Iterator[tuple[keras.Variable, int]]:
-    """The weights that layers read through `modeling.weights`, with the axis of `Int8`."""
+    """The weights that layers read through `modeling.layers.weights`, with the axis of `Int8`."""
     for layer in _layers(model):
         if isinstance(layer, Dense):
             yield layer.kernel, 0

@@ -5,14 +5,14 @@ from typing import Protocol
 
 import tensorflow as tf
 
+from modeling.answers.tags import EntityReader, TagNumbers
 from modeling.serving.buckets import in_buckets
 from modeling.serving.export import IDS, Export, Signature
 from modeling.serving.storage import Servable
-from modeling.tags import EntityReader, TagNumbers
 
 
 class TaggingInputs(Protocol):
-    """What the text side gives, in the graph; `data.tasks.ner_inputs` makes it.
+    """What the text side gives, in the graph; `data.tasks.tagging.inputs` makes it.
 
     Attributes:
         texts: string [N].

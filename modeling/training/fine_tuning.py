@@ -17,8 +17,8 @@ from modeling.config import BertConfig
 from modeling.errors import ModelingError
 from modeling.losses import ClassifierLosses, Losses, MultiLabelLosses, RegressionLosses
 from modeling.models import BertClassifier, BertModel, BertMultipleChoice
-from modeling.training.evaluation import Predictor
-from modeling.training.run_state import ENCODER
+from modeling.training.engine.evaluation import Predictor
+from modeling.training.runs.run_state import ENCODER
 
 KINDS = ("classes", "multi_label", "regression", "choices")
 

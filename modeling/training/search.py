@@ -24,9 +24,9 @@ from absl import logging
 from modeling.checkpoints.files import join, staged, write_text
 from modeling.errors import ModelingError, NotFiniteError
 from modeling.metrics import smaller_is_better
-from modeling.training import charts
-from modeling.training.best import keep_as_best
-from modeling.training.distribution import is_chief
+from modeling.training.engine.distribution import is_chief
+from modeling.training.runs import charts
+from modeling.training.runs.best import keep_as_best
 
 FOLDER = "runs"
 FILE = "result.json"

@@ -17,14 +17,16 @@ import tensorflow as tf
 
 from modeling import checkpoints
 from modeling.losses import Losses
-from modeling.training import common_flags, precision, run_folder, run_state
-from modeling.training.best import has_best, load_best
-from modeling.training.evaluation import reported
-from modeling.training.fit import Stage, fit
-from modeling.training.reporting import Reporter
+from modeling.training import flags as common_flags
+from modeling.training.engine import precision
+from modeling.training.engine.evaluation import reported
+from modeling.training.engine.setup import make_train_step
+from modeling.training.runs import run_folder, run_state
+from modeling.training.runs.best import has_best, load_best
+from modeling.training.runs.fit import Stage, fit
+from modeling.training.runs.reporting import Reporter
+from modeling.training.runs.summary import RunSummary
 from modeling.training.search import Finished, Search, Trial
-from modeling.training.setup import make_train_step
-from modeling.training.summary import RunSummary
 
 
 class DevSet(Protocol):

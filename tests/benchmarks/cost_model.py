@@ -3,7 +3,7 @@
     python -m tests.benchmarks.cost_model
     python -m tests.benchmarks.cost_model --calibrate
 
-The constants of `modeling.training.cost_machines.CPU` come from the second command, which measures
+The constants of `modeling.costs.machines.CPU` come from the second command, which measures
 the shapes of CALIBRATION in float32 and in bfloat16 and fits one number for each kind of work to
 them (least squares of relative errors, none below 0; the memory's bandwidth is one for both). The
 first measures the shapes of TESTED, none of which is among the others, and ends with exit code 1
@@ -36,11 +36,12 @@ from absl import app, flags
 from scipy.optimize import nnls
 
 from modeling.config import BertConfig
+from modeling.costs import cost_model
+from modeling.costs import machines as cost_machines
 from modeling.losses import PretrainingLosses
 from modeling.models import BertPretrainer
-from modeling.training import cost_machines, cost_model
-from modeling.training.precision import forget_model, set_precision
-from modeling.training.setup import Settings, make_train_step
+from modeling.training.engine.precision import forget_model, set_precision
+from modeling.training.engine.setup import Settings, make_train_step
 
 FLAGS = flags.FLAGS
 VOCAB_SIZE = 30522

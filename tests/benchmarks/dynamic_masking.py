@@ -27,8 +27,8 @@ from data.tokenization import Tokenizer
 from modeling.config import BertConfig
 from modeling.losses import PretrainingLosses
 from modeling.models import BertPretrainer
-from modeling.training.precision import set_precision
-from modeling.training.setup import Settings, make_train_step
+from modeling.training.engine.precision import set_precision
+from modeling.training.engine.setup import Settings, make_train_step
 
 FLAGS = flags.FLAGS
 LENGTH, PREDICTIONS = 128, 20

@@ -28,9 +28,9 @@ from data.tokenization import Tokenizer
 from modeling.config import BertConfig
 from modeling.losses import PretrainingLosses
 from modeling.models import BertPretrainer
-from modeling.training.evaluation import Evaluator
-from modeling.training.precision import forget_model
-from modeling.training.setup import Settings, make_train_step
+from modeling.training.engine.evaluation import Evaluator
+from modeling.training.engine.precision import forget_model
+from modeling.training.engine.setup import Settings, make_train_step
 
 FLAGS = flags.FLAGS
 LOSSES = PretrainingLosses(next_sentence=False)

@@ -54,8 +54,8 @@ import numpy as np
 import tensorflow as tf
 from absl import app, flags
 
-from data.tasks.squad import read_squad
-from data.tasks.tables import read_table
+from data.files.tables import read_table
+from data.tasks.questions.squad import read_squad
 from tests.modeling.serving.client import GrpcClient, RestClient, ServingError
 from tests.modeling.serving.stand_in import started
 

@@ -27,7 +27,7 @@ import numpy as np
 from absl import app, flags
 
 from modeling.config import BertConfig
-from modeling.training import cost_model
+from modeling.costs import cost_model
 from tests.benchmarks.peers import environment
 
 FLAGS = flags.FLAGS
@@ -89,8 +89,8 @@ def lower(rows: int, length: int, path: str) -> None:
 
     from modeling.losses import PretrainingLosses
     from modeling.models import BertPretrainer
-    from modeling.training.precision import set_precision
-    from modeling.training.setup import Settings, make_train_step
+    from modeling.training.engine.precision import set_precision
+    from modeling.training.engine.setup import Settings, make_train_step
 
     set_precision("bfloat16")
     keras.utils.set_random_seed(0)

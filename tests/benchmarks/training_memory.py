@@ -19,8 +19,8 @@ from absl import app, flags
 from modeling.config import BertConfig
 from modeling.losses import pretraining_losses
 from modeling.models import BertPretrainer
-from modeling.training.precision import set_precision
-from modeling.training.setup import Settings, make_train_step
+from modeling.training.engine.precision import set_precision
+from modeling.training.engine.setup import Settings, make_train_step
 from tests.benchmarks.peers.training_worker import peak_bytes
 
 FLAGS = flags.FLAGS

@@ -41,7 +41,7 @@ from collections.abc import Mapping, Sequence
 from absl import app, flags
 
 from data.features import Features
-from modeling.training.summary import commit
+from modeling.training.runs.summary import commit
 from tests.benchmarks import training_report, training_work
 from tests.benchmarks.peers.environment import Process, python_of, use_processors
 from tests.benchmarks.peers.training_worker import Shape

@@ -10,9 +10,9 @@ from data.batching import Batching, batches, default_buckets
 from data.features import Features, TextSettings, tokenize_examples
 from data.pretraining.batches.pipeline import MLM, pretraining_dataset
 from data.pretraining.corpus import expand
-from data.tasks import glue
+from data.tasks.sentences import glue
 from data.tokenization import Tokenizer
-from modeling.training.flops import train_step_flops
+from modeling.costs.flops import train_step_flops
 from tests.benchmarks.peers.training_ours import config_of
 from tests.benchmarks.peers.training_worker import Shape
 

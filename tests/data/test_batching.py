@@ -10,7 +10,7 @@ import tensorflow as tf
 from data.batching import Batching, batches, default_buckets
 from data.errors import DataError
 from data.features import TextSettings, tokenize_examples
-from data.tasks.examples import Example, Kind
+from data.tasks.sentences.examples import Example, Kind
 from data.tokenization import Tokenizer, build_inputs
 
 LABELS = ["no", "yes"]

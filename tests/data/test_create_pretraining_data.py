@@ -42,7 +42,7 @@ def test_flags_and_defaults_are_the_originals():
         "beam_options": "",
     }
     by_module = flags.FLAGS.flags_by_module_dict()
-    defined = [*by_module["data.create_pretraining_data"], *by_module["data.pretraining_flags"]]
+    defined = [*by_module["data.create_pretraining_data"], *by_module["data.pretraining.flags"]]
     assert {flag.name: flag.default for flag in defined} == expected
 
 

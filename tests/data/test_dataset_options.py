@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from data.batching import Batching, batches
-from data.feature_store import StoredVectors
+from data.vectors.store import StoredVectors
 from tests.data.pretraining.batches import test_pipeline, test_text_stream
-from tests.data.test_feature_store import rows
+from tests.data.vectors.test_store import rows
 
 
 def check(dataset):

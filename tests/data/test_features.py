@@ -10,7 +10,7 @@ import tensorflow as tf
 from data import features
 from data.errors import DataError
 from data.features import Features, TextSettings, cached, tokenize_examples
-from data.tasks.examples import Example, Kind
+from data.tasks.sentences.examples import Example, Kind
 from data.tokenization import Tokenizer, build_choices, build_inputs
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh", *(f"##{c}" for c in "abcdefgh")]

@@ -5,9 +5,9 @@ import pytest
 import tensorflow as tf
 
 from modeling.config import BertConfig
+from modeling.layers.tensors import gelu, gelu_erf
 from modeling.losses import pretraining_losses
 from modeling.models import BertClassifier, BertPretrainer
-from modeling.tensors import gelu, gelu_erf
 
 # Around zero, around where the cube of float16 overflows, and far beyond it.
 POINTS = [0.0, 0.5, 1.0, 3.0, 5.0, 9.9, 10.1, 40.0, 41.0, 300.0, 6e4]

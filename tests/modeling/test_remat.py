@@ -10,7 +10,7 @@ import tensorflow as tf
 from modeling.config import BertConfig
 from modeling.losses import pretraining_losses
 from modeling.models import BertPretrainer
-from modeling.training.setup import Settings, make_train_step
+from modeling.training.engine.setup import Settings, make_train_step
 from tests.scripts import run
 
 LAYERS = 2

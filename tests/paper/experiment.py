@@ -26,7 +26,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from modeling.training.summary import commit
+from modeling.training.runs.summary import commit
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # These repeat a run with other seeds themselves, in one process.

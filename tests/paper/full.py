@@ -13,8 +13,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from modeling.config import LEFT_TO_RIGHT, BertConfig
-from modeling.training import cost_machines
-from modeling.training.cost_estimate import Plan
+from modeling.costs import machines as cost_machines
+from modeling.costs.estimate import Plan
 from modeling.training.phases import Phase, parse_phases
 from tests.paper.experiment import Place, flag
 

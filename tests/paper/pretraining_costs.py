@@ -4,13 +4,13 @@
 
 A million steps of 256 sequences, nine tenths of them of 128 tokens (appendix A.2), on the 3.3
 billion words of Wikipedia and BooksCorpus; then with a hundred times the words and the steps, so
-that each is seen as often. By the cost model; see modeling/training/cost_model.py.
+that each is seen as often. By the cost model; see modeling/costs/cost_model.py.
 """
 
 from modeling import quiet  # noqa: F401  isort: skip
 
 from modeling.config import BertConfig
-from modeling.training.cost_estimate import TEXT_BYTES_PER_TOKEN, estimate
+from modeling.costs.estimate import TEXT_BYTES_PER_TOKEN, estimate
 from modeling.training.phases import parse_phases
 
 WORDS = 3.3e9

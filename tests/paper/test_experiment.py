@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from modeling.training import cost_machines
+from modeling.costs import machines as cost_machines
 from tests.paper import experiment, full, report
 from tests.paper.experiment import ROOT, Cell, Place, Run, Table
 

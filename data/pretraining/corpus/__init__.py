@@ -11,6 +11,7 @@ sentences.py     splitting a paragraph into sentences
 docstrings.py    the default corpus that every machine has: docstrings of installed packages
 """
 
+from data.files.corpus_lines import numbered_lines
 from data.pretraining.corpus.files import (
     Progress,
     document_hash,
@@ -20,7 +21,6 @@ from data.pretraining.corpus.files import (
     split_documents,
 )
 from data.pretraining.corpus.formats import TEXT_FIELD, Document
-from data.pretraining.corpus.lines import numbered_lines
 from data.pretraining.corpus.sources import Source, open_source
 
 __all__ = [

@@ -29,7 +29,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from data.errors import DataError
-from data.pretraining.corpus.lines import Lines
+from data.files.corpus_lines import Lines
 from data.pretraining.corpus.sentences import split_sentences
 
 MAX_DOCUMENT_CHARACTERS = 64 * 2**20

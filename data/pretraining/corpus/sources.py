@@ -14,10 +14,11 @@ import functools
 from collections.abc import Callable, Iterator
 
 from data.errors import DataError
-from data.pretraining.corpus import formats, parquet
-from data.pretraining.corpus.compression import compression_of, read_blocks, read_head, stored_bytes
+from data.files import parquet
+from data.files.compression import compression_of, read_blocks, read_head, stored_bytes
+from data.files.corpus_lines import Lines, first_line
+from data.pretraining.corpus import formats
 from data.pretraining.corpus.formats import TEXT_FIELD, Document
-from data.pretraining.corpus.lines import Lines, first_line
 
 WHOLE_BYTES = 32 * 2**20
 """Compressed files up to this size are always read whole."""

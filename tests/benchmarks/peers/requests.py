@@ -5,8 +5,8 @@ import os
 import random
 from collections.abc import Sequence
 
-from data.tasks import glue
-from data.tasks.examples import Example
+from data.tasks.sentences import glue
+from data.tasks.sentences.examples import Example
 from data.tokenization import Tokenizer, build_inputs
 from tests.benchmarks.peers import worker
 

@@ -9,8 +9,8 @@ import tensorflow as tf
 from modeling.config import BertConfig
 from modeling.losses import PretrainingLosses, classifier_losses
 from modeling.models import BertClassifier, BertPretrainer
-from modeling.training.precision import set_precision
-from modeling.training.setup import Settings, make_train_step
+from modeling.training.engine.precision import set_precision
+from modeling.training.engine.setup import Settings, make_train_step
 from tests.benchmarks.peers.tensorflow_training import endless, set_up
 from tests.benchmarks.peers.training_worker import LEARNING_RATE, Shape, serve_training
 

@@ -15,18 +15,23 @@ import numpy as np
 import tensorflow as tf
 
 from data import batching
-from data.tasks import ner, ner_inputs, ner_tags, squad_windows
-from data.tasks.feature_serving import text_pieces
-from data.tasks.ner_features import TaggingSettings
-from data.tasks.ner_features import make_rows as make_tag_rows
-from data.tasks.squad import read_squad
-from data.tasks.squad_answers import read_answers
-from data.tasks.squad_features import SpanSettings
-from data.tasks.squad_features import make_rows as make_span_rows
+from data.tasks.questions import windows as squad_windows
+from data.tasks.questions.answers import read_answers
+from data.tasks.questions.rows import SpanSettings
+from data.tasks.questions.rows import make_rows as make_span_rows
+from data.tasks.questions.squad import read_squad
+from data.tasks.tagging import conll as ner
+from data.tasks.tagging import inputs as ner_inputs
+from data.tasks.tagging import tags as ner_tags
+from data.tasks.tagging.rows import TaggingSettings
+from data.tasks.tagging.rows import make_rows as make_tag_rows
 from data.tokenization import Tokenizer, build_choices, build_inputs
+from data.vectors.serving_inputs import text_pieces
 from modeling import checkpoints
+from modeling.answers.fill_mask import fill_masks
+from modeling.answers.spans import SpanSearch, merge_arrays
+from modeling.answers.tags import TagNumbers
 from modeling.config import BertConfig
-from modeling.features import ENCODER, BertFeatures
 from modeling.models import (
     BertClassifier,
     BertMultipleChoice,
@@ -34,16 +39,14 @@ from modeling.models import (
     BertQuestionAnswering,
     BertTagger,
 )
-from modeling.serving.embeddings import export_embeddings
 from modeling.serving.export import Export
-from modeling.serving.fill_mask import fill_masks
 from modeling.serving.pretraining import export_pretrainer
 from modeling.serving.question_answering import export_question_answering
 from modeling.serving.sentences import export_sentence_model
 from modeling.serving.tagging import export_tagger
-from modeling.spans import SpanSearch, merge_arrays
-from modeling.tags import TagNumbers
-from modeling.training.evaluation import Predictor
+from modeling.serving.vectors import export_embeddings
+from modeling.training.engine.evaluation import Predictor
+from modeling.vectors.vector_models import ENCODER, BertFeatures
 
 LENGTH = 128
 AT_ONCE = 50

@@ -9,17 +9,17 @@ import pytest
 import tensorflow as tf
 
 from data import batching
-from data.tasks.squad import Question
-from data.tasks.squad_answers import read_answers
-from data.tasks.squad_features import SpanSettings, make_rows
-from data.tasks.squad_windows import make_windows
+from data.tasks.questions.answers import read_answers
+from data.tasks.questions.rows import SpanSettings, make_rows
+from data.tasks.questions.squad import Question
+from data.tasks.questions.windows import make_windows
 from data.tokenization import Tokenizer
+from modeling.answers.spans import SpanSearch, merge_arrays
 from modeling.config import BertConfig
 from modeling.models import BertQuestionAnswering
 from modeling.serving.export import Export
 from modeling.serving.question_answering import export_question_answering
-from modeling.spans import SpanSearch, merge_arrays
-from modeling.training.evaluation import Predictor
+from modeling.training.engine.evaluation import Predictor
 
 LETTERS = [*"abcdefgh", *(f"##{letter}" for letter in "abcdefgh")]
 ODD = ["漢", "字", "한", "각", "é", "e\u0301", "😀", "x", "ß", "...", "\u200b", "fed", "abcdefgh"]

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from data.tasks.squad_windows import make_windows
+from data.tasks.questions.windows import make_windows
 from data.tokenization import Tokenizer, build_inputs
 from modeling.config import BertConfig
 from modeling.models import BertClassifier, BertQuestionAnswering

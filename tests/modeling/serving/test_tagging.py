@@ -8,18 +8,18 @@ import pytest
 import tensorflow as tf
 
 from data import batching
-from data.tasks import ner_inputs
-from data.tasks.ner import Sentence
-from data.tasks.ner_features import TaggingSettings, make_rows
-from data.tasks.ner_schemes import decode
-from data.tasks.ner_tags import TagSet
+from data.tasks.tagging import inputs as ner_inputs
+from data.tasks.tagging.conll import Sentence
+from data.tasks.tagging.rows import TaggingSettings, make_rows
+from data.tasks.tagging.schemes import decode
+from data.tasks.tagging.tags import TagSet
 from data.tokenization import Tokenizer
+from modeling.answers.tags import TagNumbers
 from modeling.config import BertConfig
 from modeling.models import BertTagger
 from modeling.serving.export import Export
 from modeling.serving.tagging import export_tagger
-from modeling.tags import TagNumbers
-from modeling.training.evaluation import Predictor
+from modeling.training.engine.evaluation import Predictor
 from tests.modeling.serving.cpp_loader import CppLoader
 
 LETTERS = [*"abcdefgh", *(f"##{letter}" for letter in "abcdefgh")]

@@ -18,10 +18,10 @@ import tensorflow as tf
 from modeling import checkpoints
 from modeling.checkpoints import tf1
 from modeling.losses import pretraining_losses
-from modeling.training.fit import Options, Stage, fit
-from modeling.training.reporting import Reporter
-from modeling.training.run_folder import prepare_directory
-from modeling.training.setup import Settings, make_train_step
+from modeling.training.engine.setup import Settings, make_train_step
+from modeling.training.runs.fit import Options, Stage, fit
+from modeling.training.runs.reporting import Reporter
+from modeling.training.runs.run_folder import prepare_directory
 from tests.modeling.training.test_training import batches, tiny_model
 
 STEPS = 240

@@ -9,9 +9,9 @@ import tensorflow as tf
 from modeling import losses
 from modeling.config import BertConfig
 from modeling.models import BertClassifier, BertPretrainer
-from modeling.training.optimizers import BertAdam
-from modeling.training.schedules import warmup_linear_decay
-from modeling.training.step import TrainStep
+from modeling.training.engine.optimizers import BertAdam
+from modeling.training.engine.schedules import warmup_linear_decay
+from modeling.training.engine.step import TrainStep
 
 # Processors sum in different orders: on one all losses agree to 1e-6, on another the tenth is off
 # by 1.06e-6.

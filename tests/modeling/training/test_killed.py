@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from modeling.training import run_folder
+from modeling.training.runs import run_folder
 from tests.modeling.training.killable import STEPS
 from tests.scripts import Script
 

@@ -6,11 +6,11 @@ from modeling import checkpoints
 from modeling.checkpoints import tf1
 from modeling.errors import ModelingError
 from modeling.losses import pretraining_losses
-from modeling.training import fit
+from modeling.training.engine.setup import Settings, make_train_step
 from modeling.training.phases import Phase, folder_names, parse_phases
-from modeling.training.reporting import Reporter
-from modeling.training.run_folder import prepare_directory
-from modeling.training.setup import Settings, make_train_step
+from modeling.training.runs import fit
+from modeling.training.runs.reporting import Reporter
+from modeling.training.runs.run_folder import prepare_directory
 from tests.modeling.training.test_training import batches, tiny_model
 
 

@@ -18,14 +18,14 @@ from modeling.config import BertConfig
 from modeling.errors import ModelingError
 from modeling.losses import Mean, classifier_losses, pretraining_losses
 from modeling.models import BertClassifier, BertPretrainer
-from modeling.training import loop
-from modeling.training.evaluation import Evaluator
-from modeling.training.optimizers import BertAdam
-from modeling.training.reporting import Reporter, duration
-from modeling.training.run_folder import latest, prepare_directory
-from modeling.training.run_state import RunState, load_trained, start_or_resume
-from modeling.training.schedules import warmup_linear_decay
-from modeling.training.step import TrainStep
+from modeling.training.engine import loop
+from modeling.training.engine.evaluation import Evaluator
+from modeling.training.engine.optimizers import BertAdam
+from modeling.training.engine.schedules import warmup_linear_decay
+from modeling.training.engine.step import TrainStep
+from modeling.training.runs.reporting import Reporter, duration
+from modeling.training.runs.run_folder import latest, prepare_directory
+from modeling.training.runs.run_state import RunState, load_trained, start_or_resume
 from tests import scripts
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from modeling.config import BertConfig
 from modeling.models import BertClassifier
-from modeling.training.precision import set_precision
+from modeling.training.engine.precision import set_precision
 from modeling.training.search import Trial
 from modeling.training.trials import run_search
 

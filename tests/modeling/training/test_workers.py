@@ -15,9 +15,9 @@ import tensorflow as tf
 
 from modeling.errors import ModelingError
 from modeling.losses import pretraining_losses
-from modeling.training import distribution
-from modeling.training.evaluation import Evaluator, Predictor
-from tests.modeling.training.test_step import make_step
+from modeling.training.engine import distribution
+from modeling.training.engine.evaluation import Evaluator, Predictor
+from tests.modeling.training.engine.test_step import make_step
 from tests.modeling.training.test_training import batches, records, tiny_model
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]

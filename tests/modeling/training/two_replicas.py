@@ -13,17 +13,17 @@ import numpy as np
 import tensorflow as tf
 
 from modeling import checkpoints
-from modeling.dropout import dropout
+from modeling.layers.dropout import dropout
 from modeling.losses import pretraining_losses
-from modeling.training import distribution, loop
-from modeling.training.evaluation import Evaluator, Predictor
-from modeling.training.loss_scale import LossScale
-from modeling.training.optimizers import BertAdam
-from modeling.training.reporting import Reporter
-from modeling.training.run_folder import prepare_directory
-from modeling.training.run_state import RunState, start_or_resume
-from modeling.training.schedules import warmup_linear_decay
-from modeling.training.step import TrainStep
+from modeling.training.engine import distribution, loop
+from modeling.training.engine.evaluation import Evaluator, Predictor
+from modeling.training.engine.loss_scale import LossScale
+from modeling.training.engine.optimizers import BertAdam
+from modeling.training.engine.schedules import warmup_linear_decay
+from modeling.training.engine.step import TrainStep
+from modeling.training.runs.reporting import Reporter
+from modeling.training.runs.run_folder import prepare_directory
+from modeling.training.runs.run_state import RunState, start_or_resume
 from tests.modeling.training.test_training import batches, records, tiny_model
 
 

@@ -6,15 +6,15 @@ from hashlib import blake2b
 import pytest
 
 from data.errors import DataError
+from data.files import compression
+from data.files import corpus_lines as lines
 from data.pretraining import corpus
 from data.pretraining.corpus import (
     Document,
-    compression,
     document_hash,
     expand,
     formats,
     is_held_out,
-    lines,
     read_documents,
     split_documents,
 )

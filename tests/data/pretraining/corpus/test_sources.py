@@ -8,7 +8,9 @@ import random
 import pytest
 
 from data.errors import DataError
-from data.pretraining.corpus import compression, formats, lines, sources
+from data.files import compression
+from data.files import corpus_lines as lines
+from data.pretraining.corpus import formats, sources
 from data.pretraining.corpus.sources import open_source
 
 PLAIN = {

@@ -1,0 +1,1 @@
+"""Files as streams: compression, lines, tables, Parquet."""

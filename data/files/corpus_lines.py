@@ -1,0 +1,183 @@
+"""The lines of a text file, or of a range of its bytes, with exact places for messages.
+
+    for start, number, line in Lines(path, begin=10_000_000):
+        …
+
+Only a newline ends a line (U+2028 doesn't), and a line belongs to the range in which its first
+byte lies: a reader that starts within a line goes on to the next, so the ranges of a file share
+its lines out, wherever they cut, within a character as well.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+
+from data.errors import DataError
+from data.files.compression import compression_of, read_blocks, read_head
+
+MAX_LINE_BYTES = 256 * 2**20
+"""A line is held in memory; beyond this size the newlines are surely missing."""
+
+_BINARY_BYTES = 2**21  # A zero byte within so many shows that the file isn't text.
+
+
+class Lines:
+    """Iterates once over the lines that start at byte `begin` or later.
+
+    Args:
+        path: Anything that `tf.io.gfile` opens.
+        compression: See `compression.compression_of`.
+        begin: In bytes of the uncompressed text. A compressed file is read from its start.
+        end: Where the reader's range ends: lines go on after it, as its last document may.
+        on_read: See `compression.read_blocks`.
+        strip: Lines come without white space at both ends; else without the newline only.
+
+    Yields:
+        (position of the line's first byte in the uncompressed text, number, line). Numbers
+        count from 1 at the first line that is yielded; `place` makes them numbers in the file.
+
+    Raises:
+        DataError: Naming file and line, for bytes that aren't UTF-8, a file that isn't text, a
+            line of more than `MAX_LINE_BYTES`, and what `compression.read_blocks` refuses.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        compression: str | None = None,
+        begin: int = 0,
+        end: int | None = None,
+        on_read: Callable[[int], None] | None = None,
+        strip: bool = True,
+    ):
+        self.path = path
+        self._begin = begin
+        self._end = math.inf if end is None else end
+        self._strip = strip
+        # From the byte before `begin`: if that is a newline, a line starts at `begin`.
+        self._at = max(0, begin - 1) if compression is None else 0
+        self._blocks = read_blocks(path, compression, self._at, end, on_read)
+        self._first = 0  # Where the first line starts
+        self._before: int | None = None  # Newlines before it, if known
+
+    def __iter__(self) -> Iterator[tuple[int, int, str]]:
+        block = self._find_first()
+        start, number, rest, size = self._first, 1, [], 0
+        while block is not None:
+            cut = block.rfind(b"\n") + 1
+            if cut:
+                data = b"".join([*rest, block[:cut]])
+                for line, bytes_of_it in self._split(data, start, number):
+                    yield start, number, line
+                    start += bytes_of_it
+                    number += 1
+                rest, size = [], 0
+            if cut < len(block):
+                rest.append(block[cut:])
+                size += len(block) - cut
+                if size > MAX_LINE_BYTES:
+                    raise DataError(
+                        f"{self.place(number)}: this line has more than {MAX_LINE_BYTES:,} bytes."
+                        " Corpus files hold a sentence (plain text), a paragraph (WikiExtractor)"
+                        " or an object (JSON lines) per line; put newlines between them."
+                    )
+            block = self._next_block(start + size, number)
+        for line, _ in self._split(b"".join(rest), start, number):
+            yield start, number, line
+
+    def place(self, number: int) -> str:
+        """Where the yielded line of this number stands: "file:line".
+
+        For a range of an uncompressed file this reads all that precedes it, once.
+        """
+        if self._before is None:
+            self._before, at = 0, 0
+            for block in read_blocks(self.path, None, 0, self._first):
+                self._before += block.count(b"\n", 0, self._first - at)
+                at += len(block)
+                if at >= self._first:
+                    break
+        return f"{self.path}:{self._before + number}"
+
+    def source(self, start: int, number: int) -> str:
+        """As `place`, but "file:byte N" where the line's number would have to be counted."""
+        if self._before is None:
+            return f"{self.path}:byte {start}"
+        return f"{self.path}:{self._before + number}"
+
+    def _find_first(self) -> bytes | None:
+        """What is left of a block from the first line on, or None if the range has no line."""
+        newlines, position = 0, self._at
+        for block in self._blocks:
+            cut = 0
+            if self._begin:
+                cut = block.find(b"\n", max(0, self._begin - 1 - position)) + 1
+            if cut or not self._begin:
+                self._first = position + cut
+                if self._at == 0:
+                    self._before = newlines + block.count(b"\n", 0, cut)
+                self._check(block[cut:], self._first, 1)
+                return block[cut:]
+            newlines += block.count(b"\n")
+            position += len(block)
+            if position >= self._end:
+                break
+        return None
+
+    def _next_block(self, position: int, number: int) -> bytes | None:
+        block = next(self._blocks, None)
+        if block is not None:
+            self._check(block, position, number)
+        return block
+
+    def _check(self, block: bytes, position: int, number: int) -> None:
+        if position < _BINARY_BYTES and b"\0" in block:
+            line = number + block.count(b"\n", 0, block.index(b"\0"))
+            raise DataError(
+                f"{self.place(line)}: found a zero byte, so this is a binary file or UTF-16."
+                " Corpus files must be UTF-8 text (plain or compressed) or Parquet; convert it or"
+                " leave it out."
+            )
+
+    def _split(self, data: bytes, start: int, number: int) -> Iterator[tuple[str, int]]:
+        """(Line, its bytes with the newline) of whole lines."""
+        try:
+            text = data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            line = number + data.count(b"\n", 0, error.start)
+            column = error.start - (data.rfind(b"\n", 0, error.start) + 1)
+            raise DataError(
+                f"{self.place(line)}: byte 0x{data[error.start]:02x} at byte {column} of the line"
+                " isn't valid UTF-8. Corpus files must be UTF-8 text; convert the file, for"
+                " instance with 'iconv -f latin1 -t utf-8', or leave it out."
+            ) from None
+        if start == 0:
+            text = text.removeprefix("\ufeff")
+        lines = text.split("\n")
+        ascii_only = len(text) == len(data)
+        sizes = [len(line) + 1 for line in (lines if ascii_only else data.split(b"\n"))]
+        if not lines[-1]:
+            lines.pop()
+        if self._strip:
+            lines = [line.strip() for line in lines]
+        return zip(lines, sizes, strict=False)
+
+
+def first_line(path: str, compression: str | None) -> str:
+    """The first line that isn't blank, stripped; "" if there is none."""
+    return next((line for _, _, line in Lines(path, compression) if line), "")
+
+
+def numbered_lines(
+    path: str, on_read: Callable[[int], None] | None = None, strip: bool = True
+) -> Iterator[tuple[int, str]]:
+    """Streams (number from 1, line) of a whole file, compressed or not.
+
+    Args:
+        path, on_read, strip: See `Lines`.
+
+    Raises:
+        DataError: As `Lines`.
+    """
+    lines = Lines(path, compression_of(read_head(path)), on_read=on_read, strip=strip)
+    for _, number, line in lines:
+        yield number, line

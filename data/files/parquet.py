@@ -1,0 +1,225 @@
+"""Corpora in Parquet: a column of strings, a row each document.
+
+Rows are numbered from 0 through all row groups. Reading streams: a column is taken in small
+pieces, whatever the size of its row groups, through `tf.io.gfile`. Needs the package `pyarrow`.
+"""
+
+import contextlib
+import io
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import tensorflow as tf
+
+from data.errors import DataError
+from data.files.compression import stored_bytes
+from data.pretraining.corpus.formats import Document, document_of
+
+if TYPE_CHECKING:
+    import pyarrow
+
+MAGIC = b"PAR1"
+"""What every Parquet file begins with (and ends)."""
+
+_BUFFER_BYTES = 2**20
+_BATCH_BYTES, _BATCH_ROWS = 2**22, 1024
+_SHOWN_COLUMNS = 10
+
+
+def measure(path: str, text_field: str) -> tuple[int, int]:
+    """Reads a file's metadata.
+
+    Returns:
+        (number of rows, bytes of the text column before the file's compression).
+
+    Raises:
+        DataError: If the file can't be read or is damaged, has no column `text_field` or one of
+            no strings, or if pyarrow is missing.
+    """
+    with _open(path) as file:
+        _check_column(file.schema_arrow, path, text_field)
+        metadata = file.metadata
+        names = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
+        column = names.index(text_field)
+        groups = range(metadata.num_row_groups)
+        size = sum(metadata.row_group(g).column(column).total_uncompressed_size for g in groups)
+        return metadata.num_rows, size
+
+
+def read_documents(
+    path: str,
+    text_field: str,
+    begin: int = 0,
+    end: int | None = None,
+    on_read: Callable[[int], None] | None = None,
+) -> Iterator[Document]:
+    """Streams the documents of the rows in [begin, end).
+
+    Args:
+        path: Anything that `tf.io.gfile` opens.
+        text_field: The column that holds the text.
+        begin, end: Numbers of rows, from 0; `end` isn't included, None is the last row's end.
+        on_read: Called with the share of the file's bytes that the rows read stand for.
+
+    Yields:
+        Documents of at least one sentence.
+
+    Raises:
+        DataError: As `measure`, and naming the row, for a null, bytes that aren't UTF-8 and a
+            text of more than `formats.MAX_DOCUMENT_CHARACTERS`.
+    """
+    rows, size = measure(path, text_field)
+    end = rows if end is None else min(end, rows)
+    stored = stored_bytes(path)
+    batch_rows = min(_BATCH_ROWS, max(1, _BATCH_BYTES * rows // max(size, 1)))
+    with _open(path) as file:
+        for first, texts in _batches(file, path, text_field, begin, end, batch_rows):
+            for row, text in enumerate(texts, first):
+                source = f"{path}:row {row}"
+                if text is None:
+                    raise DataError(
+                        f"{source} (from 0): the column {text_field!r} holds null; a string was"
+                        " expected. Leave such rows out of the file."
+                    )
+                document = document_of(_decode(text, source), source)
+                if document.sentences:
+                    yield document
+            if on_read:
+                done = first + len(texts)
+                on_read(stored * done // rows - stored * first // rows)
+
+
+def _batches(
+    file: "pyarrow.parquet.ParquetFile",
+    path: str,
+    text_field: str,
+    begin: int,
+    end: int,
+    batch_rows: int,
+) -> Iterator[tuple[int, list[bytes | None]]]:
+    """(Number of the first row, texts) of the rows in [begin, end), some rows at a time."""
+    import pyarrow
+
+    first = 0
+    for group in range(file.metadata.num_row_groups):
+        count = file.metadata.row_group(group).num_rows
+        if first < end and begin < first + count:
+            options = {"columns": [text_field], "use_threads": False, "batch_size": batch_rows}
+            with _damage_told(path, pyarrow):
+                batches = file.iter_batches(row_groups=[group], **options)
+            at = first
+            while at < end:
+                with _damage_told(path, pyarrow):
+                    batch = next(batches, None)
+                if batch is None:
+                    break
+                low, high = max(begin - at, 0), min(end - at, batch.num_rows)
+                if low < high:
+                    yield at + low, _bytes_of(batch.column(0)[low:high], pyarrow)
+                at += batch.num_rows
+        first += count
+
+
+def _bytes_of(column: "pyarrow.Array", pyarrow: ModuleType) -> list[bytes | None]:
+    if pyarrow.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    # pyarrow would decode a whole batch, and wouldn't say which row isn't UTF-8.
+    return column.cast(pyarrow.large_binary()).to_pylist()
+
+
+def _decode(text: bytes, source: str) -> str:
+    try:
+        return text.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{source} (from 0): byte 0x{text[error.start]:02x} at byte {error.start} of the text"
+            " isn't valid UTF-8. Convert this row's text or leave the row out."
+        ) from None
+
+
+def _check_column(schema: "pyarrow.Schema", path: str, text_field: str) -> None:
+    import pyarrow.types as types
+
+    names = list(schema.names)
+    if text_field not in names:
+        more = f" and {len(names) - _SHOWN_COLUMNS} more" if len(names) > _SHOWN_COLUMNS else ""
+        there = ", ".join(map(repr, names[:_SHOWN_COLUMNS])) + more if names else "none"
+        raise DataError(
+            f"{path} has no column {text_field!r}; its columns: {there}. Name the one that holds"
+            " the text with --text_field."
+        )
+    if names.count(text_field) > 1:
+        raise DataError(f"{path} has several columns {text_field!r}; rename all but one.")
+    kind = schema.field(text_field).type
+    value = kind.value_type if types.is_dictionary(kind) else kind
+    # Some writers leave out that bytes are text; decoding shows whether they are.
+    checks = ("is_string", "is_large_string", "is_string_view", "is_binary", "is_large_binary")
+    if not any(getattr(types, check, lambda _: False)(value) for check in checks):
+        raise DataError(
+            f"{path}: the column {text_field!r} holds values of type {kind}; strings were"
+            " expected. Name the column that holds the text with --text_field."
+        )
+
+
+@contextlib.contextmanager
+def _open(path: str) -> Iterator["pyarrow.parquet.ParquetFile"]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise DataError(
+            f"{path}: reading Parquet needs the package pyarrow, which can't be imported"
+            f" ({error}). Install it (pip install pyarrow) or convert the file to JSON lines."
+        ) from None
+    stored_bytes(path)  # A missing file is told in the words of the other formats.
+    with _Seekable(path) as raw:
+        with _damage_told(path, pyarrow):
+            # With a buffer a column is read in pieces, else a row group's whole column at once.
+            file = pyarrow.parquet.ParquetFile(raw, buffer_size=_BUFFER_BYTES, pre_buffer=False)
+        yield file
+
+
+@contextlib.contextmanager
+def _damage_told(path: str, pyarrow: ModuleType) -> Iterator[None]:
+    try:
+        yield
+    except (pyarrow.ArrowException, OSError) as error:
+        raise DataError(
+            f"{path} is a damaged or truncated Parquet file ({error}). Restore it or leave it out."
+        ) from None
+    except tf.errors.OpError as error:
+        raise DataError(f"{path} can't be read: {error.message}.") from None
+
+
+class _Seekable(io.RawIOBase):
+    """A file of `tf.io.gfile` as one of Python's."""
+
+    def __init__(self, path: str):
+        self._file = tf.io.gfile.GFile(path, "rb")
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:
+        data = self._file.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def read(self, size: int = -1) -> bytes:
+        return self._file.read(size)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._file.seek(offset, whence)
+        return self.tell()
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.close()
+        super().close()

@@ -1,0 +1,198 @@
+"""Files of rows, row by row: TSV, CSV, JSON lines and Parquet.
+
+The extension tells the format, unless the caller does:
+
+    .tsv                    fields are split at tabs and nothing else; quotation marks are text,
+                            as in the original release
+    .csv                    RFC 4180: quoted fields may hold commas, quotation marks and newlines
+    .jsonl, .ndjson, .json  one object on every line, its fields being the columns
+    .parquet                needs pyarrow
+
+The text formats may be gzip-compressed (`.gz` behind the extension is fine); what else text files
+may be says `data.files.text_files`.
+
+Blank lines are skipped in JSON lines and at the end of a file. Elsewhere in a TSV or CSV file of
+one column a blank line is a row with an empty text, so that predictions stay aligned with the
+lines; among several columns it is a row with too few.
+"""
+
+import difflib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from data.errors import DataError
+from data.files.text_files import (
+    csv_records,
+    extension,
+    json_records,
+    listing,
+    read_bytes,
+    read_text,
+    shortened,
+    tsv_records,
+    with_names,
+)
+
+FORMATS = ("tsv", "csv", "jsonl", "parquet")
+"""What `read_table` takes as format."""
+
+_FORMATS = {
+    ".tsv": "tsv",
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".parquet": "parquet",
+}
+_PARQUET_BATCH = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row.
+
+    Attributes:
+        source: Where it begins, for messages: "file:line", lines counting from 1 and those
+            inside quoted fields too; for Parquet "file: row N", N counting from 1.
+        fields: Values by column. Strings for TSV and CSV; otherwise what the file holds, null
+            being None.
+    """
+
+    source: str
+    fields: dict[str, object]
+
+
+def read_table(path: str, *, format: str | None = None, has_header: bool = True) -> Iterator[Row]:
+    """Streams the rows of a file.
+
+    Args:
+        path: Anything that `tf.io.gfile` opens.
+        format: One of `FORMATS`; None: the file's extension tells.
+        has_header: Whether the first line of TSV and CSV names the columns. If not they are
+            named "0", "1" and so on, as many as the first line has. The other formats name
+            their columns always.
+
+    Raises:
+        DataError: While iterating, naming file and line: the file can't be read, isn't what the
+            format says or isn't UTF-8, has no rows, or two columns of one name, or a row with
+            more or fewer columns than the header (the first row, if there is none).
+    """
+    format = format or _format_of(path)
+    if format not in FORMATS:
+        raise DataError(f"{path}: unknown format {format!r}; it may be one of {listing(FORMATS)}.")
+    if format == "parquet":
+        rows = _parquet(path)
+    elif format == "jsonl":
+        rows = (Row(*record) for record in json_records(path, read_text(path)))
+    else:
+        separator, records = (",", csv_records) if format == "csv" else ("\t", tsv_records)
+        rows = _named(records(path, read_text(path)), separator, has_header)
+    empty = True
+    for row in rows:
+        empty = False
+        yield row
+    if empty:
+        raise DataError(
+            f"{path} is empty: it has no row"
+            + (" below its header" if has_header and format in ("tsv", "csv") else "")
+            + ". Check that it is the right file and that writing it came to its end."
+        )
+
+
+def value_of(row: Row, column: str) -> object:
+    """The row's value in that column.
+
+    Raises:
+        DataError: There is no such column; lists those there are and the nearest by spelling.
+    """
+    if column in row.fields:
+        return row.fields[column]
+    raise DataError(
+        f"{row.source}: there is no column {column!r}; the columns are"
+        f" {listing(map(shortened, row.fields))}{nearest(column, row.fields)}. Name one that is"
+        " there."
+    )
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """For messages: " (did you mean 'text'?)", or nothing if no known name resembles the name."""
+    folded = {other.strip().casefold(): other for other in known}
+    near = difflib.get_close_matches(name.strip().casefold(), folded, n=1, cutoff=0.4)
+    return f" (did you mean {shortened(folded[near[0]])}?)" if near else ""
+
+
+def _format_of(path: str) -> str:
+    ending = extension(path)
+    if ending:
+        return _FORMATS[ending]
+    raise DataError(
+        f"{path}: the extension doesn't tell the format. Known are {listing(_FORMATS)} (the text"
+        f" formats with .gz too); rename the file or name its format (--file_format),"
+        f" one of {listing(FORMATS)}."
+    )
+
+
+def _named(
+    records: Iterator[tuple[str, list[str]]], separator: str, has_header: bool
+) -> Iterator[Row]:
+    names: list[str] | None = None
+    for source, values in records:
+        if names is None:
+            if has_header:
+                names = values
+                _check_names(source, names)
+                continue
+            names = [str(column) for column in range(len(values))]
+        first = "header" if has_header else "first row"
+        yield Row(source, with_names(source, names, values, separator, first))
+
+
+def _check_names(source: str, names: list[str]) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise DataError(
+            f"{source}: the columns {listing(map(shortened, names))} have a name twice:"
+            f" {listing(map(shortened, twice))}. Rename one of them; if the first line is data and"
+            " no header, say so (--noheader)."
+        )
+
+
+def _parquet(path: str) -> Iterator[Row]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise DataError(
+            f"{path}: reading Parquet needs the package pyarrow, which can't be imported"
+            f" ({error}); install it (pip install pyarrow) or convert the file to JSON lines."
+        ) from error
+    try:
+        file = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(read_bytes(path)))
+        _check_names(path, file.schema_arrow.names)
+        number = 0
+        for batch in file.iter_batches(_PARQUET_BATCH):
+            for fields in _unpacked(path, batch, number):
+                number += 1
+                yield Row(f"{path}: row {number}", fields)
+    except (pyarrow.ArrowException, OSError) as error:
+        raise DataError(
+            f"{path} can't be read as Parquet ({str(error).rstrip('.')}); check that it is a"
+            " Parquet file and complete."
+        ) from error
+
+
+def _unpacked(path: str, batch: "pyarrow.RecordBatch", before: int) -> list[dict[str, object]]:  # noqa: F821
+    try:
+        return batch.to_pylist()
+    except UnicodeDecodeError:
+        rows = []
+        for index in range(batch.num_rows):
+            try:
+                rows += batch.slice(index, 1).to_pylist()
+            except UnicodeDecodeError as error:
+                found = error.object[error.start : error.start + 4]
+                raise DataError(
+                    f"{path}: row {before + index + 1}: found the bytes {found!r} in a string,"
+                    " which are not UTF-8; write the file anew with UTF-8 strings."
+                ) from error
+        return rows

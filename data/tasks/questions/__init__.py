@@ -1,0 +1,1 @@
+"""Question answering: reading SQuAD's format, windows, answers, scores."""

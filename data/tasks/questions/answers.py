@@ -1,0 +1,233 @@
+"""Spans of pieces to answers: texts, probabilities, and the files of the original release.
+
+    for answer in read_answers(questions, rows, merged, version_2=True):
+        ...
+
+An answer is a slice of its context. The original puts answers together from words and looks for
+the span in them again; its way is in `squad_original_answers`.
+"""
+
+import dataclasses
+import json
+import os
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import tensorflow as tf
+
+from data.errors import DataError
+from data.tasks.questions.rows import Rows
+from data.tasks.questions.squad import Question
+
+PREDICTIONS = "predictions.json"
+N_BEST = "nbest_predictions.json"
+NULL_ODDS = "null_odds.json"
+
+
+class Merged(Protocol):
+    """The best spans of each question, arrays [questions, n_best]; see `modeling.answers.spans`."""
+
+    start_logits: np.ndarray
+    end_logits: np.ndarray
+    rows: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+    possible: np.ndarray
+    null_starts: np.ndarray
+    null_ends: np.ndarray
+
+
+class Candidate(NamedTuple):
+    """An answer that may be given: the empty text is "there is none"."""
+
+    text: str
+    start_logit: float
+    end_logit: float
+    start: int = 0
+    end: int = 0
+
+    @property
+    def score(self) -> float:
+        return self.start_logit + self.end_logit
+
+
+@dataclasses.dataclass(frozen=True)
+class Answered:
+    """What the model says to a question.
+
+    Attributes:
+        question: The question.
+        candidates: The best answers, the best first; with SQuAD 2.0 one of them is empty. At
+            least one.
+        null_odds: Score of the empty answer minus that of the best other one (SQuAD 2.0; paper,
+            section 4.3), else 0. Very large where there is no other.
+    """
+
+    question: Question
+    candidates: Sequence[Candidate]
+    null_odds: float = 0.0
+
+    @property
+    def best_text(self) -> str:
+        """The best answer that isn't empty; empty if there is none."""
+        return next((c.text for c in self.candidates if c.text), "")
+
+    def text(self, threshold: float = 0.0) -> str:
+        """The prediction: empty if the null odds are above the threshold."""
+        return "" if self.null_odds > threshold else self.best_text
+
+    def n_best(self) -> list[dict]:
+        """Entries of nbest_predictions.json; probabilities are over the candidates."""
+        scores = np.array([candidate.score for candidate in self.candidates])
+        shares = np.exp(scores - scores.max())
+        shares /= shares.sum()
+        return [
+            {
+                "text": candidate.text,
+                "probability": float(share),
+                "start_logit": candidate.start_logit,
+                "end_logit": candidate.end_logit,
+            }
+            for candidate, share in zip(self.candidates, shares, strict=True)
+        ]
+
+
+NO_OTHER = 1e9
+"""Null odds of a question whose context holds no possible answer."""
+
+
+def read_answers(
+    questions: Sequence[Question], rows: Rows, merged: Merged, version_2: bool
+) -> Iterator[Answered]:
+    """Texts of the best spans of each question.
+
+    Args:
+        questions, rows: See `make_rows`.
+        merged: Spans of these rows.
+        version_2: Whether "there is no answer" is an answer.
+    """
+    starts, ends = rows.characters(merged.rows, merged.starts, merged.ends)
+    for number, question in enumerate(questions):
+        found = [
+            Candidate(
+                question.context[start:end],
+                float(merged.start_logits[number, place]),
+                float(merged.end_logits[number, place]),
+                int(start),
+                int(end),
+            )
+            for place, (start, end) in enumerate(zip(starts[number], ends[number], strict=True))
+            if merged.possible[number, place]
+        ]
+        odds = 0.0
+        if version_2:
+            null = Candidate("", float(merged.null_starts[number]), float(merged.null_ends[number]))
+            odds = null.score - found[0].score if found else NO_OTHER
+            # Not sorted: spans whose float32 sums are equal stay as they are in an export.
+            place = sum(candidate.score >= null.score for candidate in found)
+            found = [*found[:place], null, *found[place:]]
+        yield Answered(question, found or [Candidate("", 0.0, 0.0)], odds)
+
+
+class AnswerFiles:
+    """Writes predictions.json, nbest_predictions.json and null_odds.json as answers come.
+
+    A context manager; the files appear under their names with `finish`. The n-best lists,
+    which are long, aren't kept in memory.
+
+    Args:
+        directory: Where to.
+        version_2: Whether to write null odds.
+        prefix: Before the files' names.
+    """
+
+    def __init__(self, directory: str, version_2: bool, prefix: str = ""):
+        self.directory = directory
+        self.version_2 = version_2
+        self.prefix = prefix
+        self.best_texts: dict[str, str] = {}
+        self.null_odds: dict[str, float] = {}
+        self._temporary = self._path(N_BEST) + f".tmp-{os.getpid()}"
+
+    def __enter__(self) -> "AnswerFiles":
+        try:
+            self._file = tf.io.gfile.GFile(self._temporary, "w")
+            self._file.write("{")
+        except tf.errors.OpError as error:
+            raise DataError(f"{self._temporary} can't be written: {error.message}") from error
+        return self
+
+    def __exit__(self, *_):
+        self._file.close()
+        if tf.io.gfile.exists(self._temporary):
+            tf.io.gfile.remove(self._temporary)
+
+    def add(self, key: str, n_best: list[dict], best_text: str, null_odds: float) -> None:
+        """Takes the answers to a question.
+
+        Args:
+            key: Its id.
+            n_best: Entries of nbest_predictions.json.
+            best_text: The best answer that isn't empty.
+            null_odds: See `Answered`.
+        """
+        entries = json.dumps(n_best, indent=4).replace("\n", "\n    ")
+        comma = "," if self.best_texts else ""
+        self._file.write(f"{comma}\n    {json.dumps(key)}: {entries}")
+        self.best_texts[key] = best_text
+        self.null_odds[key] = null_odds
+
+    def predictions(self, threshold: float) -> dict[str, str]:
+        """Id → text, with SQuAD 2.0 empty where the null odds are above the threshold."""
+        if not self.version_2:
+            return dict(self.best_texts)
+        odds = self.null_odds
+        return {key: "" if odds[key] > threshold else text for key, text in self.best_texts.items()}
+
+    def finish(self, threshold: float) -> dict[str, str]:
+        """Writes the files; returns the predictions."""
+        predictions = self.predictions(threshold)
+        self._file.write("\n}\n" if self.best_texts else "}\n")
+        self._file.close()
+        tf.io.gfile.rename(self._temporary, self._path(N_BEST), overwrite=True)
+        write_json(self._path(PREDICTIONS), predictions)
+        if self.version_2:
+            write_json(self._path(NULL_ODDS), self.null_odds)
+        return predictions
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self.directory, self.prefix + name)
+
+
+def write_json(path: str, values: dict) -> None:
+    """Writes a JSON file as the original writes its own, whole or not at all."""
+    temporary = f"{path}.tmp-{os.getpid()}"
+    try:
+        with tf.io.gfile.GFile(temporary, "w") as file:
+            file.write(json.dumps(values, indent=4) + "\n")
+        tf.io.gfile.rename(temporary, path, overwrite=True)
+    except tf.errors.OpError as error:
+        raise DataError(f"{path} can't be written: {error.message}") from error
+
+
+def keep_threshold(path: str, threshold: float) -> None:
+    """Writes a threshold that was found on a dev set, for `kept_threshold`."""
+    write_json(path, {"null_score_diff_threshold": threshold})
+
+
+def kept_threshold(path: str) -> float:
+    """Reads what `keep_threshold` wrote.
+
+    Raises:
+        DataError: The file is absent or is another.
+    """
+    try:
+        with tf.io.gfile.GFile(path, "r") as file:
+            return float(json.load(file)["null_score_diff_threshold"])
+    except (tf.errors.OpError, ValueError, KeyError, TypeError) as error:
+        raise DataError(
+            f"The threshold for the empty answer isn't known: {path} can't be read "
+            f"({type(error).__name__}). It is written when questions with answers are answered "
+            f"with the threshold auto; do that first, or give a number."
+        ) from error

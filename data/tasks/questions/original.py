@@ -1,0 +1,399 @@
+"""SQuAD examples and windows exactly as the original release makes them.
+
+For `--original_postprocessing` of run_squad.py, and to compare with the original. Here a context
+is a list of words, cut at " ", tab, CR, LF and U+202F only; a training answer is located by words,
+and left out when the words don't hold it. What answers become of logits over these windows is
+`data.tasks.questions.original_answers`' matter.
+"""
+
+import bisect
+import dataclasses
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from data.errors import DataError
+from data.features import Features
+from data.tasks.questions.squad import Question
+from data.tokenization.tokenizer import Tokenizer
+
+FIRST_UNIQUE_ID = 1_000_000_000
+
+_WORD = re.compile(r"[^ \t\r\n\u202f]+")
+# So much is tokenized in one graph call.
+_CHUNK_EXAMPLES = 1000
+_CHUNK_WORDS = 100_000
+# So many of the answers left out are logged one by one.
+_LOGGED_SKIPS = 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Example:
+    """A question as the original reads it.
+
+    Attributes:
+        id: Of the question.
+        question: Its text.
+        doc_tokens: Words of the context; questions about one context share the list.
+        answer: Text of the answer to train on, "" if there is none; None in prediction.
+        start_position: Index of the word that holds the answer's first character; -1 without
+            answer. None in prediction.
+        end_position: Index of the word that holds its last one, as start_position.
+        is_impossible: Has no answer; always False in prediction and without SQuAD 2.0.
+        source: "file: place", for messages.
+    """
+
+    id: str
+    question: str
+    doc_tokens: list[str]
+    answer: str | None = None
+    start_position: int | None = None
+    end_position: int | None = None
+    is_impossible: bool = False
+    source: str = ""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Feature:
+    """One window: [CLS] question [SEP] part of the context [SEP].
+
+    Attributes:
+        unique_id: Counts windows, from 1000000000.
+        example_index: Which example, from 0.
+        doc_span_index: Which window of the example, from 0.
+        tokens: Pieces as text.
+        input_ids: int32 [num_tokens], not padded.
+        segment_b_start: Index of the first piece of the context.
+        token_to_orig_map: int32 [pieces of the context]: the word that each of them is part of.
+            The first stands at segment_b_start.
+        token_is_max_context: bool [pieces of the context]: no other window shows the piece with
+            more on both sides.
+        padded_length: max_seq_length.
+        start_position: First piece of the answer, 0 if the window doesn't hold all of it or there
+            is none. None in prediction.
+        end_position: Its last piece, as start_position.
+        is_impossible: As the example's.
+    """
+
+    unique_id: int
+    example_index: int
+    doc_span_index: int
+    tokens: tuple[str, ...]
+    input_ids: np.ndarray
+    segment_b_start: int
+    token_to_orig_map: np.ndarray
+    token_is_max_context: np.ndarray
+    padded_length: int
+    start_position: int | None
+    end_position: int | None
+    is_impossible: bool
+
+    @property
+    def num_tokens(self) -> int:
+        """How many pieces there are before padding."""
+        return len(self.tokens)
+
+
+def read_examples(
+    questions: Iterable[Question], is_training: bool, version_2_with_negative: bool
+) -> list[Example]:
+    """Questions as the original reads them.
+
+    In prediction every question becomes an example, and neither answers nor is_impossible are
+    looked at. In training a question is left out, and a warning logged, if its answer isn't found
+    in the words around its place. The original ends with an IndexError where that place is
+    outside of the context; here such a question is left out as well.
+
+    Args:
+        questions: With answers as in the file: read with `training=False` even to train, since
+            otherwise the reader mends places that the original doesn't.
+        is_training: Whether answers are needed.
+        version_2_with_negative: Whether a question may be without answer.
+
+    Raises:
+        DataError: In training, a question that hasn't exactly one answer.
+    """
+    examples = []
+    left_out = 0
+    context, words, starts = None, [], []
+    for question in questions:
+        if question.context != context:
+            context = question.context
+            found = list(_WORD.finditer(context))
+            words = [match.group() for match in found]
+            starts = [match.start() for match in found]
+        example = Example(question.id, question.question, words, source=question.source)
+        if is_training:
+            example = _with_answer(example, question, starts, version_2_with_negative)
+        if example is not None:
+            examples.append(example)
+            continue
+        left_out += 1
+        if left_out <= _LOGGED_SKIPS:
+            answer = question.answers[0]
+            logging.warning(
+                "%s: question %s is left out: its answer %r isn't at character %d.",
+                question.source,
+                question.id,
+                answer.text,
+                answer.start,
+            )
+    if left_out:
+        logging.warning(
+            "%d of %d questions are left out, since the words of the context don't hold their "
+            "answers where they should be.",
+            left_out,
+            left_out + len(examples),
+        )
+    return examples
+
+
+def build_features(
+    examples: Iterable[Example],
+    tokenizer: Tokenizer,
+    is_training: bool,
+    max_seq_length: int = 384,
+    doc_stride: int = 128,
+    max_query_length: int = 64,
+) -> Iterator[Feature]:
+    """The windows of all examples, in order.
+
+    A question is cut at its end to max_query_length pieces. The next window begins doc_stride
+    pieces behind the last one's beginning, or right behind it if it is shorter than that. An
+    example whose context has no pieces has no window. In training the answer's words are narrowed
+    to the first pieces among them that equal the pieces of its text, if there are any.
+
+    Args:
+        examples: From `read_examples`.
+        tokenizer: Makes the pieces, of every word on its own.
+        is_training: Whether positions of answers are wanted.
+        max_seq_length: Pieces of a window at most.
+        doc_stride: How far windows are apart.
+        max_query_length: Pieces of a question at most.
+
+    Raises:
+        DataError: Nothing of the context would fit, or windows would not move on.
+    """
+    # Not a generator itself, so that wrong lengths are told at once.
+    if max_seq_length <= max_query_length + 3:
+        raise DataError(
+            f"max_seq_length is {max_seq_length} and max_query_length {max_query_length}; "
+            "[CLS], a question of that length, [SEP], a part of the context and [SEP] need a "
+            f"max_seq_length of at least {max_query_length + 4}."
+        )
+    if doc_stride < 1 or max_query_length < 0:
+        raise DataError(
+            f"doc_stride is {doc_stride} and max_query_length {max_query_length}; "
+            "doc_stride has to be at least 1, max_query_length at least 0."
+        )
+    return _features(examples, tokenizer, is_training, max_seq_length, doc_stride, max_query_length)
+
+
+def as_rows(features: Sequence[Feature], max_seq_length: int, pad_id: int) -> Features:
+    """The features as arrays that batches are made of; see `data.batching`."""
+    lengths = [len(feature.input_ids) for feature in features]
+    places = [(feature.start_position or 0, feature.end_position or 0) for feature in features]
+    return Features(
+        ids=np.concatenate([feature.input_ids for feature in features]),
+        splits=np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]),
+        first_lengths=np.array([feature.segment_b_start for feature in features], np.int32),
+        row_splits=np.arange(len(features) + 1),
+        label_ids=np.array(places, np.int32).reshape(-1, 2),
+        max_seq_length=max_seq_length,
+        pad_id=pad_id,
+    )
+
+
+def _with_answer(
+    example: Example, question: Question, starts: list[int], version_2_with_negative: bool
+) -> Example | None:
+    """The example with its answer; None if the words don't hold it."""
+    if version_2_with_negative and question.is_impossible:
+        return dataclasses.replace(
+            example, answer="", start_position=-1, end_position=-1, is_impossible=True
+        )
+    if len(question.answers) != 1:
+        raise DataError(
+            f"{question.source}: question {question.id} has {len(question.answers)} answers; to "
+            "train as the original release does, a question has exactly one"
+            + (", or none and is_impossible." if version_2_with_negative else ".")
+            + " Take the training file"
+            + (
+                ""
+                if version_2_with_negative
+                else ", with --version_2_with_negative if it is of SQuAD 2.0"
+            )
+            + "."
+        )
+    answer = question.answers[0]
+    last = answer.start + len(answer.text) - 1
+    length = len(question.context)
+    if not starts or not 0 <= answer.start < length or last >= length:
+        return None
+    # The character before an empty answer at the context's beginning is the context's last one.
+    last %= length
+    # White space belongs to the word before it; before the first word that is -1, and as an
+    # index the last word.
+    start = bisect.bisect_right(starts, answer.start) - 1
+    end = bisect.bisect_right(starts, last) - 1
+    # Unlike contexts, answers are split at every white space that Python knows.
+    wanted = " ".join(answer.text.split())
+    if wanted not in " ".join(example.doc_tokens[start : end + 1]):
+        return None
+    return dataclasses.replace(example, answer=answer.text, start_position=start, end_position=end)
+
+
+def _features(
+    examples, tokenizer, is_training, max_seq_length, doc_stride, max_query_length
+) -> Iterator[Feature]:
+    example_index = 0
+    unique_id = FIRST_UNIQUE_ID
+    for chunk in _chunks(examples):
+        documents = _tokenize_documents(tokenizer, chunk)
+        queries = _tokenize(tokenizer, [example.question for example in chunk])
+        answers = [None] * len(chunk)
+        if is_training:
+            answers = _tokenize(tokenizer, [example.answer for example in chunk])
+        for example, query, answer in zip(chunk, queries, answers, strict=True):
+            document = documents[id(example.doc_tokens)]
+            query = query[:max_query_length]
+            span = None if answer is None else document.answer_span(example, answer)
+            room = max_seq_length - len(query) - 3
+            windows, is_best = document.windows(room, doc_stride)
+            for number, (start, end) in enumerate(windows):
+                yield _feature(
+                    tokenizer,
+                    query,
+                    document,
+                    slice(start, end),
+                    unique_id=unique_id,
+                    example_index=example_index,
+                    doc_span_index=number,
+                    token_is_max_context=is_best[number],
+                    padded_length=max_seq_length,
+                    span=span,
+                    is_impossible=example.is_impossible,
+                )
+                unique_id += 1
+            example_index += 1
+
+
+def _feature(tokenizer, query, document, window, *, span, **fields) -> Feature:
+    offset = len(query) + 2
+    ids = np.concatenate(
+        [[tokenizer.cls_id], query, [tokenizer.sep_id], document.ids[window], [tokenizer.sep_id]]
+    ).astype(np.int32)
+    start = end = None
+    if span is not None:
+        start, end = (position - window.start + offset for position in span)
+        # An impossible question's answer, -1 to -1, is in no window.
+        if span[0] < window.start or span[1] >= window.stop:
+            start = end = 0
+    return Feature(
+        tokens=tuple(map(tokenizer.vocab.__getitem__, ids.tolist())),
+        input_ids=ids,
+        segment_b_start=offset,
+        token_to_orig_map=document.words[window],
+        start_position=start,
+        end_position=end,
+        **fields,
+    )
+
+
+class _Document:
+    """A context's pieces.
+
+    Attributes:
+        ids: int32 [pieces].
+        words: int32 [pieces], the word of each.
+        first_piece: int [words], how many pieces are before each word.
+    """
+
+    def __init__(self, ids: np.ndarray, row_splits: np.ndarray):
+        self.ids = ids[row_splits[0] : row_splits[-1]]
+        splits = row_splits - row_splits[0]
+        self.first_piece = splits[:-1]
+        self.words = np.repeat(np.arange(len(splits) - 1, dtype=np.int32), np.diff(splits))
+        self._windows = {}
+
+    def answer_span(self, example: Example, answer: np.ndarray) -> tuple[int, int]:
+        """First and last piece of the answer, narrowed to the pieces of its text."""
+        if example.is_impossible:
+            return -1, -1
+        start = int(self.first_piece[example.start_position])
+        end = len(self.ids) - 1
+        if example.end_position < len(self.first_piece) - 1:
+            end = int(self.first_piece[example.end_position + 1]) - 1
+        # Of the spans that equal the answer, all as long as it, the first counts.
+        for first in range(start, end - len(answer) + 2 if len(answer) else start):
+            if np.array_equal(self.ids[first : first + len(answer)], answer):
+                return first, first + len(answer) - 1
+        return start, end
+
+    def windows(self, room: int, stride: int) -> tuple[list[tuple[int, int]], list[np.ndarray]]:
+        """Windows of up to `room` pieces, and per window which pieces have most context there."""
+        if (room, stride) not in self._windows:
+            self._windows[room, stride] = _windows(len(self.ids), room, stride)
+        return self._windows[room, stride]
+
+
+def _windows(length: int, room: int, stride: int) -> tuple[list[tuple[int, int]], list[np.ndarray]]:
+    windows = []
+    start = 0
+    while start < length:
+        end = min(start + room, length)
+        windows.append((start, end))
+        if end == length:
+            break
+        start += min(end - start, stride)
+    best_score = np.full(length, -1.0)
+    best_window = np.zeros(length, np.int32)
+    for number, (start, end) in enumerate(windows):
+        left = np.arange(end - start)
+        score = np.minimum(left, left[::-1]) + 0.01 * (end - start)
+        # Only a better one counts, so of equal windows the first.
+        better = score > best_score[start:end]
+        best_score[start:end][better] = score[better]
+        best_window[start:end][better] = number
+    return windows, [best_window[s:e] == number for number, (s, e) in enumerate(windows)]
+
+
+def _chunks(examples: Iterable[Example]) -> Iterator[list[Example]]:
+    chunk, words, last = [], 0, None
+    for example in examples:
+        if example.doc_tokens is not last:
+            last = example.doc_tokens
+            words += len(last)
+        chunk.append(example)
+        if len(chunk) == _CHUNK_EXAMPLES or words > _CHUNK_WORDS:
+            yield chunk
+            chunk, words, last = [], 0, None
+    if chunk:
+        yield chunk
+
+
+def _tokenize_documents(tokenizer: Tokenizer, chunk: Sequence[Example]) -> dict[int, _Document]:
+    """By the identity of the list of words."""
+    lists = {id(example.doc_tokens): example.doc_tokens for example in chunk}
+    ids, splits = _pieces(tokenizer, [word for words in lists.values() for word in words])
+    documents = {}
+    first = 0
+    for key, words in lists.items():
+        documents[key] = _Document(ids, splits[first : first + len(words) + 1])
+        first += len(words)
+    return documents
+
+
+def _tokenize(tokenizer: Tokenizer, texts: Sequence[str]) -> list[np.ndarray]:
+    ids, splits = _pieces(tokenizer, texts)
+    return np.split(ids, splits[1:-1])
+
+
+def _pieces(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    # JSON can write half a surrogate pair, which UTF-8 can't.
+    encoded = [text.encode("utf-8", "ignore") for text in texts]
+    pieces = tokenizer.tokenize(tf.constant(encoded, tf.string, [len(encoded)]))
+    return pieces.values.numpy(), pieces.row_splits.numpy()

@@ -1,0 +1,393 @@
+"""From logits to SQuAD answers and their files exactly as the original release makes them.
+
+For `--original_postprocessing` of run_squad.py. An answer here is words of the context joined by
+blanks, from which `final_text` cuts what the pieces don't hold, as well as it can.
+
+One thing differs: where SQuAD 2.0 is on and no span may be an answer, the original ends with an
+AttributeError, or with an IndexError if the context has no window. Here the prediction is "".
+"""
+
+import contextlib
+import dataclasses
+import json
+import math
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from data.errors import DataError
+from data.tasks.questions.original import Example, Feature
+from data.tokenization.tokenizer import Tokenizer
+
+NO_ANSWER_ODDS = 1e6
+"""Null odds of a question for which no span may be an answer."""
+
+# So many different words are remembered.
+_REMEMBERED = 200_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What the original has as flags of the same names."""
+
+    n_best_size: int = 20
+    max_answer_length: int = 30
+    version_2_with_negative: bool = False
+    null_score_diff_threshold: float = 0.0
+
+    def __post_init__(self):
+        if self.n_best_size < 1 or self.max_answer_length < 1:
+            raise DataError(
+                f"n_best_size is {self.n_best_size} and max_answer_length "
+                f"{self.max_answer_length}; both have to be at least 1."
+            )
+
+
+class Candidate(NamedTuple):
+    """One of the n best answers; "" says that there is none."""
+
+    text: str
+    probability: float
+    start_logit: float
+    end_logit: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Prediction:
+    """What is predicted for a question.
+
+    Attributes:
+        id: Of the question.
+        text: The answer; "" for none with SQuAD 2.0, "empty" if no span is one without it.
+        nbest: The best candidates first. With SQuAD 2.0 "" is one of them, and may be one more
+            than n_best_size.
+        null_odds: With SQuAD 2.0 the score of no answer less that of the best one, else None.
+    """
+
+    id: str
+    text: str
+    nbest: list[Candidate]
+    null_odds: float | None
+
+
+class BasicWords:
+    """The original's basic tokenization of words, which are remembered.
+
+    Args:
+        tokenizer: Only its normalisation and splitting are used, not its vocabulary.
+    """
+
+    def __init__(self, tokenizer: Tokenizer):
+        self._tokenizer = tokenizer
+        self._known: dict[str, str] = {}
+
+    def join(self, words: Sequence[str]) -> str:
+        """Basic tokens of words that no white space is in, joined by blanks."""
+        self.learn(words)
+        return " ".join(filter(None, map(self._known.__getitem__, words)))
+
+    def learn(self, words: Iterable[str]) -> None:
+        """Tokenizes all words that aren't known, at once."""
+        new = [word for word in dict.fromkeys(words) if word not in self._known]
+        if not new:
+            return
+        if len(self._known) > _REMEMBERED:
+            new = list(dict.fromkeys(words))
+            self._known = {}
+        # JSON can write half a surrogate pair, which UTF-8 can't.
+        encoded = tf.constant([word.encode("utf-8", "ignore") for word in new], tf.string)
+        tokens = tf.strings.reduce_join(
+            self._tokenizer.split_words(encoded), axis=-1, separator=" "
+        )
+        joined = (token.decode("utf-8") for token in tokens.numpy())
+        self._known.update(zip(new, joined, strict=True))
+
+
+def predict(
+    examples: Iterable[Example],
+    windows: Iterable[tuple[Feature, np.ndarray, np.ndarray]],
+    tokenizer: Tokenizer,
+    settings: Settings,
+) -> Iterator[Prediction]:
+    """Predictions, question by question; only one question's windows are held.
+
+    Args:
+        examples: All of them, those without windows too.
+        windows: Per window its feature, its start logits and its end logits, float32
+            [max_seq_length] each, padding included; in the order of `build_features`.
+        tokenizer: As for `build_features`.
+        settings: See `Settings`.
+
+    Raises:
+        ValueError: The windows aren't in order, or are not of these examples.
+    """
+    basic = BasicWords(tokenizer)
+    windows = iter(windows)
+    following = next(windows, None)
+    for index, example in enumerate(examples):
+        own = []
+        while following is not None and following[0].example_index == index:
+            own.append(following)
+            following = next(windows, None)
+        yield predict_one(example, own, basic, settings)
+    if following is not None:
+        raise ValueError(
+            f"Window {following[0].unique_id} of example {following[0].example_index} is out of "
+            "order or of no example."
+        )
+
+
+def predict_one(
+    example: Example,
+    windows: Sequence[tuple[Feature, np.ndarray, np.ndarray]],
+    basic: BasicWords,
+    settings: Settings,
+) -> Prediction:
+    """The prediction for one question from all its windows, see `predict`."""
+    if windows:
+        basic.learn(example.doc_tokens)
+    spans = _Spans(windows, settings)
+    nbest: list[tuple[str, float, float]] = []
+    seen = set()
+    for number in spans.order:
+        if len(nbest) == settings.n_best_size:
+            break
+        text = spans.text(number, example, basic)
+        if text not in seen:
+            seen.add(text)
+            nbest.append((text, *spans.logits(number)))
+    if settings.version_2_with_negative:
+        if "" not in seen:
+            nbest.append(("", *spans.null_logits))
+    elif not nbest:
+        nbest.append(("empty", 0.0, 0.0))
+    probabilities = _softmax([start + end for _, start, end in nbest])
+    candidates = [
+        Candidate(text, probability, start, end)
+        for (text, start, end), probability in zip(nbest, probabilities, strict=True)
+    ]
+    if not settings.version_2_with_negative:
+        return Prediction(example.id, nbest[0][0], candidates, None)
+    best = next((candidate for candidate in candidates if candidate.text), None)
+    if best is None:
+        return Prediction(example.id, "", candidates, NO_ANSWER_ODDS)
+    null_start, null_end = spans.null_logits
+    odds = null_start + null_end - best.start_logit - best.end_logit
+    text = "" if odds > settings.null_score_diff_threshold else best.text
+    return Prediction(example.id, text, candidates, odds)
+
+
+def best_indexes(logits: np.ndarray, n_best_size: int) -> np.ndarray:
+    """Indexes of the largest logits, the largest first, of equal ones the first.
+
+    Args:
+        logits: float [..., positions].
+        n_best_size: How many, or all if there are fewer.
+
+    Returns:
+        int [..., n].
+    """
+    return np.argsort(-np.asarray(logits), axis=-1, kind="stable")[..., :n_best_size]
+
+
+def final_text(predicted: str, original: str, basic: str) -> str:
+    """The part of the original words that pieces stand for, by the original's heuristic.
+
+    The predicted text is looked for in the basic tokens of the words, where it occurs first, and
+    its first and last character are found in the words by counting what isn't a blank. The whole
+    words are the result if the text doesn't occur, or if there are more or fewer characters in
+    the basic tokens than in the words: dropped accents or control characters.
+
+    Args:
+        predicted: Pieces joined to words, these joined by blanks.
+        original: The words of the context, joined by blanks.
+        basic: Basic tokens of `original`, joined by blanks.
+    """
+    start = basic.find(predicted)
+    if start < 0 or not predicted:
+        return original
+    if len(basic) - basic.count(" ") != len(original) - original.count(" "):
+        return original
+    last = start + len(predicted) - 1
+    if basic[start] == " " or basic[last] == " ":
+        return original
+    before = start - basic.count(" ", 0, start)
+    inside = last - start - basic.count(" ", start, last)
+    first = _place(original, before)
+    return original[first : _place(original, before + inside) + 1]
+
+
+def write(
+    output_dir: str,
+    predictions: Iterable[Prediction],
+    version_2_with_negative: bool,
+) -> tuple[dict[str, str], dict[str, float]]:
+    """Writes predictions.json, nbest_predictions.json and, with SQuAD 2.0, null_odds.json.
+
+    As the original: the order of the questions, indented by 4, everything but ASCII escaped, a
+    line end at the end. Written while predictions come in, under temporary names, which are
+    changed at the end.
+
+    Args:
+        output_dir: A folder that exists.
+        predictions: From `predict`.
+        version_2_with_negative: Whether null_odds.json is written.
+
+    Returns:
+        Texts by question id; null odds by question id, empty without SQuAD 2.0.
+
+    Raises:
+        DataError: A file can't be written, or a question id occurs twice.
+    """
+    names = ["predictions.json", "nbest_predictions.json"]
+    names += ["null_odds.json"] if version_2_with_negative else []
+    paths = [os.path.join(output_dir, name) for name in names]
+    texts: dict[str, str] = {}
+    odds: dict[str, float] = {}
+    try:
+        with contextlib.ExitStack() as stack:
+            files = [stack.enter_context(_JsonObject(path + ".tmp")) for path in paths]
+            for prediction in predictions:
+                if prediction.id in texts:
+                    raise DataError(
+                        f"Two questions have the id {prediction.id!r}; the files of predictions "
+                        "have room for one. Give every question an id of its own."
+                    )
+                texts[prediction.id] = prediction.text
+                nbest = [candidate._asdict() for candidate in prediction.nbest]
+                values = [prediction.text, nbest]
+                if version_2_with_negative:
+                    odds[prediction.id] = prediction.null_odds
+                    values.append(prediction.null_odds)
+                for file, value in zip(files, values, strict=True):
+                    file.put(prediction.id, value)
+        for path in paths:
+            tf.io.gfile.rename(path + ".tmp", path, overwrite=True)
+    except tf.errors.OpError as error:
+        raise DataError(
+            f"Predictions can't be written into {output_dir}: {error.message}"
+        ) from error
+    return texts, odds
+
+
+class _JsonObject:
+    """Writes a JSON object entry by entry, as json.dump with an indent of 4 writes a whole one."""
+
+    def __init__(self, path: str):
+        self._file = tf.io.gfile.GFile(path, "w")
+        self._path = path
+        self._separator = "{\n"
+
+    def __enter__(self) -> "_JsonObject":
+        self._file.write("")
+        return self
+
+    def put(self, key: str, value) -> None:
+        entry = json.dumps({key: value}, indent=4)
+        self._file.write(self._separator + entry.removeprefix("{\n").removesuffix("\n}"))
+        self._separator = ",\n"
+
+    def __exit__(self, kind, *_) -> None:
+        if kind is None:
+            self._file.write("{}\n" if self._separator == "{\n" else "\n}\n")
+        self._file.close()
+        if kind is not None:
+            with contextlib.suppress(tf.errors.OpError):
+                tf.io.gfile.remove(self._path)
+
+
+class _Spans:
+    """All spans of a question's windows that may be its answer.
+
+    Attributes:
+        order: The spans' numbers, best first; of equal ones that of the earlier window, then of
+            the better start, then of the better end. With SQuAD 2.0 no answer is among them.
+        null_logits: Of [CLS] in the window where their sum is least.
+    """
+
+    def __init__(self, windows, settings: Settings):
+        self._features = [feature for feature, _, _ in windows]
+        self.null_logits = (0.0, 0.0)
+        self._null = -1
+        if not windows:
+            self.order = range(0)
+            return
+        # Sums are made in double precision.
+        starts = np.stack([start for _, start, _ in windows]).astype(np.float64)
+        ends = np.stack([end for _, _, end in windows]).astype(np.float64)
+        null = int(np.argmin(starts[:, 0] + ends[:, 0]))
+        self.null_logits = float(starts[null, 0]), float(ends[null, 0])
+        first, last = _allowed(self._features, starts.shape[1])
+        start = best_indexes(starts, settings.n_best_size)[:, :, np.newaxis]
+        end = best_indexes(ends, settings.n_best_size)[:, np.newaxis, :]
+        row = np.arange(len(windows))[:, np.newaxis, np.newaxis]
+        length = end - start + 1
+        allowed = (length >= 1) & (length <= settings.max_answer_length)
+        allowed &= first[row, start] & last[row, end]
+        # In the order of windows, then starts, then ends: sorting keeps it among equals.
+        window, i, j = np.nonzero(allowed)
+        self._window, self._start, self._end = window, start[window, i, 0], end[window, 0, j]
+        self._start_logit = starts[window, self._start]
+        self._end_logit = ends[window, self._end]
+        scores = self._start_logit + self._end_logit
+        if settings.version_2_with_negative:
+            self._null = len(scores)
+            scores = np.append(scores, sum(self.null_logits))
+        self.order = np.argsort(-scores, kind="stable").tolist()
+
+    def logits(self, number: int) -> tuple[float, float]:
+        """Start and end logit."""
+        if number == self._null:
+            return self.null_logits
+        return float(self._start_logit[number]), float(self._end_logit[number])
+
+    def text(self, number: int, example: Example, basic: BasicWords) -> str:
+        """The answer's text."""
+        if number == self._null:
+            return ""
+        feature = self._features[self._window[number]]
+        start, end = int(self._start[number]), int(self._end[number])
+        pieces = " ".join(feature.tokens[start : end + 1])
+        pieces = " ".join(pieces.replace(" ##", "").replace("##", "").split())
+        first, last = feature.token_to_orig_map[
+            [start - feature.segment_b_start, end - feature.segment_b_start]
+        ].tolist()
+        words = example.doc_tokens[first : last + 1]
+        return final_text(pieces, " ".join(words), basic.join(words))
+
+
+def _allowed(features: Sequence[Feature], length: int) -> tuple[np.ndarray, np.ndarray]:
+    """bool [windows, length] twice: where an answer may start and where it may end.
+
+    Both are pieces of the context; only the first has to be where it has most context.
+    """
+    first = np.zeros((len(features), length), bool)
+    last = np.zeros((len(features), length), bool)
+    for number, feature in enumerate(features):
+        begin = feature.segment_b_start
+        context = slice(begin, begin + len(feature.token_is_max_context))
+        first[number, context] = feature.token_is_max_context
+        last[number, context] = True
+    return first, last
+
+
+def _softmax(scores: Sequence[float]) -> list[float]:
+    largest = max(scores)
+    exponentials = [math.exp(score - largest) for score in scores]
+    total = sum(exponentials)
+    return [exponential / total for exponential in exponentials]
+
+
+def _place(text: str, number: int) -> int:
+    """Index of a character, counted from 0 without blanks."""
+    begin = 0
+    while True:
+        blank = text.find(" ", begin)
+        size = (len(text) if blank < 0 else blank) - begin
+        if number < size or blank < 0:
+            return begin + number
+        number -= size
+        begin = blank + 1

@@ -1,0 +1,203 @@
+"""Questions to rows of pieces with the places of their answers, and spans back to text.
+
+rows = make_rows(tokenizer, questions, SpanSettings(384, 128, 64), training=True)
+batches(rows.features, Batching(12, default_buckets(384)), training=True)
+"""
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from data.errors import DataError
+from data.features import Features
+from data.tasks.questions.squad import Question
+from data.tasks.questions.windows import check, make_windows
+from data.tokenization import Tokenizer
+
+_QUESTIONS_AT_ONCE = 128
+
+
+@dataclasses.dataclass(frozen=True)
+class SpanSettings:
+    """How questions become rows; the names are the original's flags."""
+
+    max_seq_length: int = 384
+    doc_stride: int = 128
+    max_query_length: int = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """Rows of all questions, one after the other.
+
+    Attributes:
+        features: A row each; `label_ids` int32 [rows, 2] are the places of the answer's first and
+            last piece, 0 and 0 where the row doesn't hold all of it. `extra` has `start_range`.
+        counts: int64 [questions]; rows of each.
+        offsets: int64 [rows]; place in the context's pieces minus place in the row.
+        splits: int64 [questions + 1]; question q has the pieces splits[q] to splits[q + 1].
+        starts, ends: int32 [pieces]; where each lies in its context, in characters.
+        found: bool [questions]; whether the answer consists of pieces.
+    """
+
+    features: Features
+    counts: np.ndarray
+    offsets: np.ndarray
+    splits: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+    found: np.ndarray
+
+    def characters(self, rows: np.ndarray, starts: np.ndarray, ends: np.ndarray):
+        """Characters of spans given by places in rows: (from, to before which), of same shape."""
+        if not len(self.starts):
+            # All contexts are without pieces, such as of zero width spaces only.
+            return np.zeros_like(starts), np.zeros_like(ends)
+        question = np.repeat(np.arange(len(self.counts)), self.counts)[rows]
+        base = self.splits[question] + self.offsets[rows]
+        last = len(self.starts) - 1
+        return (
+            self.starts[np.clip(base + starts, 0, last)],
+            self.ends[np.clip(base + ends, 0, last)],
+        )
+
+
+def make_rows(
+    tokenizer: Tokenizer, questions: Sequence[Question], settings: SpanSettings, training: bool
+) -> Rows:
+    """Tokenises questions and contexts and cuts them into windows, see `make_windows`.
+
+    Args:
+        tokenizer: The tokenizer.
+        questions: The questions.
+        settings: Lengths.
+        training: Whether to look for the answers: the first of each question, whose pieces are
+            all those that share a character with it.
+
+    Raises:
+        DataError: The lengths leave no room for a context.
+    """
+    check(settings.max_seq_length, settings.max_query_length, settings.doc_stride)
+
+    windows = _windows_function(tokenizer, settings)
+    parts: list[dict] = []
+    for begin in range(0, len(questions), _QUESTIONS_AT_ONCE):
+        some = questions[begin : begin + _QUESTIONS_AT_ONCE]
+        made = windows(
+            tf.constant([question.question for question in some]),
+            tf.constant([question.context for question in some]),
+        )
+        parts.append({name: tensor.numpy() for name, tensor in made.items()})
+    whole = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    splits = _splits(whole["pieces"])
+    counts, first_lengths = whole["counts"], whole["first_lengths"]
+    offsets = whole["begins"] - first_lengths
+    labels = np.zeros((len(offsets), 2), np.int32)
+    found = np.zeros(len(questions), bool)
+    if training:
+        spans, found = _answer_pieces(questions, splits, whole["starts"], whole["ends"])
+        labels = _places(spans, found, counts, offsets, first_lengths, whole["lengths"])
+    return Rows(
+        features=Features(
+            ids=whole["ids"],
+            splits=_splits(whole["lengths"]),
+            first_lengths=first_lengths,
+            row_splits=np.arange(len(offsets) + 1),
+            label_ids=labels,
+            max_seq_length=settings.max_seq_length,
+            pad_id=tokenizer.pad_id,
+            extra={"start_range": whole["start_range"]},
+        ),
+        counts=counts,
+        offsets=offsets,
+        splits=splits,
+        starts=whole["starts"],
+        ends=whole["ends"],
+        found=found,
+    )
+
+
+def training_rows(
+    tokenizer: Tokenizer, questions: Sequence[Question], settings: SpanSettings
+) -> Features:
+    """The rows to train on. Questions whose answer has no pieces are left out, with a warning.
+
+    Raises:
+        DataError: None is left, or the lengths leave no room for a context.
+    """
+    rows = make_rows(tokenizer, questions, settings, training=True)
+    usable = rows.found | np.array([question.is_impossible for question in questions])
+    lost = [question for question, there in zip(questions, usable, strict=True) if not there]
+    if not lost:
+        return rows.features
+    if len(lost) == len(questions):
+        raise DataError(
+            f"{lost[0].source}: no piece of text is left of the answer, and of no other one of "
+            f"{len(lost)} questions either, so that there is nothing to train on. Check that the "
+            "answers have letters, and that the vocabulary is for their language."
+        )
+    logging.warning(
+        "%d of %d questions are left out, since no piece of text is left of their answer: %s%s",
+        len(lost),
+        len(questions),
+        ", ".join(question.source for question in lost[:3]),
+        " and others" if len(lost) > 3 else "",
+    )
+    return training_rows(
+        tokenizer, [q for q, there in zip(questions, usable, strict=True) if there], settings
+    )
+
+
+@functools.lru_cache(maxsize=2)
+def _windows_function(tokenizer: Tokenizer, settings: SpanSettings):
+    """The graph of `make_rows`, kept since prediction calls that once per thousand questions."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)] * 2, autograph=False)
+    def windows(texts, contexts):
+        made = make_windows(tokenizer, texts, contexts, **dataclasses.asdict(settings))
+        return {
+            "ids": made.input_ids.values,
+            "lengths": made.input_ids.row_lengths(),
+            "first_lengths": made.first_lengths,
+            "counts": made.counts,
+            "begins": made.begins,
+            "start_range": made.start_range,
+            "pieces": made.starts.row_lengths(),
+            "starts": tf.cast(made.starts.values, tf.int32),
+            "ends": tf.cast(made.ends.values, tf.int32),
+        }
+
+    return windows
+
+
+def _answer_pieces(questions, splits, starts, ends) -> tuple[np.ndarray, np.ndarray]:
+    """(int64 [questions, 2] first and last piece of the answer, bool [questions])."""
+    spans = np.zeros((len(questions), 2), np.int64)
+    found = np.zeros(len(questions), bool)
+    for number, question in enumerate(questions):
+        if question.is_impossible or not question.answers:
+            continue
+        answer = question.answers[0]
+        part = slice(splits[number], splits[number + 1])
+        # The first piece that ends behind the answer's begin, the last that begins before its end.
+        first = np.searchsorted(ends[part], answer.start, side="right")
+        last = np.searchsorted(starts[part], answer.start + len(answer.text), side="left") - 1
+        if first <= last:
+            spans[number], found[number] = (first, last), True
+    return spans, found
+
+
+def _places(spans, found, counts, offsets, first_lengths, lengths) -> np.ndarray:
+    """int32 [rows, 2]: the answers in the rows that hold the whole of them, else 0."""
+    of_rows = np.repeat(spans, counts, axis=0) - offsets[:, np.newaxis]
+    whole = (of_rows[:, 0] >= first_lengths) & (of_rows[:, 1] < lengths - 1)
+    whole &= np.repeat(found, counts)
+    return np.where(whole[:, np.newaxis], of_rows, 0).astype(np.int32)
+
+
+def _splits(lengths: np.ndarray) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])

@@ -1,0 +1,1 @@
+"""Tasks on sentences, pairs and choices: reading, rows, results."""

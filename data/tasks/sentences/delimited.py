@@ -1,0 +1,358 @@
+"""A task over the user's own files: TSV, CSV, JSON lines or Parquet, with columns named.
+
+Labels are classes (found in the training file, or given), sets of classes, or numbers. What was
+found is saved with the model (`save_labels`), so that evaluation and prediction need no training
+file.
+"""
+
+import dataclasses
+import functools
+import json
+from collections.abc import Sequence
+
+from absl import logging
+
+from data.errors import DataError
+from data.files.tables import nearest
+from data.files.text_files import listing, placed, read_text, shortened, split_names
+from data.tasks.sentences.examples import Example, Kind
+from data.tasks.sentences.labelled import (
+    Layout,
+    balanced_class_weights,
+    classes_of,
+    labels_of,
+    split_examples,
+    warn_of_labels,
+)
+from data.tasks.sentences.predictions import write_text
+
+__all__ = [
+    "SavedLabels",
+    "Task",
+    "balanced_class_weights",
+    "load_labels",
+    "make_task",
+    "save_labels",
+]
+
+_KINDS = (Kind.CLASSES, Kind.MULTI_LABEL, Kind.REGRESSION)
+
+
+@dataclasses.dataclass(frozen=True)
+class SavedLabels:
+    """What a trained model knows of its task."""
+
+    kind: Kind
+    labels: list[str]
+    text_columns: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """What `make_task` makes; see there for the fields."""
+
+    kind: Kind
+    labels: list[str]
+    layout: Layout
+    train_file: str | None
+    dev_files: tuple[str, ...]
+    test_file: str | None
+    dev_fraction: float = 0.0
+    seed: int = 0
+    name: str = "delimited"
+
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        """Names of the columns of texts."""
+        return self.layout.text_columns
+
+    @property
+    def pairs(self) -> bool:
+        """Whether an example is two texts."""
+        return len(self.text_columns) == 2
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Names that `modeling.metrics` knows; of two labels the second is F1's positive one."""
+        if self.kind == Kind.REGRESSION:
+            return ("pearson", "spearman", "mse")
+        if self.kind == Kind.MULTI_LABEL:
+            return ("micro_f1", "macro_f1", "accuracy")
+        return ("accuracy", "f1" if len(self.labels) == 2 else "macro_f1")
+
+    def splits(self, purpose: str) -> tuple[str, ...]:
+        """Splits for "train", "dev" or "test": "dev" is the first dev file, "dev_<stem>" others.
+
+        Raises:
+            DataError: There is no such purpose.
+        """
+        if purpose not in ("train", "dev", "test"):
+            raise DataError(f"There is no purpose {purpose!r}; train, dev and test there are.")
+        return tuple(self._dev) if purpose == "dev" and self._dev else (purpose,)
+
+    def read(self, data_dir: str | None, split: str) -> list[Example]:
+        """Reads one split; test examples have no label, even if their file has that column.
+
+        Args:
+            data_dir: Not used: `make_task` was told where file names start from.
+            split: One of `splits`.
+
+        Raises:
+            DataError: Says which flag would name the file, or file and line of what is wrong.
+        """
+        if split == "train":
+            return list(self._held_out[0] if self.dev_fraction else self._training)
+        if split == "dev" and self.dev_fraction:
+            return list(self._held_out[1])
+        if split == "test":
+            if not self.test_file:
+                raise DataError(
+                    "Prediction needs a file of examples and none was given; name it with"
+                    " --test_file."
+                )
+            return self.layout.read(self.test_file, split, self.kind)
+        if split in self._dev:
+            return self._checked(self.layout.read(self._dev[split], split, self.kind))
+        if split == "dev":
+            raise DataError(
+                "Evaluation needs a file of labelled examples and none was given; name it with"
+                " --dev_file, or take a part of the training file with --dev_fraction=0.1."
+            )
+        known = ["train", *self.splits("dev"), "test"]
+        raise DataError(f"The task delimited has no {split!r} split; it has {', '.join(known)}.")
+
+    @functools.cached_property
+    def _dev(self) -> dict[str, str]:
+        """Dev files by the name of their split."""
+        return split_names("dev", self.dev_files)
+
+    @functools.cached_property
+    def _training(self) -> list[Example]:
+        examples = self._checked(_read_training(self, self.kind))
+        if self.kind != Kind.REGRESSION:
+            warn_of_labels(self.train_file, examples, self.labels)
+        return examples
+
+    @functools.cached_property
+    def _held_out(self) -> tuple[list[Example], list[Example]]:
+        if not self.train_file:
+            raise DataError(
+                f"A dev_fraction of {self.dev_fraction} is a part of the training file, and none"
+                " was given; name it with --train_file, or a file to evaluate on with --dev_file."
+            )
+        return split_examples(self._training, self.dev_fraction, self.seed)
+
+    def _checked(self, examples: list[Example]) -> list[Example]:
+        """The examples, if the task has their labels."""
+        if self.kind == Kind.REGRESSION:
+            return examples
+        known = set(self.labels)
+        for example in examples:
+            for label in classes_of(example):
+                if label not in known:
+                    raise DataError(
+                        f"{example.source}: the label {shortened(label)} is none of the allowed"
+                        f" labels: {listing(self.labels)}{nearest(label, self.labels)}. They are"
+                        " those of the training file, of --labels, or of the trained model;"
+                        " correct or remove the row, or train with this label too."
+                    )
+        return examples
+
+
+def make_task(
+    *,
+    text_columns: str | Sequence[str] = (),
+    label_column: str | None = None,
+    id_column: str | None = None,
+    train_file: str | None = None,
+    dev_files: str | Sequence[str] = (),
+    test_file: str | None = None,
+    kind: str | Kind | None = None,
+    labels: str | Sequence[str] | None = None,
+    saved_labels: SavedLabels | None = None,
+    label_separator: str = ",",
+    has_header: bool = True,
+    dev_fraction: float = 0.0,
+    seed: int = 0,
+    format: str | None = None,
+    data_dir: str | None = None,
+) -> Task:
+    """The task over these files.
+
+    Unless kind and labels are given or saved, the training file is read here. Wherever several
+    names may be given, one string with commas does.
+
+    Args:
+        text_columns: One column, or two for pairs; by default those saved.
+        label_column: Needed to train and to evaluate.
+        id_column: Its values become the examples' guids and have to differ within a file;
+            otherwise the guids are split and row number, such as "train-1".
+        train_file, dev_files, test_file: Which of them are needed the use decides.
+        kind: "classes", "multi_label" or "regression"; by default the saved one, else
+            multi-label if the first label of the training file is a list, else classes.
+        labels: Class names in the order of their ids; by default those saved, else those of the
+            training file, sorted, by value if all are numbers.
+        saved_labels: From `load_labels`, for a trained model.
+        label_separator: Splits multi-label strings, whose parts lose surrounding white space;
+            the empty string has no label. Lists need none.
+        has_header: See `read_table`.
+        dev_fraction: Share of the training file that is the dev set, see `split_examples`.
+        seed: Of that split.
+        format: See `read_table`; one for all files.
+        data_dir: Folder that relative file names start from.
+
+    Raises:
+        DataError: The arguments contradict each other, or the training file is at fault.
+    """
+    dev_files = _listed(dev_files)
+    text_columns = _listed(text_columns) or (saved_labels.text_columns if saved_labels else ())
+    _check_columns(text_columns, label_column, saved_labels)
+    if not 0 <= dev_fraction < 1:
+        raise DataError(f"dev_fraction is {dev_fraction}; it has to be at least 0 and below 1.")
+    if dev_fraction and dev_files:
+        raise DataError(
+            f"Both dev files ({', '.join(dev_files)}) and a dev_fraction of {dev_fraction} were"
+            " given; give one of them."
+        )
+    kind, labels = _kind_and_labels(kind, labels, saved_labels)
+    if kind == Kind.MULTI_LABEL and not label_separator:
+        raise DataError("The label separator is empty; give the text between labels, such as ','.")
+    task = Task(
+        kind=kind or Kind.CLASSES,
+        labels=labels or [],
+        layout=Layout(text_columns, label_column, id_column, label_separator, has_header, format),
+        train_file=placed(data_dir, train_file) if train_file else None,
+        dev_files=tuple(placed(data_dir, path) for path in dev_files),
+        test_file=placed(data_dir, test_file) if test_file else None,
+        dev_fraction=dev_fraction,
+        seed=seed,
+    )
+    if labels is not None or kind == Kind.REGRESSION:
+        return task
+    if not train_file:
+        raise DataError(
+            "The labels aren't known: there is no training file to find them in, no list of them,"
+            " and none saved with a trained model. To train, give --train_file; to evaluate or"
+            " predict, a trained model that has its labels saved beside it, or --labels in the"
+            " order that it was trained with."
+        )
+    examples = _read_training(task, kind)
+    kind = Kind.MULTI_LABEL if isinstance(examples[0].label, tuple) else Kind.CLASSES
+    found = labels_of(examples)
+    if len(found) < (2 if kind == Kind.CLASSES else 1):
+        raise DataError(
+            f"{task.train_file}: the column {label_column!r} holds"
+            f" {f'only the label {found[0]!r}' if found else 'no label'}; training needs examples"
+            " of two classes at least (one, if examples have any number of labels)."
+        )
+    task = dataclasses.replace(task, kind=kind, labels=found)
+    # Where cached_property would keep it.
+    task.__dict__["_training"] = examples
+    warn_of_labels(task.train_file, examples, found)
+    logging.info("Labels found in %s: %s", task.train_file, listing(found))
+    return task
+
+
+def save_labels(path: str, task: Task) -> None:
+    """Writes kind, labels and text columns as JSON, for `load_labels`.
+
+    Raises:
+        DataError: The file can't be written.
+    """
+    saved = {
+        "kind": task.kind.value,
+        "labels": task.labels,
+        "text_columns": list(task.text_columns),
+    }
+    write_text(path, json.dumps(saved, ensure_ascii=False, indent=2) + "\n")
+
+
+def load_labels(path: str) -> SavedLabels:
+    """Reads what `save_labels` wrote.
+
+    Raises:
+        DataError: The file can't be read or is another.
+    """
+    text = read_text(
+        path,
+        "It is written beside a model when that is trained. Without it, give the labels or the"
+        " training file.",
+    )
+    try:
+        saved = json.loads(text)
+        kind, labels, columns = (saved[name] for name in ("kind", "labels", "text_columns"))
+        for names in (labels, columns):
+            if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+                raise TypeError("labels and text_columns have to be lists of strings")
+        return SavedLabels(Kind(kind), labels, tuple(columns))
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(
+            f"{path} doesn't hold kind, labels and text_columns as written beside a trained model"
+            f" ({type(error).__name__}: {error}); give the labels or the training file instead."
+        ) from error
+
+
+def _listed(names: str | Sequence[str]) -> tuple[str, ...]:
+    if isinstance(names, str):
+        names = [name.strip() for name in names.split(",")]
+    return tuple(name for name in names if name)
+
+
+def _check_columns(
+    texts: Sequence[str], label_column: str | None, saved: SavedLabels | None
+) -> None:
+    if not 1 <= len(texts) <= 2 or len(set(texts)) < len(texts):
+        raise DataError(
+            f"The text columns are {', '.join(texts) or 'none'}; name one with --text_columns, or"
+            " two different ones for pairs of texts."
+        )
+    if label_column in texts:
+        raise DataError(
+            f"The column {label_column!r} is named as both text and label; the label would be"
+            " read off the text. Name another one."
+        )
+    if saved and len(saved.text_columns) != len(texts):
+        raise DataError(
+            f"The model was trained on the text columns {', '.join(saved.text_columns)}, and those"
+            f" given are {', '.join(texts)}; give as many."
+        )
+
+
+def _kind_and_labels(
+    kind: str | Kind | None, labels: str | Sequence[str] | None, saved: SavedLabels | None
+) -> tuple[Kind | None, list[str] | None]:
+    """Checked and completed by what was saved; None for what the training file has to tell."""
+    if kind is not None:
+        named = {known.value: known for known in _KINDS}
+        if kind not in (*named, *_KINDS):
+            raise DataError(f"The kind of labels is {kind!r}; it may be {', '.join(named)}.")
+        kind = named.get(kind, kind)
+    labels = list(_listed(labels)) if labels else None
+    if labels and len(set(labels)) < len(labels):
+        raise DataError(f"The labels {', '.join(labels)} have one twice; remove one of the two.")
+    if labels and kind == Kind.REGRESSION:
+        raise DataError(f"Regression has no labels, and {', '.join(labels)} were given.")
+    if saved:
+        if kind not in (None, saved.kind) or (labels and labels != saved.labels):
+            given = [kind.value] if kind else []
+            given += [f"the labels {listing(labels)}"] if labels else []
+            raise DataError(
+                f"The model was trained for {saved.kind.value} with the labels"
+                f" {listing(saved.labels) or '(none)'}; given were {' and '.join(given)}. Leave"
+                " these out, or train a new model."
+            )
+        return saved.kind, saved.labels
+    if labels and kind is None:
+        kind = Kind.CLASSES
+    if kind == Kind.CLASSES and labels and len(labels) < 2:
+        raise DataError(f"One label ({labels[0]}) was given; classes need two at least.")
+    return kind, labels
+
+
+def _read_training(task: Task, kind: Kind | None) -> list[Example]:
+    if not task.train_file:
+        raise DataError(
+            "Training needs a file of labelled examples and none was given; name it with"
+            " --train_file."
+        )
+    return task.layout.read(task.train_file, "train", kind)

@@ -1,0 +1,307 @@
+"""Rows of a table to examples, and what can be said of their labels.
+
+Which columns are what (`Layout`), the order of labels, their counts and weights, and the part of
+a training set that is held out.
+"""
+
+import contextlib
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import numpy as np
+from absl import logging
+
+from data.errors import DataError
+from data.files.tables import Row, read_table, value_of
+from data.files.text_files import listing, shortened
+from data.tasks.sentences.examples import Example, Kind, Label
+
+_DOMINANT = 0.95
+# Beyond so many labels, each rarer than every second example, they are hardly classes.
+_MANY_LABELS = 50
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which columns hold what, and how files are to be read.
+
+    Attributes:
+        text_columns: One, or two for pairs.
+        label_column: None where no labels are read.
+        id_column: None: guids are split and row number, such as "train-1".
+        label_separator: Between the labels of multi-label strings.
+        has_header: See `tables.read_table`.
+        format: See `tables.read_table`.
+    """
+
+    text_columns: tuple[str, ...]
+    label_column: str | None = None
+    id_column: str | None = None
+    label_separator: str = ","
+    has_header: bool = True
+    format: str | None = None
+
+    def read(self, path: str, split: str, kind: Kind | None) -> list[Example]:
+        """Reads a file.
+
+        Class labels lose surrounding white space. Numbers and true and false, as JSON and Parquet
+        have them, become strings: 1 and 1.0 "1", true "true".
+
+        Args:
+            path: The file.
+            split: For guids; examples of "test" have no label.
+            kind: None: multi-label if the first label is a list, otherwise classes.
+
+        Raises:
+            DataError: Names file and line: a column that isn't there, a text, label or id of the
+                wrong type, an empty class label, a number that isn't one, an id used twice.
+        """
+        labelled = split != "test"
+        if labelled and self.label_column is None:
+            raise DataError(
+                f"{path} is to be read for its labels and no column was named that holds them;"
+                " name it with --label_column."
+            )
+        examples: list[Example] = []
+        ids: dict[str, str] = {}
+        for row in read_table(path, format=self.format, has_header=self.has_header):
+            texts = [self._text(row, column) for column in self.text_columns]
+            label: Label | None = None
+            if labelled:
+                value = value_of(row, self.label_column)
+                kind = kind or (Kind.MULTI_LABEL if isinstance(value, list) else Kind.CLASSES)
+                label = self._label(row, value, kind)
+            guid = f"{split}-{len(examples) + 1}"
+            if self.id_column is not None:
+                guid = _name(row, self.id_column, value_of(row, self.id_column))
+                if guid in ids:
+                    raise DataError(
+                        f"{row.source}: the id {shortened(guid)} in column {self.id_column!r} was"
+                        f" used before, at {ids[guid]}. Ids have to differ within a file; correct"
+                        " or remove one of the rows, or name no id column."
+                    )
+                ids[guid] = row.source
+            text_b = texts[1] if len(texts) == 2 else None
+            examples.append(Example(guid, texts[0], text_b, label, row.source))
+        return examples
+
+    def _text(self, row: Row, column: str) -> str:
+        text = value_of(row, column)
+        if not isinstance(text, str):
+            raise DataError(
+                f"{row.source}: the column {column!r} holds {_kind_of(text)}; a text was"
+                " expected. Correct or remove the row, or name the column that holds the text."
+            )
+        return text
+
+    def _label(self, row: Row, value: object, kind: Kind) -> Label:
+        if kind == Kind.REGRESSION:
+            return _number(row, self.label_column, value)
+        if kind == Kind.MULTI_LABEL:
+            if isinstance(value, str):
+                value = [part for part in value.split(self.label_separator) if part.strip()]
+            items = value if isinstance(value, list) else [value]
+            names = (_name(row, self.label_column, item) for item in items)
+            return tuple(dict.fromkeys(names))
+        return _name(row, self.label_column, value)
+
+
+def classes_of(example: Example) -> tuple[str, ...]:
+    """Its classes: one, or as many as a multi-label example has."""
+    return example.label if isinstance(example.label, tuple) else (example.label,)
+
+
+def labels_of(examples: Iterable[Example]) -> list[str]:
+    """Labels that occur, sorted; by value if all are numbers."""
+    labels = sorted({label for example in examples for label in classes_of(example)})
+    try:
+        values = [float(label) for label in labels]
+    except ValueError:
+        return labels
+    # Words such as "nan" pass for numbers too, and have no order.
+    if not all(map(math.isfinite, values)):
+        return labels
+    return sorted(labels, key=float)
+
+
+def warn_of_labels(path: str, examples: Sequence[Example], labels: Sequence[str]) -> None:
+    """Logs what is odd about the labels of a training set."""
+    counts = class_counts(examples, labels)
+    absent = [label for label, count in zip(labels, counts, strict=True) if not count]
+    if absent:
+        logging.warning("%s: no example has the label %s.", path, listing(absent))
+    if isinstance(examples[0].label, tuple):
+        return
+    share = counts.max() / len(examples)
+    if share > _DOMINANT:
+        logging.warning(
+            "%s: %.1f %% of the examples have the label %s. A model may learn to answer nothing"
+            " else; consider class weights, and a metric that looks at the other classes.",
+            path,
+            100 * share,
+            shortened(labels[counts.argmax()]),
+        )
+    if len(labels) > max(_MANY_LABELS, len(examples) / 2):
+        logging.warning(
+            "%s: %d different labels in %d examples. If they are numbers to predict, ask for"
+            " regression; if texts, the label column is another.",
+            path,
+            len(labels),
+            len(examples),
+        )
+
+
+def class_counts(examples: Sequence[Example], labels: Sequence[str]) -> np.ndarray:
+    """How many examples have each label, int64 [labels].
+
+    Raises:
+        DataError: An example has no class, or one that isn't among them.
+    """
+    ids = {label: index for index, label in enumerate(labels)}
+    counts = np.zeros(len(ids), np.int64)
+    for example in examples:
+        for label in classes_of(example):
+            if label not in ids:
+                raise DataError(
+                    f"{example.source}: the label is {shortened(label)}, which isn't one of the"
+                    f" classes {listing(labels)}; classes are counted with all of"
+                    " their labels, and only where examples have classes."
+                )
+            counts[ids[label]] += 1
+    return counts
+
+
+def balanced_class_weights(examples: Sequence[Example], labels: Sequence[str]) -> np.ndarray:
+    """Weights that give every class the same sum, float32 [labels].
+
+    n / (k · count): n labels altogether, k classes that occur. Their mean over the examples'
+    labels is 1. A class that doesn't occur gets 1.
+
+    Raises:
+        DataError: See `class_counts`.
+    """
+    counts = class_counts(examples, labels)
+    classes = max(np.count_nonzero(counts), 1)
+    weights = counts.sum() / (classes * np.maximum(counts, 1))
+    return np.where(counts > 0, weights, 1.0).astype(np.float32)
+
+
+def split_examples(
+    examples: Sequence[Example], fraction: float, seed: int
+) -> tuple[list[Example], list[Example]]:
+    """Splits a training set into a part to train on and a held-out one, by a hash of the texts.
+
+    Each class is split by itself, its share being held out as exactly as whole examples allow
+    and at least one staying in training; of several labels the rarest counts, and numbers are
+    all of one class. Within a class those with the least hash of seed and texts are held out.
+    So the same file and seed give the same parts on every machine and in whatever order the rows
+    are, and rows of the same texts stay together: none is both trained on and evaluated.
+
+    Args:
+        examples: With labels.
+        fraction: Share to hold out, above 0 and below 1.
+        seed: Another one, another split.
+
+    Returns:
+        (to train on, held out), in their order; at least one example each.
+
+    Raises:
+        DataError: Nothing can be held out, since no class has two different texts.
+    """
+    counts = Counter(label for example in examples for label in classes_of(example))
+    groups: dict[bytes, list[int]] = {}
+    for index, example in enumerate(examples):
+        groups.setdefault(_hash(example, seed), []).append(index)
+    strata: dict[str, list[bytes]] = {}
+    for key in sorted(groups):
+        # A text that comes with several labels: any of them, as long as order doesn't matter.
+        name = min(_stratum(examples[index], counts) for index in groups[key])
+        strata.setdefault(name, []).append(key)
+    held: set[int] = set()
+    for name, quota in _quotas(strata, groups, fraction).items():
+        taken = 0
+        for key in strata[name][:-1]:
+            if taken >= quota:
+                break
+            held.update(groups[key])
+            taken += len(groups[key])
+    if not held:
+        raise DataError(
+            f"None of the {len(examples)} training examples from {examples[0].source} on can be"
+            f" held out for evaluation (fraction {fraction}): every class has a single text, which"
+            " stays in training. Give a dev file, or more training examples."
+        )
+    return (
+        [example for index, example in enumerate(examples) if index not in held],
+        [example for index, example in enumerate(examples) if index in held],
+    )
+
+
+def _quotas(
+    strata: dict[str, list[bytes]], groups: dict[bytes, list[int]], fraction: float
+) -> dict[str, int]:
+    """How many examples to hold out of each class that can spare some, by largest remainders."""
+    sizes = {
+        name: sum(len(groups[key]) for key in keys)
+        for name, keys in sorted(strata.items())
+        if len(keys) > 1
+    }
+    quotas = {name: int(size * fraction) for name, size in sizes.items()}
+    rest = max(1, round(sum(sizes.values()) * fraction)) - sum(quotas.values())
+    by_remainder = sorted(sizes, key=lambda name: quotas[name] - sizes[name] * fraction)
+    for name in by_remainder[: max(rest, 0)]:
+        quotas[name] += 1
+    return quotas
+
+
+def _stratum(example: Example, counts: Counter) -> str:
+    if isinstance(example.label, tuple):
+        return min(example.label, key=lambda label: (counts[label], label), default="")
+    return example.label if isinstance(example.label, str) else ""
+
+
+def _hash(example: Example, seed: int) -> bytes:
+    texts = repr((seed, example.text_a, example.text_b)).encode("utf-8", "surrogatepass")
+    return blake2b(texts, digest_size=16).digest()
+
+
+def _number(row: Row, column: str, value: object) -> float:
+    number = math.nan
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
+        # Python, but hardly the file's author, takes "1_0" for 10.
+        with contextlib.suppress(ValueError):
+            number = float(str(value).replace("_", "?"))
+    if not math.isfinite(number):
+        raise DataError(
+            f"{row.source}: the label in column {column!r} is {shortened(value)}; regression needs"
+            " a finite number with a decimal point, such as 3.5. Correct or remove the row."
+        )
+    return number
+
+
+def _name(row: Row, column: str, value: object) -> str:
+    """A class name or an id as a string."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, int | float) and math.isfinite(value):
+        return str(value)
+    if isinstance(value, str) and value.strip():
+        return value.strip()
+    what = "an empty string" if isinstance(value, str) else _kind_of(value)
+    raise DataError(
+        f"{row.source}: the column {column!r} holds {what} where a name was expected, one for each"
+        " example (lists of labels are multi-label). Correct or remove the row."
+    )
+
+
+def _kind_of(value: object) -> str:
+    if value is None:
+        return "null"
+    names = {bool: "true or false", int: "a number", float: "a number", str: "a string"}
+    names |= {list: "a list", dict: "an object", bytes: "bytes"}
+    return names.get(type(value), f"a {type(value).__name__}")

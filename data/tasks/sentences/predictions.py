@@ -1,0 +1,204 @@
+"""Predictions of sentence-level tasks as files.
+
+test_results.tsv is the original's; predictions.tsv and errors.tsv are for people and spreadsheets:
+tab-separated, UTF-8, a header, no quoting. In these two a backslash is written as "\\\\", tabs and
+ends of lines as "\\t", "\\n" and "\\r", so that every row is one line.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from data.errors import DataError
+from data.tasks.sentences.examples import Example, Kind, Label
+
+# From this probability on a label of a multi-label task is predicted.
+THRESHOLD = 0.5
+
+# What errors.tsv shows of a text, in characters.
+_SHOWN = 2000
+_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
+
+
+def write_test_results(path: str, probabilities: Iterable[Sequence[float]]) -> None:
+    """Writes test_results.tsv as the original: a line per example, probabilities, tabs.
+
+    There is no header and no label: the columns are the classes in the order of their ids.
+    """
+    write_text(path, "".join("\t".join(str(p) for p in row) + "\n" for row in probabilities))
+
+
+def write_predictions(
+    path: str,
+    examples: Sequence[Example],
+    kind: Kind,
+    labels: Sequence[str],
+    outputs: np.ndarray,
+) -> None:
+    """Writes predictions.tsv: a line per example, in order, below a header.
+
+    The columns are id; gold where at least one example has a label; the prediction, called
+    "label", for several of them "labels", for a number "prediction"; and the probabilities, a
+    column each, named as the class, or choice_0, choice_1 … A class that is called like one of
+    the other columns gets "probability_" before its name. Labels are joined by commas. Numbers
+    read back as the same float32.
+
+    Args:
+        path: Where to.
+        examples: N of them.
+        kind: What the outputs are.
+        labels: Names of the classes in the order of their ids; not used for numbers and choices.
+        outputs: float32. Probabilities [N, classes]; numbers [N]; or probabilities
+            [N, choices], where examples of fewer choices have zeros.
+
+    Raises:
+        DataError: The file can't be written.
+    """
+    outputs = _checked(examples, kind, labels, outputs)
+    predicted = predict(kind, labels, outputs)
+    known = any(example.label is not None for example in examples)
+    name = {Kind.MULTI_LABEL: "labels", Kind.REGRESSION: "prediction"}.get(kind, "label")
+    fixed = ["id", *(["gold"] if known else []), name]
+    columns = _columns(kind, labels, outputs)
+    rows = [fixed + [f"probability_{c}" if c in fixed else c for c in columns]]
+    for example, label, output in zip(examples, predicted, outputs, strict=True):
+        row = [example.guid, *([_text(example.label)] if known else []), _text(label)]
+        rows.append(row + ([] if kind is Kind.REGRESSION else [str(p) for p in output]))
+    _write_rows(path, rows)
+
+
+def write_errors(
+    path: str,
+    examples: Sequence[Example],
+    kind: Kind,
+    labels: Sequence[str],
+    outputs: np.ndarray,
+    limit: int = 20,
+) -> None:
+    """Writes errors.tsv: the wrong predictions that the model was surest of, the worst first.
+
+    The columns are source (file:line), id, gold, predicted, confidence, text_a, and text_b or
+    choice_0, choice_1 … where there are any. The confidence is the probability of the class or
+    choice predicted; for several labels that of the worst mistake: of the label that is wrong,
+    or of the absence of one that is missing. For numbers the column is "error", the absolute
+    difference. Examples without label are left out, texts cut after 2,000 characters.
+
+    Args:
+        path: Where to.
+        examples: N of them.
+        kind: What the outputs are.
+        labels: As in `write_predictions`.
+        outputs: As in `write_predictions`.
+        limit: How many rows at most.
+
+    Raises:
+        DataError: The file can't be written.
+    """
+    outputs = _checked(examples, kind, labels, outputs)
+    predicted = predict(kind, labels, outputs)
+    mistakes = [
+        (_mistake(kind, labels, example.label, label, output), number)
+        for number, (example, label, output) in enumerate(
+            zip(examples, predicted, outputs, strict=True)
+        )
+        if example.label is not None
+    ]
+    # Of equal ones the first in the file comes first.
+    mistakes = sorted((m for m in mistakes if m[0] > 0), key=lambda m: (-m[0], m[1]))[:limit]
+    pairs = any(example.text_b is not None for example in examples)
+    choices = max((len(example.choices) for example in examples), default=0)
+    header = ["source", "id", "gold", "predicted"]
+    header += ["error" if kind is Kind.REGRESSION else "confidence", "text_a"]
+    rows = [header + ["text_b"] * pairs + [f"choice_{number}" for number in range(choices)]]
+    for confidence, number in mistakes:
+        example = examples[number]
+        row = [example.source, example.guid, _text(example.label), _text(predicted[number])]
+        texts = [example.text_a, *([example.text_b or ""] if pairs else []), *example.choices]
+        texts += [""] * (choices - len(example.choices))
+        rows.append([*row, str(confidence), *map(_cut, texts)])
+    _write_rows(path, rows)
+
+
+def predict(kind: Kind, labels: Sequence[str], outputs: np.ndarray) -> list[Label]:
+    """The label of every example, as an example of that kind has it.
+
+    Of equal probabilities the first class wins; a multi-label prediction holds all labels of
+    probability 0.5 and above, and may be empty.
+    """
+    if kind is Kind.REGRESSION:
+        return list(outputs)
+    if kind is Kind.MULTI_LABEL:
+        return [
+            tuple(label for label, p in zip(labels, row, strict=True) if p >= THRESHOLD)
+            for row in outputs
+        ]
+    best = [int(number) for number in np.argmax(outputs, axis=-1)]
+    return best if kind is Kind.CHOICES else [labels[number] for number in best]
+
+
+def write_text(path: str, text: str) -> None:
+    """Writes a file under a temporary name, then renames it.
+
+    Raises:
+        DataError: That isn't possible.
+    """
+    temporary = path + ".tmp"
+    try:
+        with tf.io.gfile.GFile(temporary, "w") as file:
+            file.write(text)
+        tf.io.gfile.rename(temporary, path, overwrite=True)
+    except tf.errors.OpError as error:
+        raise DataError(f"{path} can't be written: {error.message}") from error
+
+
+def _checked(
+    examples: Sequence[Example], kind: Kind, labels: Sequence[str], outputs: np.ndarray
+) -> np.ndarray:
+    outputs = np.asarray(outputs, np.float32)
+    width = {Kind.REGRESSION: (), Kind.CHOICES: outputs.shape[1:2]}.get(kind, (len(labels),))
+    if outputs.shape != (len(examples), *width) or (kind is Kind.CHOICES and outputs.ndim != 2):
+        raise ValueError(
+            f"outputs are of shape {outputs.shape}; {len(examples)} examples of kind "
+            f"{kind.value} and {len(labels)} labels are given."
+        )
+    return outputs
+
+
+def _columns(kind: Kind, labels: Sequence[str], outputs: np.ndarray) -> list[str]:
+    if kind is Kind.REGRESSION:
+        return []
+    if kind is Kind.CHOICES:
+        return [f"choice_{number}" for number in range(outputs.shape[1])]
+    return list(labels)
+
+
+def _mistake(
+    kind: Kind, labels: Sequence[str], gold: Label, predicted: Label, output: np.ndarray
+) -> np.float32:
+    """How sure of a wrong prediction the model was; 0 if it is right."""
+    if kind is Kind.REGRESSION:
+        return np.float32(abs(output - np.float32(gold)))
+    if kind is Kind.MULTI_LABEL:
+        wrong = [
+            p if label in predicted else 1 - p
+            for label, p in zip(labels, output, strict=True)
+            if (label in predicted) != (label in gold)
+        ]
+        return max(wrong, default=np.float32(0))
+    return np.float32(0) if predicted == gold else np.max(output)
+
+
+def _text(label: Label | None) -> str:
+    if label is None:
+        return ""
+    return ",".join(label) if isinstance(label, tuple) else str(label)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+
+
+def _write_rows(path: str, rows: Iterable[Sequence[str]]) -> None:
+    lines = ("\t".join(cell.translate(_ESCAPES) for cell in row) + "\n" for row in rows)
+    write_text(path, "".join(lines))

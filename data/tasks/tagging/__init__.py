@@ -1,0 +1,1 @@
+"""Tagging words: reading CoNLL's format and JSON lines, rows, schemes, scores."""

@@ -1,0 +1,254 @@
+"""Reading sentences of words with tags: the CoNLL tasks' column format, and JSON lines.
+
+    sentences = read_sentences("eng.train", TagFormat(), labelled=True)
+
+A CoNLL file has a word per line, its columns separated by tabs or by blanks, and a blank line
+behind each sentence; a line whose word is -DOCSTART- begins a document. JSON lines hold a sentence
+per line, an object with a list of words and one of tags.
+"""
+
+import dataclasses
+import re
+from collections.abc import Iterator, Sequence
+
+from absl import logging
+
+from data.errors import DataError
+from data.files.text_files import extension, json_records, lines_of, listing, read_text, shortened
+from data.tasks.tagging import schemes as ner_schemes
+
+DOCUMENT = "-DOCSTART-"
+_JSON_LINES = (".jsonl", ".ndjson", ".json")
+_SHOWN = 5  # places that a report names
+
+
+@dataclasses.dataclass(frozen=True)
+class TagFormat:
+    """How files are to be read.
+
+    Attributes:
+        token_column, tag_column: In CoNLL files numbers from 0, or from -1 backwards; in JSON
+            lines names. None: the first and the last, or "tokens" and "tags".
+        document_column: In JSON lines the name of a field that says which document the sentence
+            is of; consecutive lines with the same value are of one.
+        scheme: Of the files, among `ner_schemes.SCHEMES`, or "auto".
+        model_scheme: What the tags are converted to, among `ner_schemes.MODEL_SCHEMES`.
+    """
+
+    token_column: str | None = None
+    tag_column: str | None = None
+    document_column: str | None = None
+    scheme: str = "auto"
+    model_scheme: str = "iob2"
+
+
+@dataclasses.dataclass(frozen=True)
+class Sentence:
+    """Words and, if known, their tags.
+
+    Attributes:
+        words: Any strings; an empty one is a word as well.
+        tags: As many, or None.
+        document: Number of the document in its file, from 0.
+        source: "file:line" of the first word.
+    """
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...] | None
+    document: int
+    source: str
+
+
+def read_sentences(path: str, format: TagFormat, labelled: bool) -> list[Sentence]:
+    """The sentences of a file, with tags in the model's scheme.
+
+    Tags that don't fit the scheme of the file are repaired as `ner_schemes` says, which is logged
+    with the first places.
+
+    Args:
+        path: JSON lines if it ends in .jsonl, .ndjson or .json; else the column format. Both
+            may be gzip-compressed.
+        format: How to read it.
+        labelled: Whether there have to be tags; otherwise they are read where there are some.
+
+    Raises:
+        DataError: The file can't be read, has no sentence, lacks a column, or holds what is no
+            tag; names the line.
+    """
+    text = read_text(path)
+    read = _json_lines if extension(path) in _JSON_LINES else _columns
+    found = list(read(path, text, format, labelled))
+    if not found:
+        raise DataError(
+            f"{path} holds no sentence; expected a word per line with columns, or with the ending "
+            f".jsonl an object per line. Check that the file was written completely."
+        )
+    # Places of the words, for messages, are needed until here only.
+    sentences, places = zip(*found, strict=True)
+    return _converted(path, sentences, places, format)
+
+
+def number_of_documents(sentences: Sequence[Sentence]) -> int:
+    """Documents of one file."""
+    return sentences[-1].document + 1 if sentences else 0
+
+
+# ---- Columns ----
+
+
+def _columns(path: str, text: str, format: TagFormat, labelled: bool):
+    """(sentence, line numbers of its words) of a file in the CoNLL tasks' format."""
+    lines = list(enumerate(lines_of(text), 1))
+    # A word may hold blanks if it's tabs that separate the columns, and in every line.
+    tabs = all("\t" in line for _, line in lines if line.strip(" \t") and not _is_document(line))
+    token, tag, width = _number(format.token_column, 0, "token"), None, None
+    words: list[str] = []
+    tags: list[str] = []
+    numbers: list[int] = []
+    document, used = 0, False
+
+    def sentence():
+        known = tuple(tags) if tag is not None else None
+        made = Sentence(tuple(words), known, document, f"{path}:{numbers[0]}"), tuple(numbers)
+        for part in (words, tags, numbers):
+            part.clear()
+        return made
+
+    for number, line in [*lines, (0, "")]:
+        if not line.strip(" \t") or _is_document(line):
+            if words:
+                yield sentence()
+                used = True
+            if _is_document(line) and used:
+                document, used = document + 1, False
+            continue
+        if tabs:
+            fields = [field.strip(" ") for field in line.split("\t")]
+        else:
+            fields = re.split("[ \t]+", line.strip(" \t"))
+        if width is None:
+            width = len(fields)
+            tag = _tag_column(path, number, fields, format, labelled)
+        if len(fields) != width or not -width <= token < width:
+            raise DataError(
+                f"{path}:{number}: this line has {len(fields)} columns ({shortened(line)}), but "
+                f"{_wanted(width, token)} was expected, as in the lines before it. A line holds a "
+                f"word with its columns, separated by blanks or, in all lines, by tabs; correct it."
+            )
+        words.append(fields[token])
+        if tag is not None:
+            ner_schemes.check_tag(fields[tag], format.scheme, f"{path}:{number}")
+            tags.append(fields[tag])
+        numbers.append(number)
+
+
+def _is_document(line: str) -> bool:
+    return line.lstrip(" \t").startswith(DOCUMENT)
+
+
+def _wanted(width: int, token: int) -> str:
+    return str(width) if -width <= token < width else f"the column {token} of the words"
+
+
+def _tag_column(path, number, fields, format: TagFormat, labelled: bool) -> int | None:
+    """Which column has the tags, from the first line; None if there are none."""
+    width = len(fields)
+    given = _number(format.tag_column, -1, "tag")
+    token = _number(format.token_column, 0, "token") % width
+    if -width <= given < width and given % width != token:
+        return given % width
+    if not labelled:
+        return None
+    raise DataError(
+        f"{path}:{number}: there is no column {given} with a tag in this line, which has {width} "
+        f"({shortened(' '.join(fields))}), the word in column {token}. Expected a word and its tag "
+        f"in every line; name their columns with --token_column and --tag_column, counting from 0, "
+        f"or from -1 backwards."
+    )
+
+
+def _number(column: str | None, default: int, name: str) -> int:
+    try:
+        return default if column is None else int(column)
+    except ValueError:
+        raise DataError(
+            f"--{name}_column is {shortened(column)}; for files of columns it has to be a number, "
+            f"counting from 0, or from -1 backwards. Names are for JSON lines (.jsonl)."
+        ) from None
+
+
+# ---- JSON lines ----
+
+
+def _json_lines(path: str, text: str, format: TagFormat, labelled: bool):
+    """(sentence, line numbers of its words) of JSON lines."""
+    token, tag = format.token_column or "tokens", format.tag_column or "tags"
+    document, last = 0, None
+    for count, (source, fields) in enumerate(json_records(path, text)):
+        words = _strings(source, fields, token)
+        tags = _strings(source, fields, tag) if labelled or tag in fields else None
+        if tags is not None and len(tags) != len(words):
+            raise DataError(
+                f"{source}: {len(words)} words in {token!r}, but {len(tags)} tags in {tag!r}; "
+                f"every word needs one. Correct the line."
+            )
+        for one in tags or ():
+            ner_schemes.check_tag(one, format.scheme, source)
+        name = fields.get(format.document_column) if format.document_column else None
+        document += bool(count and name != last)
+        last = name
+        line = int(source.rpartition(":")[2])
+        yield Sentence(tuple(words), tags and tuple(tags), document, source), (line,) * len(words)
+
+
+def _strings(source: str, fields: dict, name: str) -> list[str]:
+    found = fields.get(name)
+    if isinstance(found, list) and all(isinstance(item, str) for item in found):
+        return found
+    there = f"holds {shortened(found)}" if name in fields else "is missing"
+    raise DataError(
+        f"{source}: the field {name!r} {there}; expected a list of strings, one for each word. The "
+        f"fields here are {listing(fields)}; --token_column and --tag_column name others."
+    )
+
+
+# ---- Tags ----
+
+
+def _converted(path, sentences, places, format: TagFormat) -> list[Sentence]:
+    """With tags in the model's scheme; logs what had to be repaired."""
+    tagged = [sentence.tags for sentence in sentences if sentence.tags is not None]
+    if not tagged:
+        return list(sentences)
+    scheme = ner_schemes.detect(tagged, path) if format.scheme == "auto" else format.scheme
+    logging.info("%s: tags in %s", path, scheme.upper())
+    wrong = list(_misfits(sentences, places, scheme))
+    if wrong:
+        logging.warning(
+            "%s: %d of %d tags can't stand where they do in %s. They are repaired by reading them "
+            "as conlleval does: an entity begins at every tag that doesn't go on one of its type, "
+            "and ends before the next that doesn't. %s%s",
+            path,
+            len(wrong),
+            sum(map(len, tagged)),
+            scheme.upper(),
+            "; ".join(wrong[:_SHOWN]),
+            "; and others" if len(wrong) > _SHOWN else "",
+        )
+    return [
+        sentence
+        if sentence.tags is None
+        else dataclasses.replace(sentence, tags=_converted_tags(sentence.tags, format.model_scheme))
+        for sentence in sentences
+    ]
+
+
+def _converted_tags(tags: Sequence[str], scheme: str) -> tuple[str, ...]:
+    return tuple(ner_schemes.encode(ner_schemes.decode(tags), len(tags), scheme))
+
+
+def _misfits(sentences, places, scheme: str) -> Iterator[str]:
+    for sentence, lines in zip(sentences, places, strict=True):
+        for place in ner_schemes.misfits(sentence.tags or (), scheme):
+            before = sentence.tags[place - 1] if place else "the sentence's beginning"
+            yield f"line {lines[place]}: {sentence.tags[place]} behind {before}"

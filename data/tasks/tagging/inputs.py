@@ -1,0 +1,162 @@
+"""Texts or words to what a tagger reads, in the graph; for exported models.
+
+Texts are split into words as people write them down for tagging, as far as a rule can do it for
+any language: at blanks; before and behind each Chinese character; punctuation at either end of
+what stands between blanks is words of its own, while inside it isn't ("U.S", "well-known", "3.5").
+An apostrophe with an s at the end, however, is a word, as it is in the English CoNLL corpora.
+"""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from data.tasks.tagging.windows import make_windows
+from data.tokenization import Tokenizer, bytes_to_characters
+
+_PUNCTUATION = r"[\p{P}\p{S}]"
+_CHINESE = r"\p{Han}+"
+_APOSTROPHES = ("'", "’")
+
+
+class Inputs(NamedTuple):
+    """See `modeling.serving.tagging.TaggingInputs`, which says what these are."""
+
+    texts: tf.Tensor
+    words: tf.RaggedTensor
+    byte_starts: tf.RaggedTensor
+    byte_ends: tf.RaggedTensor
+    starts: tf.RaggedTensor
+    ends: tf.RaggedTensor
+    input_ids: tf.RaggedTensor
+    scored: tf.Tensor
+    first_pieces: tf.Tensor
+    tagged_words: tf.Tensor
+
+
+def from_words(
+    tokenizer: Tokenizer,
+    words: tf.Tensor,
+    *,
+    max_seq_length: int,
+    window_stride: int = 0,
+    separator: str = " ",
+) -> Inputs:
+    """Of texts that are split already.
+
+    Args:
+        tokenizer: The tokenizer.
+        words: string [N, W]; "" is a word too.
+        max_seq_length, window_stride: See `make_windows`.
+        separator: Between the words in the text that places refer to.
+    """
+    texts = tf.strings.reduce_join(words, axis=1, separator=separator)
+    sizes = tf.strings.length(words)
+    byte_starts = tf.cumsum(sizes + len(separator.encode()), axis=1, exclusive=True)
+    ragged = tf.RaggedTensor.from_tensor(words)
+    begins, ends = (
+        tf.RaggedTensor.from_tensor(places) for places in (byte_starts, byte_starts + sizes)
+    )
+    ids, index = tokenizer.tokenize_words(ragged)
+    number = tf.gather(ragged.row_starts(), ids.value_rowids()) + tf.cast(index.values, tf.int64)
+    return _inputs(
+        tokenizer, texts, ragged, begins, ends, ids, number, max_seq_length, window_stride
+    )
+
+
+def from_texts(
+    tokenizer: Tokenizer, texts: tf.Tensor, *, max_seq_length: int, window_stride: int = 0
+) -> Inputs:
+    """Of running texts, string [N], which are split as said above."""
+    ids, starts, ends = tokenizer.tokenize_with_offsets(texts)
+    continues = tf.gather(tf.constant(tokenizer.is_continuation), ids.values)
+    token = tf.cumsum(tf.cast(~_goes_on(ids, continues), tf.int64)) - 1
+    first_of_token = tf.where(~_goes_on(ids, continues))[:, 0]
+    last_of_token = tf.concat([first_of_token[1:], [tf.size(token, tf.int64)]], 0) - 1
+    # Of no token there is no last piece either.
+    last_of_token = last_of_token[: tf.size(first_of_token)]
+    text = tf.gather(ids.value_rowids(), first_of_token)
+    begins = tf.gather(starts.values, first_of_token)
+    finishes = tf.gather(ends.values, last_of_token)
+    new_word = _word_begins(texts, text, begins, finishes)
+
+    word = tf.cumsum(tf.cast(new_word, tf.int64)) - 1
+    first_of_word = tf.where(new_word)[:, 0]
+    last_of_word = tf.concat([first_of_word[1:], [tf.size(word, tf.int64)]], 0) - 1
+    last_of_word = last_of_word[: tf.size(first_of_word)]
+    text = tf.gather(text, first_of_word)
+    begins, finishes = tf.gather(begins, first_of_word), tf.gather(finishes, last_of_word)
+    words = tf.RaggedTensor.from_value_rowids(
+        tf.strings.substr(tf.gather(texts, text), begins, finishes - begins),
+        text,
+        nrows=ids.nrows(),
+        validate=False,
+    )
+    begins, finishes = words.with_values(begins), words.with_values(finishes)
+    number = tf.gather(word, token)
+    return _inputs(
+        tokenizer, texts, words, begins, finishes, ids, number, max_seq_length, window_stride
+    )
+
+
+def _goes_on(ids: tf.RaggedTensor, continues: tf.Tensor) -> tf.Tensor:
+    """bool [pieces]: belongs to the same token as the piece before."""
+    row = ids.value_rowids()
+    same = tf.concat([[False], row[1:] == row[:-1]], 0)[: tf.size(row)]
+    return same & continues
+
+
+def _word_begins(texts, text, begins, ends) -> tf.Tensor:
+    """bool [tokens]: a word begins here.
+
+    Args:
+        texts: string [N].
+        text: int64 [tokens]; which text each is of.
+        begins, ends: int32 [tokens]; its place there, in bytes.
+    """
+    size = tf.size(text)
+    slices = tf.strings.substr(tf.gather(texts, text), begins, ends - begins)
+    punctuation = tf.strings.regex_full_match(slices, _PUNCTUATION)
+    chinese = tf.strings.regex_full_match(slices, _CHINESE)
+    touches = (text[1:] == text[:-1]) & (begins[1:] == ends[:-1])
+    touches &= ~chinese[1:] & ~chinese[:-1]
+    touches = tf.concat([[False], touches], 0)[:size]
+
+    # How many tokens that are no punctuation there are in the chunk, before and from here on.
+    chunk = tf.cumsum(tf.cast(~touches, tf.int64)) - 1
+    other = tf.cast(~punctuation, tf.int32)
+    upto = tf.cumsum(other, exclusive=True)
+    chunks = tf.where(size > 0, tf.reduce_max(chunk) + 1, 0)
+    of_chunk = tf.math.unsorted_segment_sum(other, chunk, chunks)
+    before = upto - tf.gather(tf.cumsum(of_chunk, exclusive=True), chunk)
+    from_here = tf.gather(of_chunk, chunk) - before
+    begin = ~touches | (before == 0) | (from_here == 0)
+
+    # 's
+    apostrophe = tf.reduce_any(slices[:, tf.newaxis] == tf.constant(_APOSTROPHES), 1)
+    s = (tf.strings.lower(slices) == "s") & (from_here == 1)
+    nothing = tf.zeros([1], tf.bool)
+    owner = apostrophe & tf.concat([(s & touches)[1:], nothing], 0)[:size]
+    owner &= before > 0
+    owned = tf.concat([nothing, owner[:-1]], 0)[:size]
+    return (begin | owner) & ~owned
+
+
+def _inputs(
+    tokenizer, texts, words, byte_starts, byte_ends, ids, number, max_seq_length, window_stride
+) -> Inputs:
+    """Puts together what both ways have; `number` int64 [pieces]: the word of each piece."""
+    windows = make_windows(tokenizer, ids, max_seq_length, window_stride)
+    first = tf.concat([[True], number[1:] != number[:-1]], 0)[: tf.size(number)]
+    pieces = tf.where(first)[:, 0]
+    return Inputs(
+        texts,
+        words,
+        byte_starts,
+        byte_ends,
+        bytes_to_characters(texts, byte_starts),
+        bytes_to_characters(texts, byte_ends),
+        windows.input_ids,
+        windows.scored,
+        pieces,
+        tf.gather(number, pieces),
+    )

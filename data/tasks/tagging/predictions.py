@@ -1,0 +1,76 @@
+"""Predicted tags as files: the CoNLL tasks' columns, and entities as JSON lines."""
+
+import json
+import re
+from collections.abc import Sequence
+
+from data.tasks.sentences.predictions import write_text
+from data.tasks.tagging.conll import DOCUMENT, Sentence
+from data.tasks.tagging.schemes import decode
+
+
+def write_columns(
+    path: str, sentences: Sequence[Sentence], predicted: Sequence[Sequence[str]]
+) -> None:
+    """A line per word, a blank line behind each sentence: word, gold tag if known, predicted tag.
+
+    One blank separates the columns, as conlleval expects. A word that is empty, or has blanks,
+    tabs or ends of lines inside, is written with "_" for each of these (for nothing, one), so
+    that there is one line for every word. Lines with -DOCSTART- aren't written.
+
+    Raises:
+        DataError: The file can't be written.
+    """
+    lines: list[str] = []
+    for sentence, tags in zip(sentences, predicted, strict=True):
+        columns = [[_one_word(word) for word in sentence.words], sentence.tags, tags]
+        columns = [column for column in columns if column is not None]
+        lines += [" ".join(row) for row in zip(*columns, strict=True)] + [""]
+    write_text(path, "\n".join(lines) + "\n" * bool(lines))
+
+
+def write_entities(
+    path: str,
+    sentences: Sequence[Sentence],
+    predicted: Sequence[Sequence[str]],
+    separator: str = " ",
+) -> None:
+    """An object per sentence: its text, and the entities with their places in it.
+
+    The text is the words with `separator` between them. An entity has "type", "text", "start" and
+    "end" in characters of the text, from and to before, and "start_word" and "end_word" in words.
+    "source" is the file and line of the sentence.
+
+    Raises:
+        DataError: The file can't be written.
+    """
+    lines = []
+    for sentence, tags in zip(sentences, predicted, strict=True):
+        text = separator.join(sentence.words)
+        starts, place = [], 0
+        for word in sentence.words:
+            starts.append(place)
+            place += len(word) + len(separator)
+        entities = []
+        for entity in decode(tags):
+            start = starts[entity.start]
+            end = starts[entity.end - 1] + len(sentence.words[entity.end - 1])
+            entities.append(
+                {
+                    "type": entity.type,
+                    "text": text[start:end],
+                    "start": start,
+                    "end": end,
+                    "start_word": entity.start,
+                    "end_word": entity.end,
+                }
+            )
+        row = {"source": sentence.source, "text": text, "entities": entities}
+        lines.append(json.dumps(row, ensure_ascii=False) + "\n")
+    write_text(path, "".join(lines))
+
+
+def _one_word(word: str) -> str:
+    word = re.sub(r"\s", "_", word) or "_"
+    # A word of its own it would be read as the beginning of a document.
+    return f"_{word}" if word.startswith(DOCUMENT) else word

@@ -1,0 +1,200 @@
+"""Sentences to rows of pieces with the tags of first pieces, and what is predicted back to words.
+
+rows = make_rows(tokenizer, sentences, tags, TaggingSettings(128))
+batches(rows.features, Batching(32, default_buckets(128)), training=True)
+predicted = rows.tags_of_words(predicted_numbers, tags)
+"""
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from data.features import Features
+from data.tasks.tagging.conll import Sentence
+from data.tasks.tagging.tags import NO_TAG, TagSet
+from data.tasks.tagging.windows import check, make_windows
+from data.tokenization import Tokenizer
+
+_WORDS_AT_ONCE = 20_000
+
+
+@dataclasses.dataclass(frozen=True)
+class TaggingSettings:
+    """How sentences become rows.
+
+    Attributes:
+        max_seq_length: Of a row, [CLS] and [SEP] counted.
+        window_stride: See `ner_windows.make_windows`; for sentences, or with document_context
+            documents, that are longer than a row.
+        document_context: A document is one text: rows are filled with neighbouring sentences,
+            and every word is scored in the row where it has most context.
+    """
+
+    max_seq_length: int
+    window_stride: int = 0
+    document_context: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """Rows of all sentences, one after the other, and where the words are in them.
+
+    Attributes:
+        features: A row each; `piece_labels` has the number of the tag at each word's first piece,
+            in the one row where the word is scored; NO_TAG anywhere else, and at words without
+            tag. (The paper, section 5.3, classifies first pieces only.)
+        rows, places: int64 [K]; in which row and at which place of it each of K words is scored.
+        words: int64 [K]; which word that is, counting through all sentences. Words that
+            normalisation deletes have no piece, and so aren't among them.
+        splits: int64 [sentences + 1]; sentence s has the words splits[s] to splits[s + 1].
+        sources: Where each row comes from, "file:line" of its sentence or document.
+    """
+
+    features: Features
+    rows: np.ndarray
+    places: np.ndarray
+    words: np.ndarray
+    splits: np.ndarray
+    sources: Sequence[str]
+
+    def of_words(self, values: np.ndarray, otherwise) -> np.ndarray:
+        """[rows, length] → [words]; `otherwise` for words that no row has."""
+        found = np.full(int(self.splits[-1]), otherwise, values.dtype)
+        found[self.words] = values[self.rows, self.places]
+        return found
+
+    def tags_of_words(self, numbers: np.ndarray, tags: TagSet) -> list[list[str]]:
+        """Predicted tags of every sentence: exactly one for each word, O for those without piece.
+
+        Args:
+            numbers: int [rows, length], predicted at every place.
+            tags: What the numbers mean.
+        """
+        names = np.array(tags.names, object)[self.of_words(numbers, 0)]
+        return [
+            names[begin:end].tolist()
+            for begin, end in zip(self.splits[:-1], self.splits[1:], strict=True)
+        ]
+
+    def mean_of_labelled(self, values: np.ndarray) -> float:
+        """The mean of [rows, length] over the words whose tag has a number; 0 if none has."""
+        places = self.features.splits[self.rows] + self.places
+        labelled = self.features.piece_labels[places] != NO_TAG
+        return float(values[self.rows, self.places][labelled].mean()) if labelled.any() else 0.0
+
+    @property
+    def words_without_piece(self) -> int:
+        """How many words normalisation deletes; they are tagged O."""
+        return int(self.splits[-1]) - len(self.words)
+
+    def describe(self, index: np.ndarray) -> str:
+        """Where the rows of a batch come from, for messages."""
+        return ", ".join(dict.fromkeys(self.sources[place] for place in index if place >= 0))
+
+
+def make_rows(
+    tokenizer: Tokenizer, sentences: Sequence[Sentence], tags: TagSet, settings: TaggingSettings
+) -> Rows:
+    """Tokenises words one by one and cuts what is longer than a row into windows.
+
+    Raises:
+        DataError: The lengths leave no room.
+    """
+    check(settings.max_seq_length, settings.window_stride)
+
+    windows = _windows_function(tokenizer, settings)
+    parts: list[dict] = []
+    before = 0
+    texts = list(_texts(sentences, settings.document_context))
+    for some in _portions(texts):
+        lengths = [len(text) for text, _ in some]
+        flat = [word for text, _ in some for word in text]
+        ragged = tf.RaggedTensor.from_row_lengths(
+            tf.constant(flat, tf.string, [len(flat)]), tf.constant(lengths, tf.int64)
+        )
+        part = {name: tensor.numpy() for name, tensor in windows(ragged).items()}
+        part["words"] += before
+        before += len(flat)
+        parts.append(part)
+    whole = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+    # What the rows are scored for, in order, are the pieces in order.
+    begin, end = whole["scored"].T
+    row = np.repeat(np.arange(len(begin)), end - begin)
+    place = np.arange(len(row)) - np.repeat(np.cumsum(end - begin) - end, end - begin)
+    words = whole["words"]
+    first = np.diff(words, prepend=-1) > 0
+    row, place, words = row[first], place[first], words[first]
+    splits = _splits(whole["lengths"])
+    labels = np.full(len(whole["ids"]), NO_TAG, np.int32)
+    labels[splits[row] + place] = tags.numbers(sentences)[words]
+    return Rows(
+        features=Features(
+            ids=whole["ids"],
+            splits=splits,
+            first_lengths=whole["lengths"].astype(np.int32),
+            row_splits=np.arange(len(begin) + 1),
+            label_ids=np.zeros(len(begin), np.int32),
+            max_seq_length=settings.max_seq_length,
+            pad_id=tokenizer.pad_id,
+            piece_labels=labels,
+        ),
+        rows=row,
+        places=place,
+        words=words,
+        splits=_splits(np.array([len(sentence.words) for sentence in sentences])),
+        sources=np.repeat([source for _, source in texts], whole["counts"]),
+    )
+
+
+@functools.lru_cache(maxsize=2)
+def _windows_function(tokenizer: Tokenizer, settings: TaggingSettings):
+    """The graph of `make_rows`, the same for all files of a run."""
+
+    @tf.function(input_signature=[tf.RaggedTensorSpec([None, None], tf.string)], autograph=False)
+    def windows(words):
+        pieces = tokenizer.tokenize_words(words)
+        made = make_windows(tokenizer, pieces.ids, settings.max_seq_length, settings.window_stride)
+        base = tf.gather(words.row_starts(), pieces.words.value_rowids())
+        return {
+            "ids": made.input_ids.values,
+            "lengths": made.input_ids.row_lengths(),
+            "counts": made.counts,
+            "scored": made.scored,
+            "words": base + tf.cast(pieces.words.values, tf.int64),
+        }
+
+    return windows
+
+
+def _texts(sentences, document_context: bool) -> Iterator[tuple[list[str], str]]:
+    """Words and source of every sentence, or of every document."""
+    words: list[str] = []
+    for place, sentence in enumerate(sentences):
+        if not words:
+            source = sentence.source
+        words.extend(sentence.words)
+        last = place + 1 == len(sentences)
+        if not document_context or last or sentences[place + 1].document != sentence.document:
+            yield words, source
+            words = []
+
+
+def _portions(texts: list) -> Iterator[list]:
+    """Texts in portions that fit into memory tokenised."""
+    portion, size = [], 0
+    for text in texts:
+        portion.append(text)
+        size += len(text[0])
+        if size >= _WORDS_AT_ONCE:
+            yield portion
+            portion, size = [], 0
+    if portion:
+        yield portion
+
+
+def _splits(lengths: np.ndarray) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])

@@ -1,0 +1,107 @@
+"""The tags that a model predicts: collected from a training set, kept with the model."""
+
+import dataclasses
+import json
+from collections.abc import Sequence
+
+import numpy as np
+from absl import logging
+
+from data.errors import DataError
+from data.files.text_files import listing, read_text
+from data.tasks.sentences.predictions import write_text
+from data.tasks.tagging.conll import Sentence
+from data.tasks.tagging.schemes import MODEL_SCHEMES, OUTSIDE, SCHEMES, split_tag
+
+NO_TAG = -1
+"""In place of a number where a word has no tag that the model knows."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TagSet:
+    """The tags in the order of their numbers: O, then every letter of the scheme with every type.
+
+    So a type that only has entities of one word in training can be predicted with several.
+    """
+
+    scheme: str
+    names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def types(self) -> list[str]:
+        """Types of entities, sorted."""
+        return sorted({split_tag(name)[1] for name in self.names if name != OUTSIDE})
+
+    def numbers(self, sentences: Sequence[Sentence]) -> np.ndarray:
+        """int32, of all words of all sentences; NO_TAG where there is none or one not known.
+
+        Unknown ones are logged with the place of their sentence.
+        """
+        number = {name: index for index, name in enumerate(self.names)}
+        unknown: dict[str, str] = {}
+        found = np.full(sum(len(sentence.words) for sentence in sentences), NO_TAG, np.int32)
+        place = 0
+        for sentence in sentences:
+            for tag in sentence.tags or ():
+                found[place] = number.get(tag, NO_TAG)
+                if tag not in number:
+                    unknown.setdefault(tag, sentence.source)
+                place += 1
+            place += 0 if sentence.tags is not None else len(sentence.words)
+        if unknown:
+            logging.warning(
+                "Tags that training didn't have, and that can't be predicted: %s. Their words "
+                "don't count in the loss; in the scores by entity they do.",
+                listing(f"{tag} (sentence at {source})" for tag, source in unknown.items()),
+            )
+        return found
+
+
+def make_tag_set(sentences: Sequence[Sentence], scheme: str) -> TagSet:
+    """The tags of a training set, whose tags are of that scheme.
+
+    Raises:
+        DataError: It has no entity.
+    """
+    types = {split_tag(tag) for sentence in sentences for tag in {*(sentence.tags or ())}}
+    types = sorted({kind for letter, kind in types if letter != OUTSIDE})
+    if not types:
+        raise DataError(
+            f"{sentences[0].source.rpartition(':')[0]}: not one of {len(sentences)} sentences has "
+            f"an entity, so there is nothing to learn. Check that --tag_column is the column of "
+            f"the tags."
+        )
+    names = (f"{letter}-{kind}" if kind else letter for kind in types for letter in SCHEMES[scheme])
+    return TagSet(scheme, (OUTSIDE, *names))
+
+
+def save_tags(path: str, tags: TagSet) -> None:
+    """Writes scheme and tags as JSON, for `load_tags`."""
+    saved = {"scheme": tags.scheme, "labels": list(tags.names)}
+    write_text(path, json.dumps(saved, ensure_ascii=False, indent=2) + "\n")
+
+
+def load_tags(path: str) -> TagSet:
+    """Reads what `save_tags` wrote.
+
+    Raises:
+        DataError: The file can't be read or is another.
+    """
+    text = read_text(
+        path, "It is written beside a model when that is trained; without it give the --train_file."
+    )
+    try:
+        saved = json.loads(text)
+        scheme, names = saved["scheme"], saved["labels"]
+        known = isinstance(names, list) and all(isinstance(name, str) for name in names)
+        if scheme not in MODEL_SCHEMES or not known or names[:1] != [OUTSIDE]:
+            raise TypeError("the scheme or the list of labels is not one of this script")
+        return TagSet(scheme, tuple(names))
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(
+            f"{path} doesn't hold the scheme and the tags as written beside a trained model "
+            f"({type(error).__name__}: {error}); give the --train_file instead."
+        ) from error

@@ -1,0 +1,1 @@
+"""Learning a WordPiece vocabulary, or teaching a released one new words."""

@@ -1,0 +1,1 @@
+"""Vectors of a frozen encoder: texts to its inputs, stored and read."""

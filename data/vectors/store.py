@@ -1,0 +1,180 @@
+"""Vectors of frozen features on disk: computed once for a list of rows, streamed in training.
+
+stored = stored_vectors(folder, "train", features, fingerprint, width, extract)
+for batch in stored.batches(features, Batching(32, default_buckets(128)), training=True): …
+"""
+
+import dataclasses
+import hashlib
+import io
+import math
+import os
+from collections.abc import Callable, Iterable
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from data import batching
+from data.errors import DataError
+from data.features import Features, remove_others
+from data.vectors.array_batches import array_batches, check_single_rows
+
+Extract = Callable[[Iterable[dict[str, np.ndarray]], np.ndarray], np.ndarray]
+
+_VALUES_AT_ONCE = 2**24  # held in memory while computing; 64 MB
+_BATCH_SIZE = 32
+# Of stored vectors; to be counted up when the same pieces give other files.
+_FORMAT = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class StoredVectors:
+    """Vectors of all pieces of all rows.
+
+    Attributes:
+        path: A NumPy array file, float32 [pieces, width], row after row.
+        header: Bytes before the first number.
+        width: Of a vector.
+    """
+
+    path: str
+    header: int
+    width: int
+
+    def batches(
+        self,
+        features: Features,
+        shape: batching.Batching,
+        training: bool,
+        seed: int = 0,
+        name: str = "features",
+    ) -> tf.data.Dataset:
+        """`batching.batches` with the vectors: float32 [B, T, width], 0 at padding.
+
+        They are read from the file when their batch comes; nothing else is held in memory.
+
+        Args:
+            features: Those that the vectors were computed of; labels may differ.
+            shape, training, seed: See `batching.batches`.
+            name: Of the vectors in the batch.
+        """
+        check_single_rows(features)
+        first_rows = features.row_splits[:-1]
+
+        def read(index: np.ndarray, length: np.ndarray) -> np.ndarray:
+            values = np.zeros((len(index), length, self.width), np.float32)
+            with tf.io.gfile.GFile(self.path, "rb") as file:
+                for place, example in enumerate(index):
+                    if example < 0:
+                        continue
+                    row = first_rows[example]
+                    begin, end = features.splits[row : row + 2]
+                    file.seek(self.header + int(begin) * self.width * 4)
+                    data = file.read(int(end - begin) * self.width * 4)
+                    vectors = np.frombuffer(data, "<f4").reshape(-1, self.width)
+                    values[place, : end - begin] = vectors
+            return values
+
+        def add(batch):
+            ids = batch["input_ids"]
+            # Stateless, so that the place in the data can be saved with the training state.
+            values = tf.numpy_function(
+                read, [batch["index"], tf.shape(ids)[1]], tf.float32, stateful=False
+            )
+            values.set_shape([*ids.shape, self.width])
+            return batch | {name: values}
+
+        dataset = batching.batches(features, shape, training, seed).map(add)
+        return dataset.prefetch(1)
+
+
+def stored_vectors(
+    folder: str, name: str, features: Features, fingerprint: str, width: int, extract: Extract
+) -> StoredVectors:
+    """Computes the vectors of every row, or takes them as they were computed before.
+
+    They lie in `NAME-HASH.npy`. The hash is of the pieces, which texts, vocabulary and settings
+    decide, and of `fingerprint`; so whatever changes makes a new file, and the old ones of that
+    name are removed. Nothing is left under that name by a process that was killed.
+
+    Args:
+        folder: Made if absent.
+        name: Of the split.
+        features: Examples of one row each.
+        fingerprint: Says which model, weights and layers compute.
+        width: Of a vector.
+        extract: From batches and the rows' lengths to float32 [pieces, …] of `width` numbers
+            each, in the rows' order.
+
+    Raises:
+        DataError: There are several rows per example, or the file can't be written.
+    """
+    check_single_rows(features)
+    digest = hashlib.blake2b(digest_size=8)
+    digest.update(f"{_FORMAT} {fingerprint} {width} {features.pad_id}".encode())
+    for values in (features.ids, features.splits, features.first_lengths):
+        digest.update(np.ascontiguousarray(values, "<i8").tobytes())
+    path = os.path.join(folder, f"{name}-{digest.hexdigest()}.npy")
+    count = len(features.ids)
+    header = _header((count, width))
+    stored = StoredVectors(path, len(header), width)
+    size = len(header) + count * width * 4
+    if tf.io.gfile.exists(path) and tf.io.gfile.stat(path).length == size:
+        logging.info("Vectors of %d rows of %s: from %s", len(features), name, path)
+        return stored
+    logging.info(
+        "Computing the vectors of %d rows of %s, %.0f MB: %s", len(features), name, size / 1e6, path
+    )
+    shape = batching.Batching(_BATCH_SIZE, batching.default_buckets(features.max_seq_length))
+    temporary = f"{path}.tmp-{os.getpid()}"
+    try:
+        tf.io.gfile.makedirs(folder)
+        try:
+            with tf.io.gfile.GFile(temporary, "wb") as file:
+                file.write(header)
+                for part in _parts(features, _VALUES_AT_ONCE // width):
+                    vectors = extract(array_batches(part, shape), part.lengths)
+                    file.write(np.ascontiguousarray(vectors, "<f4").tobytes())
+            tf.io.gfile.rename(temporary, path, overwrite=True)
+        finally:
+            if tf.io.gfile.exists(temporary):
+                tf.io.gfile.remove(temporary)
+    except tf.errors.OpError as error:
+        raise DataError(
+            f"The vectors can't be written to {path}: {error.message}. They need "
+            f"{math.ceil(size / 1e6):,} MB in a folder that you may write to."
+        ) from error
+    remove_others(path, name)
+    return stored
+
+
+def _header(shape: tuple[int, ...]) -> bytes:
+    content = io.BytesIO()
+    descr = {"descr": "<f4", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(content, descr)
+    return content.getvalue()
+
+
+def _parts(features: Features, most: int):
+    """Rows in portions of at most so many pieces, but one row at least."""
+    begin = 0
+    while begin < len(features):
+        limit = features.splits[begin] + most
+        end = max(int(np.searchsorted(features.splits, limit, "right")) - 1, begin + 1)
+        yield _some(features, begin, min(end, len(features)))
+        begin = end
+
+
+def _some(features: Features, begin: int, end: int) -> Features:
+    """Rows `begin` to `end`, without labels."""
+    splits = features.splits[begin : end + 1]
+    return Features(
+        ids=features.ids[splits[0] : splits[-1]],
+        splits=splits - splits[0],
+        first_lengths=features.first_lengths[begin:end],
+        row_splits=np.arange(end - begin + 1, dtype=np.int64),
+        label_ids=np.zeros(end - begin, np.int32),
+        max_seq_length=features.max_seq_length,
+        pad_id=features.pad_id,
+    )

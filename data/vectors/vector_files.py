@@ -1,0 +1,274 @@
+"""Files of extracted features: the original's JSON lines, TFRecords, NumPy arrays.
+
+with open_writer("jsonl", "features.jsonl", layers=[-1, -2], width=768, pooled=False) as writer:
+    writer.write(rows)
+
+All of them are written row by row, under temporary names until they are complete.
+"""
+
+import abc
+import contextlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from data.errors import DataError
+from data.vectors.texts import Row
+
+FORMATS = ("jsonl", "tfrecord", "numpy")
+
+_DIGITS = 6  # behind the point in JSON, as the original
+
+
+class FeatureWriter(abc.ABC):
+    """What all formats share: files that appear only when they are complete.
+
+    Args:
+        path: Of the output file.
+        layers: Their numbers or names, in the order of the vectors.
+        width: Of a vector.
+        words: Whether the vectors are of words.
+        pooled: Whether they are of whole lines.
+    """
+
+    def __init__(
+        self, path: str, layers: Sequence[int | str], width: int, words: bool, pooled: bool
+    ):
+        self.path = path
+        self.layers = list(layers)
+        self.width = width
+        self.words = words
+        self.pooled = pooled
+        self._files = contextlib.ExitStack()
+        self._names: list[tuple[str, str]] = []  # temporary, final
+
+    def __enter__(self) -> "FeatureWriter":
+        try:
+            folder = os.path.dirname(self.path)
+            if folder:
+                tf.io.gfile.makedirs(folder)
+            self._open()
+        except (tf.errors.OpError, OSError) as error:
+            self._remove()
+            raise self._unwritable(error) from error
+        return self
+
+    def write(self, rows: Iterable[Row]) -> None:
+        """Appends rows; raises DataError where that isn't possible."""
+        for row in rows:
+            try:
+                self._write(row)
+            except (tf.errors.OpError, OSError) as error:
+                raise self._unwritable(error) from error
+
+    def __exit__(self, kind, *_) -> None:
+        if kind is not None:
+            self._remove()
+            return
+        try:
+            self._files.close()
+            for temporary, name in self._names:
+                tf.io.gfile.rename(temporary, name, overwrite=True)
+        except (tf.errors.OpError, OSError) as error:
+            self._remove()
+            raise self._unwritable(error) from error
+
+    def _temporary(self, name: str) -> str:
+        self._names.append((f"{name}.tmp-{os.getpid()}", name))
+        return self._names[-1][0]
+
+    def _remove(self) -> None:
+        with contextlib.suppress(tf.errors.OpError, OSError):
+            self._files.close()
+        for temporary, _ in self._names:
+            with contextlib.suppress(tf.errors.OpError, OSError):
+                tf.io.gfile.remove(temporary)
+
+    def _unwritable(self, error: Exception) -> DataError:
+        return DataError(
+            f"The output file {self.path} can't be written: {getattr(error, 'message', error)}. "
+            f"Name a file in a folder that you may write to, with room enough."
+        )
+
+    @abc.abstractmethod
+    def _open(self) -> None:
+        """Opens the files, under temporary names."""
+
+    @abc.abstractmethod
+    def _write(self, row: Row) -> None:
+        """Appends a row."""
+
+
+class JsonWriter(FeatureWriter):
+    """A line per line of text, as the original: six digits, its key linex_index.
+
+    {"linex_index": 0, "features": [{"token": "[CLS]", "layers": [{"index": -1, "values": […]}]}]}
+
+    Words have `start` and `end` as well. Of pooled lines there is `layers` in place of `features`.
+    """
+
+    def _open(self):
+        self._file = self._files.enter_context(tf.io.gfile.GFile(self._temporary(self.path), "w"))
+
+    def _write(self, row):
+        # In float64, where the rounded numbers have no further digits.
+        values = np.round(row.vectors.astype(np.float64), _DIGITS).tolist()
+
+        def layers(vectors):
+            pairs = zip(self.layers, vectors, strict=True)
+            return [{"index": layer, "values": vector} for layer, vector in pairs]
+
+        line = {"linex_index": row.index}
+        if row.tokens is None:
+            line["layers"] = layers(values[0])
+        else:
+            line["features"] = [
+                {"token": token}
+                | ({} if row.spans is None else dict(zip(("start", "end"), span, strict=True)))
+                | {"layers": layers(vectors)}
+                for token, vectors, span in zip(
+                    row.tokens,
+                    values,
+                    row.tokens if row.spans is None else row.spans.tolist(),
+                    strict=True,
+                )
+            ]
+        self._file.write(json.dumps(line) + "\n")
+
+
+class RecordWriter(FeatureWriter):
+    """A `tf.train.Example` per line.
+
+    linex_index int64 [1]; shape int64 [3]: vectors, layers, width; values float [their product];
+    layers bytes [layers]; tokens bytes [vectors], but of pooled lines; of words also starts and
+    ends int64 [vectors].
+    """
+
+    def _open(self):
+        writer = tf.io.TFRecordWriter(self._temporary(self.path))
+        self._file = self._files.enter_context(writer)
+
+    def _write(self, row):
+        def integers(values):
+            return tf.train.Feature(int64_list=tf.train.Int64List(value=values))
+
+        def strings(values):
+            encoded = [str(value).encode() for value in values]
+            return tf.train.Feature(bytes_list=tf.train.BytesList(value=encoded))
+
+        features = {
+            "linex_index": integers([row.index]),
+            "shape": integers(row.vectors.shape),
+            "layers": strings(self.layers),
+            "values": tf.train.Feature(
+                float_list=tf.train.FloatList(value=row.vectors.ravel().tolist())
+            ),
+        }
+        if row.tokens is not None:
+            features["tokens"] = strings(row.tokens)
+        if row.spans is not None:
+            features["starts"] = integers(row.spans[:, 0].tolist())
+            features["ends"] = integers(row.spans[:, 1].tolist())
+        example = tf.train.Example(features=tf.train.Features(feature=features))
+        self._file.write(example.SerializeToString())
+
+
+class NumpyWriter(FeatureWriter):
+    """Arrays that `numpy.load` can also map: float32 [lines, layers, width] of pooled lines.
+
+    Otherwise [vectors, layers, width], and beside NAME.npy there are NAME.splits.npy, int64
+    [lines + 1]: line i has the vectors splits[i] to splits[i + 1]; and NAME.ids.npy, int32
+    [vectors]: pieces, or of words NAME.spans.npy, int32 [vectors, 2]: characters of the line.
+    """
+
+    def _open(self):
+        shape = (len(self.layers), self.width)
+        self._vectors = self._array(self.path, "<f4", shape)
+        if self.pooled:
+            return
+        base = self.path.removesuffix(".npy")
+        self._splits = self._array(f"{base}.splits.npy", "<i8")
+        self._splits.append(np.zeros(1))
+        if self.words:
+            self._details = self._array(f"{base}.spans.npy", "<i4", (2,))
+        else:
+            self._details = self._array(f"{base}.ids.npy", "<i4")
+
+    def _array(self, name: str, dtype: str, shape: tuple[int, ...] = ()) -> "_GrowingArray":
+        return self._files.enter_context(_GrowingArray(self._temporary(name), dtype, shape))
+
+    def _write(self, row):
+        self._vectors.append(row.vectors)
+        if not self.pooled:
+            self._splits.append(np.array([self._vectors.count]))
+            self._details.append(row.spans if self.words else row.ids)
+
+
+class _GrowingArray:
+    """A .npy file of which the first dimension is known only in the end.
+
+    Its header leaves room for that. It is written again, so the file has to be local: one for
+    another file system is copied there in the end.
+    """
+
+    def __init__(self, path: str, dtype: str, shape: tuple[int, ...]):
+        self.path = path
+        self.dtype = dtype
+        self.shape = shape
+        self.count = 0
+        self._folder = tempfile.mkdtemp() if "://" in path else None
+        self._local = os.path.join(self._folder, "array.npy") if self._folder else path
+        # What is opened here is closed by __exit__.
+        self._file = open(self._local, "wb")  # noqa: SIM115
+        self._header()
+
+    def __enter__(self) -> "_GrowingArray":
+        return self
+
+    def append(self, values: np.ndarray) -> None:
+        self._file.write(np.ascontiguousarray(values, self.dtype).tobytes())
+        self.count += len(values)
+
+    def __exit__(self, *_) -> None:
+        try:
+            self._file.seek(0)
+            self._header()
+            self._file.close()
+            if self._folder:
+                tf.io.gfile.copy(self._local, self.path, overwrite=True)
+        finally:
+            self._file.close()
+            if self._folder:
+                shutil.rmtree(self._folder)
+
+    def _header(self) -> None:
+        shape = (self.count, *self.shape)
+        header = {"descr": self.dtype, "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(self._file, header)
+
+
+_WRITERS = {"jsonl": JsonWriter, "tfrecord": RecordWriter, "numpy": NumpyWriter}
+
+
+def open_writer(
+    format: str,
+    path: str,
+    layers: Sequence[int | str],
+    width: int,
+    *,
+    words: bool = False,
+    pooled: bool = False,
+) -> FeatureWriter:
+    """The writer of a format; a context manager. See the classes here.
+
+    Raises:
+        DataError: On entering: the file can't be written, or a NumPy file has another ending.
+    """
+    if format == "numpy" and not path.endswith(".npy"):
+        raise DataError(f"The output file is {path}; the name of a NumPy file ends in .npy.")
+    return _WRITERS[format](path, layers, width, words, pooled)

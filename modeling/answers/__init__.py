@@ -1,0 +1,1 @@
+"""From logits to answers, in the graph: spans, tags, words for [MASK]."""

@@ -1,0 +1,1 @@
+"""What a run takes and costs: operations, bytes, seconds, memory, money."""

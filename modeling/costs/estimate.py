@@ -1,0 +1,273 @@
+"""A run's cost before it is begun, as text: operations, memory, hours and money by machine.
+
+    print(estimate(BertConfig.named("base", 30522), parse_phases("128:900000:256,512:100000:256")))
+
+`run_pretraining.py --estimate` prints it for its flags. See `cost_model` for what it rests on, and
+`cost_machines` for the machines and the dates of the prices.
+"""
+
+import math
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from modeling.config import BIDIRECTIONAL, BertConfig
+from modeling.costs import cost_model
+from modeling.costs import machines as cost_machines
+from modeling.costs.machines import Machine
+from modeling.errors import ModelingError
+from modeling.training.engine.precision import fastest_dtype
+from modeling.training.phases import Phase
+
+# Tokens of text that a core makes into records in a second of its time, each token counted once
+# per pass over the text (--dupe_factor). By Beam's DirectRunner with two processes, what 500 MB
+# take more than 50 MB; `python -m tests.benchmarks.pretraining_data --beam_python=…`.
+DATA_TOKENS_PER_CORE_SECOND = 4_200_000
+# English Wikipedia under the released uncased vocabulary.
+TEXT_BYTES_PER_TOKEN = 4.6
+MEAN_HOURS = (1, 6, 24)
+"""Between pre-emptions, for the table of what they cost."""
+
+
+def estimate(
+    config: BertConfig,
+    phases: Sequence[Phase],
+    *,
+    machines: Sequence[Machine] | None = None,
+    dtype: str = "float32",
+    accumulation_steps: int = 1,
+    remat: bool = False,
+    next_sentence: bool = True,
+    save_checkpoints_steps: int = 1000,
+    corpus_bytes: float = 0,
+    dupe_factor: int = 10,
+) -> str:
+    """What pre-training costs, in some lines of text.
+
+    Args:
+        config: The model.
+        phases: Lengths, steps and batches.
+        machines: By default the CPU that the constants were measured on, and
+            `cost_machines.ACCELERATORS`.
+        dtype: "float32" or one of 16 bits. Accelerators are taken to compute in 16 bits in any
+            case, since no one would train there otherwise.
+        accumulation_steps: Micro-batches at least; more where the memory asks for them.
+        remat: Activations are computed again in the backward pass.
+        next_sentence: False where no next sentence is predicted.
+        save_checkpoints_steps: Steps between checkpoints.
+        corpus_bytes: Of text that records are to be made of; 0: they are there.
+        dupe_factor: Passes over that text.
+
+    Returns:
+        Lines of text with aligned columns.
+    """
+    half = dtype != "float32"
+    if machines is None:
+        machines = (
+            cost_machines.CPU["bfloat16" if half else "float32"],
+            *cost_machines.ACCELERATORS,
+        )
+    labels = 2 if next_sentence else 0
+    lines = [_describe(config, phases, labels, half)]
+    plans: list[tuple[Machine, list[Plan]]] = []
+    for machine in machines:
+        on_cpu = machine.price is None
+        options = {"half_precision": half if on_cpu else True, "remat": remat}
+        options["accumulation_steps"] = accumulation_steps
+        plans.append((machine, [Plan(config, machine, p, labels, **options) for p in phases]))
+    rows = [("machine", "rows", "steps/s", "computed", "memory", "hours", "dollars")]
+    rows += [_row(machine, phases, planned) for machine, planned in plans]
+    prices = [
+        f"  {machine.name}: ${machine.price.dollars:,.2f} an hour, {machine.price.source}"
+        for machine in machines
+        if machine.price
+    ]
+    explained = (
+        "rows: of a micro-batch on a device, × micro-batches; computed: of a device; memory: of a "
+        "device at most (XLA, base, v5e: half to nine tenths of it). Prices on demand:"
+    )
+    lines.append("\n".join([_table(rows), "", explained, *prices]))
+    if corpus_bytes:
+        lines.append(data_cost(corpus_bytes / TEXT_BYTES_PER_TOKEN, dupe_factor))
+    lines.append(_interruptions(config, plans, save_checkpoints_steps))
+    return "\n\n".join(lines)
+
+
+def estimate_run(
+    values, config: BertConfig, phases: Sequence[Phase], corpus_files: Sequence[str]
+) -> str:
+    """`estimate` of what run_pretraining.py's flags ask for.
+
+    Args:
+        values: The script's flag values.
+        config, phases: What it makes of them.
+        corpus_files: Raw text that records are to be made of; only their sizes are read.
+
+    Raises:
+        ModelingError: No model is named.
+    """
+    if not values.bert_config_file and not values.demo:
+        raise ModelingError(
+            "--estimate needs --bert_config_file, the JSON file with the model's sizes; or --demo."
+        )
+    return estimate(
+        config,
+        phases,
+        dtype=fastest_dtype() if values.dtype == "auto" else values.dtype,
+        accumulation_steps=values.gradient_accumulation_steps,
+        remat=values.remat,
+        next_sentence=values.objective == "mlm_nsp",
+        save_checkpoints_steps=values.save_checkpoints_steps,
+        corpus_bytes=sum(tf.io.gfile.stat(file).length for file in corpus_files),
+        dupe_factor=values.dupe_factor,
+    )
+
+
+class Plan:
+    """How a machine goes through one phase.
+
+    Attributes:
+        rows: Of a micro-batch on a device; 0 if not even one fits, or there are more devices than
+            rows.
+        accumulation_steps: Micro-batches.
+        seconds: Of a step.
+        memory: Bytes of a device.
+        flops_per_second: Of a device.
+    """
+
+    def __init__(
+        self,
+        config: BertConfig,
+        machine: Machine,
+        phase: Phase,
+        labels: int,
+        *,
+        half_precision: bool,
+        accumulation_steps: int = 1,
+        remat: bool = False,
+    ):
+        length = phase.max_seq_length
+        predictions = phase.max_predictions_per_seq
+        if predictions and config.attention_direction != BIDIRECTIONAL:
+            predictions = length  # every token's next
+        options = {"half_precision": half_precision, "remat": remat}
+        device_rows = phase.batch_size / machine.devices
+        self.rows, self.accumulation_steps = 0, 1
+        if device_rows < 1:
+            return
+        fits = cost_model.largest_batch(config, machine, length, predictions, **options)
+        if not fits:
+            return
+        self.accumulation_steps = max(accumulation_steps, math.ceil(device_rows / fits))
+        self.rows = device_rows / self.accumulation_steps
+        work = cost_model.step_work(
+            *(config, device_rows, length, predictions, labels),
+            accumulation_steps=self.accumulation_steps,
+            **options,
+        )
+        self.seconds = work.seconds(machine)
+        self.flops_per_second = work.flops / self.seconds
+        self.memory = cost_model.step_memory(config, self.rows, length, predictions, **options)
+
+    @property
+    def rows_text(self) -> str:
+        """Rows of a device, and in how many parts they are computed."""
+        parts = f" × {self.accumulation_steps}" if self.accumulation_steps > 1 else ""
+        return f"{self.rows:.4g}{parts}"
+
+
+def data_cost(tokens: float, passes: int) -> str:
+    """What making records of a text costs, with Beam on a cluster or here.
+
+    Args:
+        tokens: Of the text, each counted once.
+        passes: Over the text.
+    """
+    hours = tokens * passes / DATA_TOKENS_PER_CORE_SECOND / 3600
+    price = cost_machines.CPU_HOUR
+    return (
+        f"Records of {tokens:,.3g} tokens of text, {passes} passes: {_rounded(hours)} core hours "
+        f"at {DATA_TOKENS_PER_CORE_SECOND:,} tokens per core and second and pass, "
+        f"${hours * price.dollars:,.2f} ({price.source}: ${price.dollars} a core hour)."
+    )
+
+
+def _row(machine: Machine, phases: Sequence[Phase], plans: Sequence[Plan]) -> tuple[str, ...]:
+    """The machine's row of the table."""
+    if not all(plan.rows for plan in plans):
+        return (machine.name, "doesn't fit", *[""] * 5)
+    pairs = zip(phases, plans, strict=True)
+    hours = sum(phase.num_steps * plan.seconds for phase, plan in pairs) / 3600
+    return (
+        machine.name,
+        ", ".join(plan.rows_text for plan in plans),
+        ", ".join(_rounded(1 / plan.seconds) for plan in plans),
+        ", ".join(f"{plan.flops_per_second / 1e12:.3g}" for plan in plans) + " TFLOP/s",
+        ", ".join(f"{plan.memory / 2**30:.1f}" for plan in plans) + " GiB",
+        _rounded(hours),
+        _rounded(machine.dollars(hours)) if machine.price else "–",
+    )
+
+
+def _describe(config: BertConfig, phases: Sequence[Phase], labels: int, half: bool) -> str:
+    weights = cost_model.parameters(config)
+    text = [
+        f"{config.num_hidden_layers} layers, {config.hidden_size} wide: {weights:,} weights, "
+        f"{weights * cost_model.STATE_BYTES / 2**30:.2f} GiB with gradients and moments, "
+        f"{weights * cost_model.CHECKPOINT_BYTES / 2**30:.2f} GiB a checkpoint."
+    ]
+    for phase in phases:
+        predictions = phase.max_predictions_per_seq
+        if config.attention_direction != BIDIRECTIONAL:
+            predictions = phase.max_seq_length
+        work = cost_model.step_work(
+            *(config, phase.batch_size, phase.max_seq_length, predictions, labels),
+            half_precision=half,
+        )
+        tokens = phase.batch_size * phase.max_seq_length * phase.num_steps
+        text.append(
+            f"{phase.num_steps:,} steps of {phase.batch_size} × {phase.max_seq_length} tokens "
+            f"({tokens:.3g} in all): a step is {work.flops / 1e12:.3g} TFLOP and moves "
+            f"{work.bytes / 1e9:.3g} GB."
+        )
+    return "\n".join(text)
+
+
+def _interruptions(config: BertConfig, plans, save_checkpoints_steps: int) -> str:
+    """By machine and rate of pre-emption: the best interval, what it loses, what the flags lose."""
+    rows = [("a machine lost every", "", *(f"{hours} h" for hours in MEAN_HOURS))]
+    for machine, (*_, plan) in plans:
+        if not plan.rows:
+            continue
+        best, given = [], []
+        for hours in MEAN_HOURS:
+            cost = cost_model.interruptions(config, machine, hours * 3600)
+            interval = cost.best_interval
+            best.append(f"{_rounded(interval / 60)} min, {cost.overhead():.1%}")
+            lost = cost.overhead(save_checkpoints_steps * plan.seconds)
+            given.append(f"{lost:.1%}" if lost < 1 else "more than trained")
+        rows.append((machine.name, "best interval, lost", *best))
+        rows.append(("", f"every {save_checkpoints_steps:,} steps", *given))
+    return _table(rows) + (
+        "\nlost: saving, restarting and repeating, as a share of the training (Young 1974; "
+        "Daly 2006)."
+    )
+
+
+def _rounded(value: float) -> str:
+    """Three digits, without exponents."""
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.{max(0, 2 - math.floor(math.log10(max(value, 1e-4))))}f}"
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    """Aligned columns, the first to the left."""
+    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+    return "\n".join(
+        "  ".join(
+            [row[0].ljust(widths[0])]
+            + [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
+        ).rstrip()
+        for row in rows
+    )

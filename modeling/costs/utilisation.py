@@ -1,0 +1,87 @@
+"""How much of a machine's arithmetic a training run uses: model FLOPs over the peak.
+
+The model's operations are counted as `modeling.costs.flops` counts them (Chowdhery et al. 2022,
+appendix B, "MFU"). The peak is the data sheet's for TPUs and GPUs, 16-bit or TF32/float32 as the
+run computes; a CPU's is measured by multiplying matrices for a moment.
+"""
+
+import os
+import time
+from collections.abc import Mapping
+
+import keras
+import tensorflow as tf
+from absl import logging
+
+from modeling.config import BertConfig
+from modeling.costs.flops import train_step_flops
+from modeling.costs.peaks import gpu_peak, tpu_peak
+from modeling.training.engine.distribution import on_tpu
+
+
+def batch_flops(config: BertConfig, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    """float32 scalar: operations of a training step on `batch`, padding included."""
+    shape = tf.cast(tf.shape(batch["input_ids"]), tf.float32)
+    rows, length = tf.reduce_prod(shape[:-1]), shape[-1]
+    predictions = 0.0
+    if "masked_lm_positions" in batch:
+        predictions = tf.cast(tf.shape(batch["masked_lm_positions"])[-1], tf.float32)
+    labels = 2 if {"next_sentence_labels", "label_ids"} & set(batch) else 0
+    return train_step_flops(config, rows, length, predictions, labels)
+
+
+def step_flops(model: keras.Model, batch: Mapping[str, tf.Tensor]) -> tf.Tensor | None:
+    """float32 scalar, of all of a model's encoders; None where it has none, or the batch no ids."""
+    encoders = [getattr(model, name, None) for name in ("encoder", "second_encoder")]
+    if encoders[0] is None or "input_ids" not in batch:
+        return None
+    return tf.add_n([batch_flops(e.config, batch) for e in encoders if e is not None])
+
+
+def peak_flops() -> float | None:
+    """Operations a second that all replicas of the present strategy could do at most.
+
+    In what the present dtype policy computes in; call it in the strategy's scope.
+
+    Returns:
+        None where the device isn't known.
+    """
+    strategy = tf.distribute.get_strategy()
+    replicas = strategy.num_replicas_in_sync
+    half = keras.config.dtype_policy().compute_dtype != "float32"
+    if on_tpu():
+        return _times(tpu_peak(os.environ.get("TPU_ACCELERATOR_TYPE", "")), replicas)
+    gpus = tf.config.list_physical_devices("GPU")
+    if gpus:
+        name = tf.config.experimental.get_device_details(gpus[0]).get("device_name", "")
+        return _times(gpu_peak(name, half), replicas)
+    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        replicas = 1  # which share the processors of this machine
+    return _times(_cpu_speed(tf.bfloat16 if half else tf.float32), replicas)
+
+
+def _times(peak: float | None, replicas: int) -> float | None:
+    return peak * replicas if peak else None
+
+
+def _cpu_speed(dtype: tf.DType, seconds: float = 0.3) -> float:
+    """Operations a second of products of matrices; the best of some for so long."""
+    size = 1024
+    x = tf.cast(tf.random.stateless_normal([2 * size, size], [1, 2]), dtype)
+    w = tf.cast(tf.random.stateless_normal([size, size], [3, 4]) / size**0.5, dtype)
+
+    @tf.function(autograph=False)
+    def chain(x):
+        for _ in range(4):
+            x = tf.matmul(x, w)
+        return x
+
+    chain(x)
+    best, until = float("inf"), time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        begun = time.perf_counter()
+        chain(x)[0, 0].numpy()
+        best = min(best, time.perf_counter() - begun)
+    speed = 4 * 2 * 2 * size**3 / best
+    logging.info("This machine multiplies %s matrices at %.0f GFLOP/s.", dtype.name, speed / 1e9)
+    return speed

@@ -1,0 +1,119 @@
+"""The SavedModel that turns texts into vectors: of texts, of pieces, of words."""
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import tensorflow as tf
+
+from modeling.errors import ModelingError
+from modeling.serving.buckets import in_buckets
+from modeling.serving.export import IDS, Export, Signature
+from modeling.serving.storage import Servable
+from modeling.vectors.vector_models import BertFeatures, pool, unit_length
+
+
+class Pieces(Protocol):
+    """What the text side gives, in the graph; `data.vectors.serving_inputs` makes it."""
+
+    inputs: Mapping[str, tf.Tensor]
+    tokens: tf.Tensor
+    starts: tf.Tensor
+    ends: tf.Tensor
+    word_numbers: tf.Tensor
+    words: tf.Tensor
+    word_starts: tf.Tensor
+    word_ends: tf.Tensor
+
+
+def export_embeddings(
+    model: BertFeatures,
+    export: Export,
+    text_pieces: Callable[[tf.Tensor], Pieces],
+    pooling: str,
+) -> str:
+    """Exports an encoder as the next version.
+
+    Signatures, from string `text` [B]; D is the width of all layers' vectors together:
+        serving_default: `embedding` float32 [B, D], each of length 1, so that the product of two
+            is their cosine.
+        pieces: `tokens` string [B, T] ("" at padding), `starts`, `ends` int32 [B, T], characters
+            of the text (-1 at [CLS], [SEP] and padding), `vectors` float32 [B, T, D] (0 at
+            padding).
+        words: `words` string [B, W], what white space separates, if it has a piece within the
+            model's length ("" for what is lacking); `starts`, `ends` int32 [B, W] (-1), `vectors`
+            float32 [B, W, D], means of the pieces' (0).
+        examples: serialized tf.Examples with `text` → as serving_default.
+        tokenized: int32 `input_ids`, `input_mask`, `segment_ids` [B, T] → `embedding`.
+
+    Args:
+        model: Not pooled and not normalised.
+        export: Where, and with what.
+        text_pieces: From texts to pieces, in the graph.
+        pooling: "cls", "mean" or "max": how the vectors of a text become one.
+
+    Returns:
+        The folder of the new version. It appears whole or not at all.
+    """
+    if pooling == "none" or model.pooling != "none" or model.normalize:
+        raise ModelingError(
+            f"An exported encoder pools by itself; it got a model with pooling {model.pooling} and "
+            f"the pooling {pooling}."
+        )
+    width = len(model.layer_names) * model.width
+
+    def of_batch(batch):
+        """float32 `vectors` [B, T, D], 0 at padding; `embedding` [B, D]."""
+        vectors = tf.cast(model(batch)["vectors"], tf.float32)
+        shape = tf.shape(vectors)
+        real = tf.cast(batch["input_mask"], tf.float32)[..., tf.newaxis]
+        vectors = tf.reshape(vectors, [shape[0], shape[1], width]) * real
+        pooled = pool(vectors, batch["input_mask"], pooling)
+        return {"vectors": vectors, "embedding": unit_length(pooled)}
+
+    def embed_ids(**inputs):
+        zeros = tf.zeros([tf.shape(inputs["input_ids"])[0], width])
+        return in_buckets(of_batch, inputs, {"embedding": zeros})
+
+    def embed(text):
+        return embed_ids(**text_pieces(text).inputs)
+
+    def vectors_of(pieces: Pieces):
+        shape = tf.shape(pieces.inputs["input_ids"])
+        zeros = tf.zeros([shape[0], shape[1], width])
+        return in_buckets(of_batch, pieces.inputs, {"vectors": zeros})["vectors"]
+
+    def of_pieces(text):
+        pieces = text_pieces(text)
+        return {
+            "tokens": pieces.tokens,
+            "starts": pieces.starts,
+            "ends": pieces.ends,
+            "vectors": vectors_of(pieces),
+        }
+
+    def of_words(text):
+        pieces = text_pieces(text)
+        number = tf.shape(pieces.words)[1]
+        row = tf.range(tf.shape(pieces.words)[0])[:, tf.newaxis]
+        # What belongs to no word goes to a segment below 0, which is left out.
+        segment = tf.where(pieces.word_numbers >= 0, row * number + pieces.word_numbers, -1)
+        means = tf.math.unsorted_segment_mean(
+            tf.reshape(vectors_of(pieces), [-1, width]),
+            tf.reshape(segment, [-1]),
+            tf.size(pieces.words),
+        )
+        return {
+            "words": pieces.words,
+            "starts": pieces.word_starts,
+            "ends": pieces.word_ends,
+            "vectors": tf.reshape(means, [tf.shape(pieces.words)[0], number, width]),
+        }
+
+    text = {"text": tf.TensorSpec([None], tf.string)}
+    signatures = {
+        "serving_default": Signature(embed, text),
+        "pieces": Signature(of_pieces, text),
+        "words": Signature(of_words, text),
+        "tokenized": Signature(embed_ids, IDS),
+    }
+    return export.write(Servable(model, export.dtype), signatures)

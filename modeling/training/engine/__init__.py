@@ -1,0 +1,1 @@
+"""One training step and the loop over steps, on any devices."""

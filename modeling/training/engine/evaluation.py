@@ -1,0 +1,162 @@
+"""A model over a whole data set: exact means, or one row of outputs per example."""
+
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from modeling.errors import ModelingError
+from modeling.layers.tensors import inference
+from modeling.losses import Losses
+from modeling.models import ABSENT
+from modeling.training.engine.distribution import distribute
+from modeling.training.runs.reporting import Reporter
+
+
+class Evaluator:
+    """Exact means over a data set, each example counted once, on all replicas.
+
+    Made once and called as often as wanted: the model is compiled at the first call.
+
+    Args:
+        model, losses: As for `TrainStep`.
+    """
+
+    def __init__(self, model, losses: Losses):
+        self.model = model
+        self.losses = losses
+        self.strategy = tf.distribute.get_strategy()
+        self._names: list[str] = []
+        self._loss_names: list[str] = []
+        self._step = tf.function(self._batch, reduce_retracing=True, autograph=False)
+
+    def __call__(self, dataset) -> dict[str, float]:
+        """Evaluates a finite data set.
+
+        Args:
+            dataset: Batches; rows that only fill one up have `is_real_example` 0.
+
+        Returns:
+            Name → mean of every loss and metric; `loss` is the sum of the losses.
+
+        Raises:
+            ModelingError: The data set is empty.
+        """
+        dataset = distribute(dataset)
+        sums = None
+        for batch in dataset:
+            values = self._step(batch).numpy().astype("float64")
+            sums = values if sums is None else sums + values
+        if sums is None:
+            raise ModelingError("There is nothing to evaluate on: the data set has no examples.")
+        results = {
+            name: float(total / weight) if weight else 0.0
+            for name, (total, weight) in zip(self._names, sums, strict=True)
+        }
+        results["loss"] = sum(results[name] for name in self._loss_names)
+        return results
+
+    def names(self, dataset) -> list[str]:
+        """Names of the results that evaluating such a data set gives; nothing is computed."""
+        self._step.get_concrete_function(distribute(dataset).element_spec)
+        return [*dict.fromkeys([*self._names, "loss"])]
+
+    def _batch(self, batch):
+        values = self.strategy.run(self._replica_batch, args=(batch,))
+        return self.strategy.experimental_local_results(values)[0]
+
+    def _replica_batch(self, batch):
+        with inference():
+            outputs = self.model(batch)
+        losses, metrics = self.losses(outputs, batch)
+        self._loss_names = list(losses)
+        self._names = list(losses | metrics)
+        sums = tf.stack([tf.stack([m.total, m.weight]) for m in (losses | metrics).values()])
+        replica = tf.distribute.get_replica_context()
+        return replica.all_reduce(tf.distribute.ReduceOp.SUM, sums)
+
+
+def reported(
+    evaluate: Callable[[int], dict[str, float]], reporter: Reporter, data_name: str
+) -> Callable[[int], dict[str, float]]:
+    """An evaluation whose results also go to the log, TensorBoard and the metrics file.
+
+    For the evaluations on the way and the one in the end alike.
+
+    Args:
+        evaluate: From a step to the results of an evaluation of the model as it is.
+        reporter: Of the run.
+        data_name: Of what is evaluated on, for the log: "held out".
+    """
+
+    def evaluate_and_report(step: int) -> dict[str, float]:
+        results = evaluate(step)
+        reporter.write("eval", step, results)
+        values = "  ".join(f"{name} {value:.4f}" for name, value in results.items())
+        logging.info("%s at step %d: %s", data_name, step, values)
+        return results
+
+    return evaluate_and_report
+
+
+class Predictor:
+    """A model's output for every example of a data set, on all replicas.
+
+    Made once and called as often as wanted: the model is compiled at the first call.
+
+    Args:
+        model: Called on each batch.
+        output: Which of its outputs to return, [B, ...].
+    """
+
+    def __init__(self, model, output: str = "logits"):
+        self.model = model
+        self.output = output
+        self.strategy = tf.distribute.get_strategy()
+        self._step = tf.function(self._batch, reduce_retracing=True, autograph=False)
+
+    def __call__(self, dataset) -> np.ndarray:
+        """One row per example, in the order of their `index`.
+
+        Args:
+            dataset: Finite batches with `index` int64 [B] and `is_real_example` float32 [B].
+
+        Returns:
+            [examples, ...]. Where batches have different numbers of choices, those that there
+            aren't have the logit ABSENT.
+        """
+        indices, rows = [], []
+        for batch in distribute(dataset):
+            index, real, values = (tensor.numpy() for tensor in self._step(batch))
+            indices.append(index[real > 0])
+            rows.append(values[real > 0])
+        if not rows:
+            return np.zeros((0, 1), np.float32)
+        order = np.argsort(np.concatenate(indices), kind="stable")
+        return np.concatenate(_of_one_shape(rows))[order]
+
+    def _batch(self, batch):
+        def replica_batch(batch):
+            with inference():
+                output = self.model(batch)[self.output]
+            return batch["index"], batch["is_real_example"], output
+
+        values = self.strategy.run(replica_batch, args=(batch,))
+        if self.strategy.num_replicas_in_sync == 1:
+            return values
+        # From all replicas of all workers.
+        return [self.strategy.gather(value, axis=0) for value in values]
+
+
+def _of_one_shape(arrays: list[np.ndarray]) -> list[np.ndarray]:
+    """Arrays filled up behind their axes but the first to the largest shape."""
+    shape = np.max([array.shape[1:] for array in arrays], axis=0, initial=0).astype(int)
+    return [
+        np.pad(
+            array,
+            [(0, 0), *((0, n - m) for n, m in zip(shape, array.shape[1:], strict=True))],
+            constant_values=ABSENT,
+        )
+        for array in arrays
+    ]

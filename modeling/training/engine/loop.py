@@ -1,0 +1,230 @@
+"""The training loop that all scripts share."""
+
+import contextlib
+import math
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import NoReturn
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from modeling.errors import NotFiniteError
+from modeling.training.engine import distribution
+from modeling.training.engine.step import TrainStep
+from modeling.training.runs.reporting import Reporter
+from modeling.training.runs.run_state import RunState
+
+# No more than about this long between looking up from the steps: to print, or to stop when told.
+CHUNK_SECONDS = 5.0
+REPORT_SECONDS = 60.0
+
+
+class Interruption:
+    """Turns SIGTERM and SIGINT into a wish to stop after the steps under way.
+
+    A second signal stops at once, as it would have done without this.
+    """
+
+    def __init__(self):
+        self.wanted = False
+        self._previous = {}
+
+    def __enter__(self):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._previous[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(self, *unused):
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number, frame):
+        self.wanted = True
+        signal.signal(number, self._previous[number])
+        logging.info("Signal %d: stopping after the steps under way and saving.", number)
+
+
+def train(
+    train_step: TrainStep,
+    iterator,
+    run_state: RunState,
+    reporter: Reporter,
+    *,
+    num_train_steps: int,
+    save_checkpoints_steps: int,
+    steps_per_call: int,
+    save_checkpoints_minutes: float = 0.0,
+    log_steps: int = 100,
+    eval_steps: int = 0,
+    evaluate: Callable[[int], bool | None] | None = None,
+    describe_examples: Callable[[np.ndarray], str] | None = None,
+    interruption: "Interruption | None" = None,
+    agreement: "Agreement | None" = None,
+) -> bool:
+    """Trains until `num_train_steps` updates are done, counting those of a resumed run.
+
+    Args:
+        train_step: The compiled step.
+        iterator: Endless training batches.
+        run_state: Saves every `save_checkpoints_steps`, before evaluations (which may take longer
+            than a machine leaves between telling to stop and stopping), at the end, and when told
+            to stop.
+        reporter: Gets every step; reports every `log_steps`, or after a minute.
+        num_train_steps: Total number of updates.
+        save_checkpoints_steps: Steps between checkpoints.
+        steps_per_call: Most steps in one call to TensorFlow.
+        save_checkpoints_minutes: Most minutes between checkpoints; 0 for no limit.
+        log_steps: Steps between status lines.
+        eval_steps: Steps between calls of `evaluate(step)`, the last one included where it is a
+            multiple; 0 for none.
+        evaluate: Returns whether to stop training here.
+        describe_examples: Says in words which examples the `example_ids` of a batch are.
+        interruption, agreement: Of the caller, if that heeds signals already.
+
+    Returns:
+        Whether `evaluate` stopped it early.
+
+    Raises:
+        NotFiniteError: The loss is not finite.
+        SystemExit: With code 0, after SIGTERM or SIGINT, when the run has been saved.
+    """
+    step = int(train_step.global_step.numpy())
+    eval_steps = eval_steps if evaluate else 0
+    every = [n for n in (save_checkpoints_steps, log_steps, eval_steps) if n]
+    agreement = agreement or Agreement()
+    pace = 1.0  # steps in a call, grown until a call takes CHUNK_SECONDS
+    stop_early = interrupted = False
+    saved_at = time.monotonic()
+    heeding = contextlib.nullcontext(interruption) if interruption else Interruption()
+    with heeding as interruption:
+        if eval_steps and step and step % eval_steps == 0 and step not in reporter.steps("eval"):
+            # A run may have been stopped between saving and evaluating.
+            stop_early = bool(evaluate(step))
+        if step >= num_train_steps:
+            logging.info(
+                "Nothing to train: the run is at step %d and --num_train_steps is %d.",
+                step,
+                num_train_steps,
+            )
+        reporter.start_clock()
+        while step < num_train_steps and not stop_early and not interrupted:
+            to_event = min(n - step % n for n in every)
+            chunk = min(to_event, num_train_steps - step, steps_per_call, max(1, int(pace)))
+            before = reporter.seconds
+            history = train_step.run(iterator, chunk)
+            taken = max(reporter.seconds - before, 1e-6)
+            pace = min(2 * pace, CHUNK_SECONDS * chunk / taken) if chunk >= int(pace) else pace
+            _check_finite(history, step, train_step, run_state, describe_examples)
+            step += chunk
+            reporter.add(history)
+            minutes = (time.monotonic() - saved_at) / 60
+            late = 0 < save_checkpoints_minutes <= minutes
+            interrupted, late, pace = agreement.reach(interruption.wanted, late, pace)
+            done = step == num_train_steps
+            evaluating = eval_steps > 0 and step % eval_steps == 0
+            due = step % save_checkpoints_steps == 0
+            saving = due or evaluating or done or interrupted or late
+            # Also before what takes time of its own, so that speeds are those of the steps.
+            unheard = reporter.seconds > REPORT_SECONDS
+            if step % log_steps == 0 or saving or unheard:
+                reporter.report(step)
+            if saving:
+                prefix = run_state.save()
+                if distribution.is_chief():
+                    logging.info("Saved %s", prefix)
+                saved_at = time.monotonic()
+            if evaluating and not interrupted:
+                stop_early = bool(evaluate(step))
+                # The wish to stop may have come during the evaluation.
+                interrupted, _, _ = agreement.reach(interruption.wanted, False, pace)
+            if saving:
+                reporter.start_clock()
+    if interrupted:
+        reporter.close()
+        leave(step)
+    return stop_early
+
+
+def leave(step: int) -> NoReturn:
+    """Ends the process, saying how the run can go on."""
+    command = shlex.join([sys.executable, *sys.argv])
+    logging.info("Stopped at step %d. To go on: %s", step, command)
+    sys.exit(0)
+
+
+class Agreement:
+    """Several workers have to stop, save and count alike, though only one may get a signal.
+
+    Made in the strategy's scope, by every worker.
+    """
+
+    def __init__(self):
+        strategy = tf.distribute.get_strategy()
+        self._strategy = strategy if distribution.num_workers() > 1 else None
+        self._sum = tf.function(self._sum_over_replicas, autograph=False)
+
+    def reach(self, stop: bool, save: bool, pace: float) -> tuple[bool, bool, float]:
+        """Whether any worker wants to stop, to save; and the mean pace of all.
+
+        No worker gets past this before all have come here.
+        """
+        if self._strategy is None:
+            return stop, save, pace
+        sums = self._sum(tf.constant([float(stop), float(save), pace])).numpy()
+        return sums[0] > 0, sums[1] > 0, float(sums[2]) / self._strategy.num_replicas_in_sync
+
+    def _sum_over_replicas(self, values):
+        def replica_sum(values):
+            replica = tf.distribute.get_replica_context()
+            # The argument is on no device yet; only here it gets the replica's.
+            return replica.all_reduce(tf.distribute.ReduceOp.SUM, tf.identity(values))
+
+        sums = self._strategy.run(replica_sum, args=(values,))
+        return self._strategy.experimental_local_results(sums)[0]
+
+
+def _check_finite(history, first_step, train_step, run_state, describe_examples) -> None:
+    for offset, (loss, _) in enumerate(history["loss"]):
+        rate = history["learning_rate"][offset][0]
+        norm = history["gradient_norm"][offset][0]
+        if "skipped_updates" in history and history["skipped_updates"][offset][0]:
+            # No weight has changed, and the scale is halved: usual with float16. At a scale of 1
+            # there is nothing left to lower.
+            if history["loss_scale"][offset][0] > 1:
+                continue
+            norm = math.nan
+        # A gradient that isn't finite spoils the weights although the loss was still fine.
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            examples = ""
+            if describe_examples and train_step.example_ids is not None:
+                described = describe_examples(train_step.example_ids[offset])
+                examples = f" The batch held {described}."
+            raise NotFiniteError(
+                f"The loss is {loss} at step {first_step + offset} (learning rate {rate:.3g}, "
+                f"gradient norm {norm:.3g}).{examples} The last good checkpoint, "
+                f"step {max(run_state.saved_step, 0)}, is kept in {run_state.directory}. Lower "
+                f"the learning rate or lengthen the warm-up, and look at the input records."
+            )
+
+
+def make_iterator(dataset: tf.data.Dataset, steps_done: int = 0):
+    """Distributes a data set of batches (see `distribution.share`).
+
+    Returns:
+        The iterator, and whether it can be saved.
+
+    A distributed iterator can't be saved. As the order of the data is a function of the seed,
+    it is brought to its place by going past the batches of the `steps_done` steps instead: of
+    several workers each takes one for each of its replicas.
+    """
+    if tf.distribute.get_strategy().num_replicas_in_sync == 1:
+        return iter(dataset), True
+    if steps_done:
+        logging.info("Going past the %d batches that this run has seen.", steps_done)
+    batches = steps_done * distribution.batches_per_step()
+    return iter(distribution.distribute(dataset.skip(batches))), False

@@ -1,0 +1,98 @@
+"""From settings to a training step: the one place that puts optimizer and step together.
+
+with strategy.scope():
+    train_step = make_train_step(model, classifier_losses, Settings(2e-5, 1000, 100, seed=1))
+"""
+
+import dataclasses
+
+import tensorflow as tf
+from absl import logging
+
+from modeling.checkpoints import weights_by_name
+from modeling.errors import ModelingError
+from modeling.losses import Losses
+from modeling.training.engine import layerwise
+from modeling.training.engine.compilation import compiles_chains
+from modeling.training.engine.distribution import on_tpu
+from modeling.training.engine.optimizers import make_optimizer
+from modeling.training.engine.precision import make_loss_scale
+from modeling.training.engine.schedules import make_schedule
+from modeling.training.engine.step import TrainStep
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How a model is trained.
+
+    Attributes:
+        learning_rate: Peak of the schedule.
+        num_train_steps: Updates in all.
+        num_warmup_steps: Updates of linear warm-up.
+        seed: Of dropout.
+        optimizer, lr_schedule: Names, see `optimizers` and `schedules`.
+        lr_decay_power: Of the schedule "polynomial".
+        weight_decay_rate: Decoupled decay, as a share of the learning rate.
+        layerwise_lr_decay: Factor of the learning rate from each layer to the one below it.
+        freeze_layers: First layers of the encoder that aren't trained, see `layerwise.trained`.
+        accumulation_steps: Micro-batches of a step, one after the other.
+        jit_compile: Compile with XLA. TPUs do anyway, and there it is left out.
+    """
+
+    learning_rate: float
+    num_train_steps: int
+    num_warmup_steps: int
+    seed: int
+    optimizer: str = "adam"
+    lr_schedule: str = "linear"
+    lr_decay_power: float = 0.5
+    weight_decay_rate: float = 0.01
+    layerwise_lr_decay: float = 1.0
+    freeze_layers: int = 0
+    accumulation_steps: int = 1
+    jit_compile: bool = False
+
+
+def make_train_step(model, losses: Losses, settings: Settings) -> TrainStep:
+    """The training step of a built model; call it in the strategy's scope.
+
+    Raises:
+        ModelingError: More layers are to be frozen than there are, or an unknown name.
+    """
+    layers = model.config.num_hidden_layers
+    if settings.freeze_layers > layers:
+        raise ModelingError(
+            f"--freeze_layers is {settings.freeze_layers}, but the model has {layers} layers."
+        )
+    weights = {name: weight.value for name, weight in weights_by_name(model).items()}
+    names = layerwise.trained(weights, settings.freeze_layers, layers)
+    if len(names) < len(weights):
+        logging.info("%d of %d weights are trained; the others stay.", len(names), len(weights))
+    if settings.accumulation_steps > 1:
+        # Grappler turns sums of large gradients into temporary variables, of which TensorFlow
+        # then finds two of one name in the loop over micro-batches ("AlreadyExists").
+        tf.config.optimizer.set_experimental_options({"arithmetic_optimization": False})
+    schedule = make_schedule(
+        settings.lr_schedule,
+        settings.learning_rate,
+        settings.num_train_steps,
+        settings.num_warmup_steps,
+        settings.lr_decay_power,
+    )
+    optimizer = make_optimizer(
+        settings.optimizer,
+        {name: weights[name] for name in names},
+        schedule,
+        weight_decay_rate=settings.weight_decay_rate,
+        rate_factors=layerwise.rate_factors(names, settings.layerwise_lr_decay, layers),
+    )
+    return TrainStep(
+        model,
+        losses,
+        optimizer,
+        settings.seed,
+        accumulation_steps=settings.accumulation_steps,
+        loss_scale=make_loss_scale(),
+        jit_compile=settings.jit_compile and not on_tpu(),
+        compile_chains=compiles_chains(model) and not settings.jit_compile,
+    )

@@ -1,0 +1,310 @@
+"""The best weights of a run by a dev-set metric, and when to stop for want of better ones.
+
+They lie in `best/` of the output folder: a TF1 bundle `model.ckpt-STEP` with the weights and
+`global_step`, `best.json` that says which step it is and how good, and a text file `checkpoint`,
+through which the folder can be given as --init_checkpoint.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+
+import keras
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from modeling import checkpoints
+from modeling.checkpoints import names, tf1
+from modeling.checkpoints.files import join, staged, write_text
+from modeling.errors import ModelingError
+from modeling.metrics import smaller_is_better
+from modeling.training.engine.distribution import is_chief
+from modeling.training.runs import run_folder
+
+FOLDER = "best"
+FILE = "best.json"
+
+
+class BestKeeper:
+    """Keeps the best weights so far and counts evaluations that brought none.
+
+    What it does is a function of the evaluations up to now, so a resumed run that hands in those
+    of before decides as if it had never stopped. Every worker decides alike; the chief writes.
+
+    Args:
+        directory: The run's output folder.
+        metric: Name among the evaluation's results. Less is better where the name speaks of a loss,
+            perplexity or error. Only strictly better is better; what isn't finite never is.
+        patience: Evaluations in a row without improvement after which to stop; 0 for never.
+        history: (step, value) of the metric before the run was resumed, up to the step that it
+            goes on from: `reporter.curve("eval", metric)`.
+        chief: Whether to write; by default whether this process is the chief of the strategy in
+            whose scope the keeper is made.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        metric: str,
+        patience: int = 0,
+        *,
+        history: Iterable[tuple[int, float]] = (),
+        chief: bool | None = None,
+    ):
+        self.directory = directory
+        self.metric = metric
+        self.patience = patience
+        self._folder = join(directory, FOLDER)
+        self._chief = is_chief() if chief is None else chief
+        # Step 0 is an evaluation of a checkpoint from elsewhere. A step evaluated again counts
+        # once.
+        self._history = {step: value for step, value in history if step > 0}
+        self._kept: int | None = None  # the step whose weights are in best/
+        self._lost_until = 0  # the weights of no step up to here can be had
+        if self._chief:
+            self._restore()
+
+    @property
+    def best(self) -> tuple[int, float] | None:
+        """(step, value) of the best evaluation so far, None before a finite one."""
+        return self._best_of(self._history)
+
+    @property
+    def evaluations_without_improvement(self) -> int:
+        """Evaluations since the best."""
+        best = self.best
+        return sum(step > (best[0] if best else 0) for step in self._history)
+
+    @property
+    def should_stop(self) -> bool:
+        """Whether patience is at its end; may be so at once where a stopped run is resumed."""
+        return 0 < self.patience <= self.evaluations_without_improvement
+
+    def update(self, step: int, results: Mapping[str, float], model: keras.Model) -> bool:
+        """Takes an evaluation of the model as it is now; keeps its weights if they are better.
+
+        Args:
+            step: Updates done.
+            results: Of the evaluation, by name.
+            model: Of which the weights are saved.
+
+        Returns:
+            Whether to stop training.
+
+        Raises:
+            ModelingError: The results have no such metric, or `best/` can't be written.
+        """
+        check_metric(self.metric, results, f"the evaluation at step {step}")
+        value = float(results[self.metric])
+        self._history[step] = value
+        if self._chief:
+            self._keep(step, model)
+        best = self.best
+        if self.should_stop:
+            logging.info(
+                "Stopping early: %s has not improved in %d evaluations. %s",
+                self.metric,
+                self.evaluations_without_improvement,
+                f"Best: {best[1]:.6g} at step {best[0]}." if best else "No value was finite.",
+            )
+        return self.should_stop
+
+    def _keep(self, step: int, model: keras.Model) -> None:
+        candidates = {s: v for s, v in self._history.items() if s > self._lost_until}
+        best = self._best_of(candidates)
+        if best and best[0] == step != self._kept:
+            weights = checkpoints.weights_by_name(model)
+            self._write(step, {name: w.value.numpy() for name, w in weights.items()})
+            logging.info(
+                "Best %s so far: %.6g at step %d, kept in %s",
+                self.metric,
+                best[1],
+                step,
+                self._folder,
+            )
+        self._remove_others()
+
+    def _best_of(self, history: Mapping[int, float]) -> tuple[int, float] | None:
+        sign = -1 if smaller_is_better(self.metric) else 1
+        finite = [(step, value) for step, value in history.items() if math.isfinite(value)]
+        # The first of equals.
+        return max(finite, key=lambda pair: (sign * pair[1], -pair[0]), default=None)
+
+    # ---- Files ----
+
+    def _write(self, step: int, tensors: Mapping[str, np.ndarray]) -> None:
+        _write_weights(self._folder, step, tensors)
+        self._point_to(step)
+
+    def _point_to(self, step: int) -> None:
+        _write_record(self._folder, self.metric, self._history[step], step)
+        self._kept = step
+
+    def _remove_others(self) -> None:
+        """Leaves the best, and the one that would be it if the run went on from its checkpoint.
+
+        A run that is killed goes on from its newest training checkpoint, where an older best may
+        be the valid one.
+        """
+        if self._kept is None:
+            return
+        saved = max(run_folder.steps(self.directory), default=0)
+        earlier = self._best_of({s: v for s, v in self._history.items() if s <= saved})
+        wanted = {self._kept} | ({earlier[0]} if earlier and saved < self._kept else set())
+        keep = tuple(f"model.ckpt-{step}." for step in wanted)
+        # An index goes before its data: without it the rest no longer counts as a checkpoint.
+        entries = tf.io.gfile.listdir(self._folder)
+        for name in sorted(entries, key=lambda name: not name.endswith(".index")):
+            if name.startswith("model.ckpt-") and not name.startswith(keep):
+                tf.io.gfile.remove(join(self._folder, name))
+            elif name.startswith(".saving-"):  # of a process that was killed while saving
+                tf.io.gfile.rmtree(join(self._folder, name))
+
+    def _restore(self) -> None:
+        """Makes `best/` agree with the history of the resumed run."""
+        best, stored = self.best, _read_record(self._folder)
+        other = f"{self._folder} holds the weights of step {stored['step']}" if stored else ""
+        if best is None:
+            if stored:
+                logging.info(
+                    "%s, which this run hasn't evaluated; those of its first evaluation take "
+                    "their place.",
+                    other,
+                )
+            return
+        step, value = best
+        if _tensors(join(self._folder, f"model.ckpt-{step}")) is not None:
+            self._point_to(step)
+        else:
+            # Killed between the evaluation and keeping its weights, or best/ was removed.
+            tensors = _tensors(join(self.directory, f"model.ckpt-{step}"))
+            if tensors is None:
+                self._lost_until = max(self._history)
+                logging.warning(
+                    "The best %s so far, %.6g, was at step %d, but its weights are gone%s. The "
+                    "best of the evaluations to come will be kept in %s.",
+                    self.metric,
+                    value,
+                    step,
+                    f" ({other})" if other else "",
+                    self._folder,
+                )
+                return
+            self._write(step, tensors)
+        if stored and stored["step"] != step:
+            logging.info(
+                "%s; at the step that this run goes on from, the best is step %d, which replaces "
+                "them.",
+                other,
+                step,
+            )
+        logging.info(
+            "Best %s so far: %.6g at step %d; evaluations since then without improvement: %d.",
+            self.metric,
+            value,
+            step,
+            self.evaluations_without_improvement,
+        )
+        self._remove_others()
+
+
+def keep_as_best(
+    directory: str, metric: str, value: float, step: int, tensors: Mapping[str, np.ndarray]
+) -> None:
+    """Writes weights chosen elsewhere as the best of a run's output folder, over those there.
+
+    Args:
+        directory: The output folder.
+        metric, value: Why they are the best.
+        step: Updates that made them.
+        tensors: By name, see `checkpoints.weights_by_name`.
+    """
+    folder = join(directory, FOLDER)
+    _write_weights(folder, step, tensors)
+    _write_record(folder, metric, value, step)
+    for name in tf.io.gfile.listdir(folder):
+        if name.startswith("model.ckpt-") and not name.startswith(f"model.ckpt-{step}."):
+            tf.io.gfile.remove(join(folder, name))
+
+
+def check_metric(metric: str, names: Iterable[str], of: str) -> None:
+    """Raises ModelingError if there is no such metric among the results of an evaluation."""
+    names = sorted(names)
+    if metric not in names:
+        raise ModelingError(
+            f"The metric {metric!r}, by which the best checkpoint is to be chosen, isn't among "
+            f"the results of {of}. Choose one of {', '.join(names)}."
+        )
+
+
+def has_best(directory: str) -> bool:
+    """Whether `load_best` will find weights in an output folder."""
+    return _read_record(join(directory, FOLDER)) is not None
+
+
+def _write_weights(folder: str, step: int, tensors: Mapping[str, np.ndarray]) -> None:
+    with staged(folder) as temporary:
+        prefix = join(temporary, f"model.ckpt-{step}")
+        tf1.write_unstaged(prefix, {**tensors, "global_step": np.int64(step)})
+
+
+def _write_record(folder: str, metric: str, value: float, step: int) -> None:
+    name = f"model.ckpt-{step}"
+    record = {"metric": metric, "value": value, "step": step, "checkpoint": name}
+    with staged(folder) as temporary:
+        write_text(join(temporary, FILE), json.dumps(record) + "\n")
+        write_text(join(temporary, "checkpoint"), f'model_checkpoint_path: "{name}"\n')
+
+
+def _tensors(prefix: str) -> dict[str, np.ndarray] | None:
+    """The weights of a bundle that can be read in full, else None."""
+    if not tf1.is_prefix(prefix):
+        return None
+    try:
+        stored = tf1.read_bundle(prefix)
+    except ModelingError as error:
+        logging.warning("Damaged: %s", error)
+        return None
+    return {
+        name: tensor
+        for name, tensor in stored.items()
+        if not names.is_bookkeeping(name) and not name.startswith("loss_scale")
+    }
+
+
+def _read_record(folder: str) -> dict | None:
+    """What best.json says, or None where there is none that can be read."""
+    path = join(folder, FILE)
+    if not tf.io.gfile.exists(path):
+        return None
+    try:
+        with tf.io.gfile.GFile(path, "r") as file:
+            record = json.load(file)
+        return record if {"step", "value", "checkpoint"} <= record.keys() else None
+    except (ValueError, AttributeError):
+        return None
+
+
+def load_best(model: keras.Model, directory: str) -> int:
+    """Loads the best weights of a run into a model; returns the step that they are of.
+
+    Args:
+        model: As it was trained.
+        directory: The run's output folder.
+
+    Raises:
+        ModelingError: There are none, or they don't fit the model.
+    """
+    folder = join(directory, FOLDER)
+    record = _read_record(folder)
+    if record is None:
+        raise ModelingError(
+            f"There is no best checkpoint in {directory}: {join(folder, FILE)} is absent or can't "
+            f"be read. Training writes it when it evaluates on the way; or use the newest "
+            f"checkpoint instead."
+        )
+    checkpoints.load(model, join(folder, record["checkpoint"]), required=("",))
+    metric, value = record.get("metric", "value"), record["value"]
+    logging.info("Weights: best %s, %.6g, of step %d.", metric, value, record["step"])
+    return int(record["step"])

@@ -1,0 +1,240 @@
+"""A whole training run: from where it stands, stage after stage, to the weights to go on with.
+
+step = fit(train_step, [Stage(1000, make_dataset, "my data", 32)], output_dir, None, reporter,
+           Options(save_checkpoints_steps=100))
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from modeling.costs.utilisation import peak_flops
+from modeling.errors import ModelingError
+from modeling.training.engine.distribution import is_chief
+from modeling.training.engine.loop import Agreement, Interruption, leave, make_iterator, train
+from modeling.training.engine.step import TrainStep
+from modeling.training.runs import run_folder
+from modeling.training.runs.best import BestKeeper, check_metric, load_best
+from modeling.training.runs.reporting import Reporter
+from modeling.training.runs.run_state import RunState, start_or_resume
+from modeling.training.runs.summary import RunSummary
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+    """A part of a run with data of its own.
+
+    Attributes:
+        last_step: Updates done when it ends, those of the stages before it counted.
+        make_dataset: Endless batches, by the rule of `distribution.share`, always in the same
+            order.
+        data_id: Says in words which data and order that is; see `RunState`.
+        batch_size: Examples per update, over all replicas.
+        describe_examples: Says which examples the `index` of a batch means, for messages.
+    """
+
+    last_step: int
+    make_dataset: Callable[[], tf.data.Dataset]
+    data_id: str
+    batch_size: int
+    describe_examples: Callable[[np.ndarray], str] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """When a run saves, reports, evaluates and stops; see `loop.train`.
+
+    Attributes:
+        best_metric: Result of the evaluations by which the best weights are kept; None: the last
+            weights count. Of a run with several stages, only evaluations of the last one count:
+            those before may be on other data, and no earlier weights are what the run is for.
+        early_stopping_patience: See `BestKeeper`; in the last stage too.
+    """
+
+    save_checkpoints_steps: int
+    save_checkpoints_minutes: float = 0.0
+    keep_checkpoint_max: int = 5
+    steps_per_call: int = 1000
+    log_steps: int = 100
+    eval_steps: int = 0
+    best_metric: str | None = None
+    early_stopping_patience: int = 0
+
+
+def fit(
+    train_step: TrainStep,
+    stages: Sequence[Stage],
+    directory: str,
+    init_checkpoint: str | None,
+    reporter: Reporter,
+    options: Options,
+    evaluate: Callable[[int], dict[str, float]] | None = None,
+    summary: RunSummary | None = None,
+    *,
+    result_names: Callable[[], Iterable[str]] | None = None,
+    plot: Callable[[], str] | None = None,
+) -> int:
+    """Trains from where the folder stands until the last stage ends; call it in the scope.
+
+    Args:
+        train_step: Holds model and optimizer.
+        stages: In order.
+        directory: The run's output folder, see `start_or_resume`.
+        init_checkpoint: Weights to start from if the folder has none.
+        reporter: Of the run.
+        options: See there.
+        evaluate: From a step to the results of an evaluation of the model as it is; see
+            `evaluation.reported`.
+        summary: Is told what it is about once the run stands.
+        result_names: Names of the results that `evaluate` gives, by which a mistyped `best_metric`
+            is found before training. Only called if there is one.
+        plot: Draws the run's curves and returns their file; called in the end.
+
+    Returns:
+        The step of the weights that the model has in the end: the last, or the best.
+
+    Raises:
+        ModelingError: The loss isn't finite, or a setting can't work.
+    """
+    check(options)
+    if options.best_metric and result_names:
+        check_metric(options.best_metric, result_names(), "the evaluations")
+    with Interruption() as interruption:
+        run = _Run(train_step, directory, reporter, options, evaluate, interruption)
+        step = run.through(stages, init_checkpoint, summary)
+        if plot:
+            path = plot()
+            if is_chief():
+                logging.info("Curves: %s", path)
+        if run.is_to_leave():
+            leave(step)
+    return step
+
+
+class _Run:
+    """What the stages of one run have in common."""
+
+    def __init__(self, train_step, directory, reporter, options, evaluate, interruption):
+        self.train_step = train_step
+        self.directory = directory
+        self.reporter = reporter
+        self.options = options
+        self.evaluate = evaluate
+        self.interruption = interruption
+        self.agreement = Agreement()
+        self.state = RunState(directory, train_step, keep=options.keep_checkpoint_max)
+        self.keeper: BestKeeper | None = None
+        self.judged_after = 0  # evaluations up to this step don't count for the best weights
+
+    def is_to_leave(self) -> bool:
+        """Whether some worker was told to stop; every worker waits here for the others."""
+        return self.agreement.reach(self.interruption.wanted, False, 1.0)[0]
+
+    def through(self, stages, init_checkpoint, summary) -> int:
+        """Trains through the stages that are left; the step of the weights to go on with."""
+        step = run_folder.latest_step(self.directory)
+        first_step = 0
+        for number, stage in enumerate(stages):
+            if step < stage.last_step or stage is stages[-1]:
+                if len(stages) > 1:
+                    logging.info(
+                        "Stage %d of %d, steps %d to %d: %s",
+                        number + 1,
+                        len(stages),
+                        first_step,
+                        stage.last_step,
+                        stage.data_id.splitlines()[-1],
+                    )
+                iterator = self._take_up(stage, first_step, step)
+                self._start(init_checkpoint, summary)
+                if stage is stages[-1] and self.options.best_metric:
+                    self._keep_best(first_step)
+                self._train(stage, iterator)
+                step = int(self.train_step.global_step.numpy())
+            first_step = stage.last_step
+        self.reporter.close()
+        return self._best(step)
+
+    def _take_up(self, stage: Stage, first_step: int, step: int):
+        iterator, can_be_saved = make_iterator(stage.make_dataset(), max(step - first_step, 0))
+        self.state.change_data(iterator if can_be_saved else None, stage.data_id, first_step)
+        self.reporter.batch_size = stage.batch_size
+        return iterator
+
+    def _start(self, init_checkpoint, summary) -> None:
+        if self.state.saved_step >= 0:
+            return
+        start_or_resume(self.state, self.reporter, init_checkpoint)
+        self.reporter.peak_flops = peak_flops()
+        if summary:
+            summary.attach(
+                model=self.train_step.model, train_step=self.train_step, reporter=self.reporter
+            )
+
+    def _keep_best(self, first_step: int) -> None:
+        metric = self.options.best_metric
+        if first_step:
+            logging.info(
+                "The best %s is chosen among evaluations after step %d.", metric, first_step
+            )
+        self.judged_after = first_step
+        curve = self.reporter.curve("eval", metric)
+        self.keeper = BestKeeper(
+            self.directory,
+            metric,
+            self.options.early_stopping_patience,
+            history=[(step, value) for step, value in curve if step > first_step],
+        )
+
+    def _train(self, stage: Stage, iterator) -> None:
+        if self.keeper and self.keeper.should_stop:
+            logging.info("This run has stopped early already.")
+            return
+        train(
+            self.train_step,
+            iterator,
+            self.state,
+            self.reporter,
+            num_train_steps=stage.last_step,
+            save_checkpoints_steps=self.options.save_checkpoints_steps,
+            save_checkpoints_minutes=self.options.save_checkpoints_minutes,
+            steps_per_call=self.options.steps_per_call,
+            log_steps=self.options.log_steps,
+            eval_steps=self.options.eval_steps,
+            evaluate=self._evaluate_and_judge if self.evaluate else None,
+            describe_examples=stage.describe_examples,
+            interruption=self.interruption,
+            agreement=self.agreement,
+        )
+
+    def _evaluate_and_judge(self, step: int) -> bool:
+        results = self.evaluate(step)
+        if not self.keeper or step <= self.judged_after:
+            return False
+        return self.keeper.update(step, results, self.train_step.model)
+
+    def _best(self, step: int) -> int:
+        if not self.keeper:
+            return step
+        if step not in self.reporter.steps("eval"):
+            self._evaluate_and_judge(step)
+        # The chief writes what the others are going to read.
+        if self.is_to_leave():
+            leave(step)
+        return load_best(self.train_step.model, self.directory)
+
+
+def check(options: Options) -> None:
+    """Raises ModelingError for options that contradict each other."""
+    if options.best_metric and not options.eval_steps:
+        raise ModelingError(
+            f"--best_metric={options.best_metric} needs evaluations to choose by: give "
+            f"--eval_steps."
+        )
+    if options.early_stopping_patience and not options.best_metric:
+        raise ModelingError(
+            "--early_stopping_patience needs --best_metric, the result that has to get better."
+        )

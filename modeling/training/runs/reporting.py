@@ -1,0 +1,394 @@
+"""What a training run shows and leaves behind: status lines, TensorBoard, metrics file, plot.
+
+On a terminal a progress bar stands below the status lines. Of several workers only the chief
+shows and writes anything.
+"""
+
+import io
+import json
+import math
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from logging import Handler, getLogger
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import tensorflow as tf
+from absl import logging
+from matplotlib.ticker import EngFormatter
+from tqdm import tqdm
+
+from modeling.checkpoints.files import join, staged, write_text
+from modeling.training.engine.distribution import is_chief
+
+METRICS_FILE = "metrics.jsonl"
+BAR_SECONDS = 0.1  # between two drawings of the progress bar
+# Written to the files, but left out of the status line or placed by hand in it.
+NOT_LISTED = (
+    "learning_rate",
+    "gradient_norm",
+    "examples_per_second",
+    "tokens_per_second",
+    "padding_share",
+    "flops_per_second",
+    "flops_utilisation",
+    "loss_scale",
+    "skipped_updates",
+)
+
+
+def _parsed(line: str) -> dict | None:
+    """A line of the metrics file; None for what a process killed while writing left of one."""
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None
+
+
+def mean(pairs: Sequence[tuple[float, float]]) -> float:
+    """Mean over (total, weight) pairs, in float64; 0 if there is no weight."""
+    weight = math.fsum(w for _, w in pairs)
+    return math.fsum(t for t, _ in pairs) / weight if weight else 0.0
+
+
+def _finite_mean(pairs: Sequence[tuple[float, float]]) -> float | None:
+    """`mean` without steps whose value overflowed, as happens where float16 skips the update.
+
+    None if no step is left.
+    """
+    finite = [(total, weight) for total, weight in pairs if math.isfinite(total)]
+    return mean(finite) if finite else None
+
+
+def duration(seconds: float) -> str:
+    """Seconds as h:mm:ss or m:ss."""
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
+
+
+class ProgressBar:
+    """A bar at the foot of the terminal; what is logged while it is there goes above it."""
+
+    def __init__(self, total: int, step: int):
+        tqdm.set_lock(threading.RLock())  # the default one also serves processes; not needed
+        self._bar = tqdm(
+            total=total,
+            initial=step,
+            file=sys.stderr,
+            leave=False,
+            dynamic_ncols=True,
+            bar_format="{percentage:3.0f}% |{bar}| step {n_fmt}/{total_fmt}  {desc}",
+        )
+        self._drawn = 0.0
+        # absl's handler is none of those that tqdm.contrib.logging knows how to redirect.
+        self._root, self._handler = getLogger(), _AboveBar(getLogger().handlers)
+        self._root.handlers = [self._handler]
+
+    def show(self, step: int, total: int, text: str) -> None:
+        """Moves the bar; draws it unless it was drawn a moment ago."""
+        self._bar.n, self._bar.total = step, total
+        self._bar.set_description_str(text, refresh=False)
+        if time.monotonic() - self._drawn > BAR_SECONDS:
+            self._bar.refresh()
+            self._drawn = time.monotonic()
+
+    def close(self) -> None:
+        """Wipes the bar off the terminal."""
+        self._bar.close()
+        added = [handler for handler in self._root.handlers if handler is not self._handler]
+        self._root.handlers = [*self._handler.handlers, *added]
+
+
+class _AboveBar(Handler):
+    """Wipes the bar, lets the handlers in its care print, and draws the bar again."""
+
+    def __init__(self, handlers: list[Handler]):
+        super().__init__()
+        self.handlers = handlers
+
+    def emit(self, record):
+        with tqdm.external_write_mode(file=sys.stderr):
+            for handler in self.handlers:
+                if record.levelno >= handler.level:
+                    handler.handle(record)
+
+
+class Reporter:
+    """Collects the steps' values and, once per interval, tells them.
+
+    Args:
+        directory: Where `metrics.jsonl` and TensorBoard's event files go.
+        num_train_steps: For the ETA. May be changed later.
+        batch_size: Examples per step. May be changed later, for the steps that follow.
+        chief: Whether to show and write anything; by default whether this process is the chief
+            of the strategy in whose scope the reporter is made.
+        bar: Whether to show a progress bar; by default where stderr is a terminal.
+
+    Attributes:
+        peak_flops: Of all replicas, if it is known, see `utilisation.peak_flops`.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        num_train_steps: int,
+        batch_size: int,
+        *,
+        chief: bool | None = None,
+        bar: bool | None = None,
+    ):
+        self.directory = directory
+        self.num_train_steps = num_train_steps
+        self.batch_size = batch_size
+        self.peak_flops: float | None = None
+        self._chief = is_chief() if chief is None else chief
+        self._has_bar = self._chief and (sys.stderr.isatty() if bar is None else bar)
+        self._bar: ProgressBar | None = None
+        self._writer = tf.summary.create_file_writer(directory) if self._chief else None
+        self._path = join(directory, METRICS_FILE)
+        self._lines = self._earlier_lines()
+        self._step = 0
+        self._forget()
+
+    def _forget(self) -> None:
+        self._pending: dict[str, list[tuple[float, float]]] = {}
+        self._steps = self._examples = 0
+        self._since = time.perf_counter()
+
+    def _earlier_lines(self) -> list[dict]:
+        if not tf.io.gfile.exists(self._path):
+            return []
+        with tf.io.gfile.GFile(self._path, "r") as file:
+            return [line for line in map(_parsed, file) if line]
+
+    def resume(self, step: int) -> None:
+        """Forgets what an interrupted run reported after `step`; step 0 forgets everything."""
+        self._step = step
+        self._lines = [line for line in self._lines if line["step"] <= step and step > 0]
+        if self._chief:
+            text = "".join(json.dumps(line) + "\n" for line in self._lines)
+            with staged(self.directory) as temporary:
+                write_text(join(temporary, METRICS_FILE), text)
+
+    def start_clock(self) -> None:
+        """Leaves the time since the last report (evaluation, saving) out of the speed."""
+        self._since = time.perf_counter()
+
+    def add(self, history: Mapping[str, Sequence[tuple[float, float]]]) -> None:
+        """Takes what `TrainStep.run` returned; moves the progress bar, if there is one."""
+        for name, pairs in history.items():
+            self._pending.setdefault(name, []).extend(pairs)
+        steps = len(history["loss"])
+        self._step += steps
+        self._steps += steps
+        self._examples += steps * self.batch_size
+        if self._has_bar:
+            if self._bar is None:
+                self._bar = ProgressBar(self.num_train_steps, self._step - steps)
+            loss = _finite_mean(self._pending["loss"])
+            text = self._pace(self._step)
+            if loss is not None:
+                text = f"loss {loss:.4f}  {text}"
+            self._bar.show(self._step, self.num_train_steps, text)
+
+    def close(self) -> None:
+        """Takes the progress bar away; steps that come later bring a new one.
+
+        To be called when training ends in any way, before anything else is printed.
+        """
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+    @property
+    def seconds(self) -> float:
+        """Since the last report."""
+        return time.perf_counter() - self._since
+
+    def _pace(self, step: int) -> str:
+        seconds = max(self.seconds, 1e-9)
+        left = (self.num_train_steps - step) * seconds / self._steps
+        return (
+            f"lr {self._pending['learning_rate'][-1][0]:.3g}  "
+            f"{self._examples / seconds:.1f} examples/s  ETA {duration(left)}"
+        )
+
+    def _values(self) -> dict[str, float]:
+        """What the steps since the last report have to tell; see `report`."""
+        pending, seconds = self._pending, max(self.seconds, 1e-9)
+        values = {
+            name: _finite_mean(pairs)
+            for name, pairs in pending.items()
+            if name not in ("tokens", "flops", "skipped_updates")
+        }
+        if not any(weight for _, weight in pending.get("gradient_norm", [])):
+            values["gradient_norm"] = None  # every update was skipped
+        for name in ("learning_rate", "loss_scale"):
+            if name in pending:
+                values[name] = pending[name][-1][0]
+        if "skipped_updates" in pending:
+            values["skipped_updates"] = math.fsum(total for total, _ in pending["skipped_updates"])
+        values["examples_per_second"] = self._examples / seconds
+        real = math.fsum(total for total, _ in pending.get("tokens", []))
+        places = math.fsum(weight for _, weight in pending.get("tokens", []))
+        if places:
+            values["tokens_per_second"] = real / seconds
+            values["padding_share"] = 1 - real / places
+        if "flops" in pending:
+            speed = math.fsum(total for total, _ in pending["flops"]) / seconds
+            values["flops_per_second"] = speed
+            if self.peak_flops:
+                # One that was measured while the machine had other work may be too low.
+                self.peak_flops = max(self.peak_flops, speed)
+                values["flops_utilisation"] = speed / self.peak_flops
+        return {name: value for name, value in values.items() if value is not None}
+
+    def report(self, step: int) -> None:
+        """Logs one line on the steps since the last one, and writes it to both files.
+
+        Losses, accuracies and `gradient_norm` are means over the steps; `learning_rate` and
+        `loss_scale` those of the last; `skipped_updates` is their number, `tokens_per_second`
+        counts real tokens, and `padding_share` is the part of the places that held none.
+        `flops_per_second` counts the model's operations, and `flops_utilisation` is its share of
+        the peak, where that is known.
+        """
+        if not self._steps:
+            return
+        self._step = step
+        values = self._values()
+        shown = "".join(
+            f"{name.replace('masked_lm', 'mlm').replace('next_sentence', 'nsp')} {value:.4f}  "
+            for name, value in values.items()
+            if name not in NOT_LISTED
+        )
+        skipped = ""
+        if values.get("skipped_updates"):
+            skipped = (
+                f"  ({values['skipped_updates']:.0f} of {self._steps} updates skipped, "
+                f"loss scale {values['loss_scale']:g})"
+            )
+        used = ""
+        if "flops_utilisation" in values:
+            used = f"  {100 * values['flops_utilisation']:.0f} % of peak FLOPs"
+        if self._chief:
+            logging.info(
+                "step %d/%d  %s%s%s%s",
+                step,
+                self.num_train_steps,
+                shown,
+                self._pace(step),
+                used,
+                skipped,
+            )
+        self.write("train", step, values)
+        self._forget()
+
+    def write(self, kind: str, step: int, values: Mapping[str, float]) -> None:
+        """Adds values of a kind ("train", "eval") to TensorBoard and to the metrics file.
+
+        There a value that isn't finite is null, since JSON has no word for it.
+        """
+        finite = {n: float(v) if math.isfinite(v) else None for n, v in values.items()}
+        self._lines.append({"kind": kind, "step": step, **finite})
+        if not self._chief:
+            return
+        with self._writer.as_default():
+            for name, value in values.items():
+                tf.summary.scalar(f"{kind}/{name}", value, step=step)
+        self._writer.flush()
+        with tf.io.gfile.GFile(self._path, "a") as file:
+            file.write(json.dumps(self._lines[-1]) + "\n")
+
+    def steps(self, kind: str) -> set[int]:
+        """Steps that something of a kind was reported for."""
+        return {line["step"] for line in self._lines if line["kind"] == kind}
+
+    def curve(self, kind: str, name: str) -> list[tuple[int, float]]:
+        """(step, value) pairs of one quantity, in the order of writing; NaN if it wasn't finite."""
+        lines = [line for line in self._lines if line["kind"] == kind and name in line]
+        return [(r["step"], math.nan if r[name] is None else r[name]) for r in lines]
+
+    def last(self, kind: str) -> dict[str, float | None]:
+        """What was written last of a kind, its step among it; empty if nothing was."""
+        lines = (line for line in reversed(self._lines) if line["kind"] == kind)
+        return {name: value for name, value in next(lines, {}).items() if name != "kind"}
+
+    def plot(self, file_name: str, panels: Mapping[str, Sequence[str]]) -> str:
+        """Draws curves against the step, one panel per title; returns the PNG's path.
+
+        A panel of values from 1 that span more than a factor of 10, as perplexities do, gets a
+        logarithmic axis.
+
+        Args:
+            file_name: In the run's folder.
+            panels: Title → names of quantities, drawn as lines (training) and dots (held out).
+        """
+        path = join(self.directory, file_name)
+        if not self._chief:
+            return path
+        curves = {
+            title: [(name, self.curve("train", name), self.curve("eval", name)) for name in names]
+            for title, names in panels.items()
+        }
+        # A panel that nothing was written for is left out, unless all would be.
+        filled = {t: c for t, c in curves.items() if any(train or dev for _, train, dev in c)}
+        curves = filled or curves
+        figure, axes = plt.subplots(
+            1, len(curves), figsize=(5.2 * len(curves), 3.8), squeeze=False, layout="constrained"
+        )
+        for axis, (title, quantities) in zip(axes[0], curves.items(), strict=True):
+            for color, curve in zip(plt.cm.tab10.colors, quantities, strict=False):
+                _draw(axis, color, *curve)
+            axis.set(title=title, xlabel="step")
+            values = [y for line in axis.lines for y in line.get_ydata() if math.isfinite(y)]
+            if values and min(values) >= 1 and max(values) > 10 * min(values):
+                axis.set_yscale("log")
+                axis.yaxis.set_major_formatter(EngFormatter(sep=""))
+            axis.xaxis.set_major_formatter(EngFormatter(sep=""))
+            axis.grid(alpha=0.25, which="both")
+            axis.spines[["top", "right"]].set_visible(False)
+            if axis.lines:
+                axis.legend(fontsize=8, frameon=False)
+        image = io.BytesIO()
+        figure.savefig(image, format="png", dpi=130)
+        plt.close(figure)
+        with (
+            staged(self.directory) as temporary,
+            tf.io.gfile.GFile(join(temporary, file_name), "wb") as file,
+        ):
+            file.write(image.getvalue())
+        return path
+
+
+def _draw(axis, color, name: str, train: list, held_out: list) -> None:
+    """Training pale, so that the dots of the held-out data stand out where the two are close."""
+    label = name.replace("_", " ").replace(" lm ", " LM ")
+    if train:
+        axis.plot(*zip(*train, strict=True), color=color, alpha=0.55, linewidth=1.1, label=label)
+    if held_out:
+        # The last value of a step that was evaluated twice, in the order of steps.
+        points = sorted(dict(held_out).items())
+        style = {"marker": "o", "markersize": 4, "linewidth": 1.4, "linestyle": "--"}
+        label = f"{label}, held out"
+        axis.plot(*zip(*points, strict=True), color=color, label=label, **style)
+
+
+def write_results(directory: str, file_name: str, values: Mapping[str, float]) -> None:
+    """Writes `key = value` lines with sorted keys, the original's eval_results.txt; logs them.
+
+    Of several workers only the chief does; to be called in the strategy's scope.
+    """
+    if not is_chief():
+        return
+    logging.info("***** %s *****", file_name.removesuffix(".txt"))
+    text = ""
+    for key in sorted(values):
+        logging.info("  %s = %s", key, values[key])
+        text += f"{key} = {values[key]}\n"
+    with staged(directory) as temporary:
+        write_text(join(temporary, file_name), text)

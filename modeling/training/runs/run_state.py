@@ -1,0 +1,250 @@
+"""Checkpoints of a training run, from which it goes on as if it had never stopped.
+
+A checkpoint is what the original release wrote: a TF1 bundle `model.ckpt-STEP` with the weights,
+Adam's slots (`<name>/adam_m`, `<name>/adam_v`) and `global_step`, and a text file `checkpoint`
+that names the newest. Every tool that reads the original's checkpoints reads these. The position
+in the training data lies beside it, in `data-STEP`.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from modeling import checkpoints
+from modeling.checkpoints import tf1, weights_by_name
+from modeling.checkpoints.files import join, staged, write_text
+from modeling.errors import ModelingError, NotFiniteError
+from modeling.logs import only_warnings
+from modeling.training.engine.distribution import is_chief
+from modeling.training.engine.step import TrainStep
+from modeling.training.runs import run_folder
+from modeling.training.runs.reporting import Reporter
+
+KEEP = 5  # the original's number of checkpoints kept
+# A classifier's own weights; of another shape where it was tuned on another task.
+HEAD = ("output_weights", "output_bias")
+# What init_checkpoint must hold at least. Some models are published without their pooler.
+ENCODER = ("bert/embeddings/", "bert/encoder/")
+
+
+class RunState:
+    """Saves and restores one run.
+
+    Args:
+        directory: The run's output folder.
+        train_step: Holds model, optimizer and step number.
+        iterator: The training data's iterator; None where it can't be saved (several replicas).
+        data_id: Says which data and order the iterator goes through. A position in other data is
+            not restored: it would point into the middle of records.
+        keep: How many checkpoints stay; 0 for all.
+        first_step: Where the run comes to this data; before that it had other data.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        train_step: TrainStep,
+        iterator=None,
+        data_id: str = "",
+        keep: int = KEEP,
+        first_step: int = 0,
+    ):
+        self.directory = directory
+        self.train_step = train_step
+        self.iterator = iterator
+        self.data_id = data_id
+        self.keep = keep
+        self.first_step = first_step
+        self.saved_step = -1
+
+    def change_data(self, iterator, data_id: str, first_step: int) -> None:
+        """From `first_step` on, the run takes its examples from another iterator."""
+        self.iterator, self.data_id, self.first_step = iterator, data_id, first_step
+
+    def _variables(self) -> dict[str, tf.Variable]:
+        weights = {
+            name: weight.value for name, weight in weights_by_name(self.train_step.model).items()
+        }
+        slots = self.train_step.optimizer.slots()
+        return weights | slots | {"global_step": self.train_step.global_step}
+
+    def _optional_variables(self) -> dict[str, tf.Variable]:
+        """Those that keep their start where a checkpoint lacks them."""
+        loss_scale = self.train_step.loss_scale
+        return loss_scale.state() if loss_scale else {}
+
+    def save(self) -> str:
+        """Writes a checkpoint of the present step, drops the oldest, returns its prefix.
+
+        Of several workers only the chief writes; all hold the same variables.
+
+        Raises:
+            ModelingError: A variable isn't finite: such a checkpoint would be good for nothing.
+        """
+        step = int(self.train_step.global_step.numpy())
+        prefix = join(self.directory, f"model.ckpt-{step}")
+        if step == self.saved_step or not is_chief():
+            self.saved_step = step
+            return prefix
+        variables = self._variables() | self._optional_variables()
+        tensors = {name: variable.numpy() for name, variable in variables.items()}
+        self._check_finite(step, tensors)
+        with staged(self.directory) as temporary:
+            if self.iterator is not None:
+                position = tf.train.Checkpoint(iterator=self.iterator)
+                with only_warnings():
+                    position.write(join(temporary, f"data-{step}"))
+                write_text(join(temporary, f"data-{step}.id"), self.data_id)
+            tf1.write_unstaged(join(temporary, f"model.ckpt-{step}"), tensors)
+        steps = run_folder.steps(self.directory)
+        kept = [f"model.ckpt-{s}" for s in steps[-self.keep :]]
+        lines = [f'model_checkpoint_path: "{kept[-1]}"']
+        lines += [f'all_model_checkpoint_paths: "{name}"' for name in kept]
+        with staged(self.directory) as temporary:
+            write_text(join(temporary, "checkpoint"), "\n".join(lines) + "\n")
+        for old in steps[: -self.keep] if self.keep else []:
+            # The index goes first: without it the rest no longer counts as a checkpoint.
+            index = f"model.ckpt-{old}.index"
+            tf.io.gfile.remove(join(self.directory, index))
+            for name in tf.io.gfile.listdir(self.directory):
+                if name.startswith((f"model.ckpt-{old}.", f"data-{old}.")):
+                    tf.io.gfile.remove(join(self.directory, name))
+        self.saved_step = step
+        return prefix
+
+    def _check_finite(self, step: int, tensors: Mapping[str, np.ndarray]) -> None:
+        # The update that spoils the weights comes after a loss that was still finite.
+        bad = [name for name, tensor in tensors.items() if not np.isfinite(tensor).all()]
+        if bad:
+            raise NotFiniteError(
+                f"After step {step} {len(bad)} variables are not finite, {bad[0]} among them, so "
+                f"nothing is saved. The last good checkpoint, step {max(self.saved_step, 0)}, is "
+                f"kept in {self.directory}. Lower the learning rate or lengthen the warm-up."
+            )
+
+    def restore(self, prefix: str) -> int:
+        """Puts the run back to where `prefix` was written; returns the step.
+
+        Raises:
+            ModelingError: The checkpoint doesn't fit the model.
+        """
+        stored = tf1.read_bundle(prefix)
+        variables = self._variables()
+        for name, variable in variables.items():
+            if name not in stored or stored[name].shape != tuple(variable.shape):
+                found = f"shape {stored[name].shape}" if name in stored else "no such tensor"
+                raise ModelingError(
+                    f"The training checkpoint {prefix} doesn't fit this run: for {name} the "
+                    f"model has shape {tuple(variable.shape)}, the checkpoint has {found}. "
+                    f"Choose an empty --output_dir, or the configuration that it was made with; "
+                    f"to start from its weights only, pass it as --init_checkpoint."
+                )
+        variables |= {n: v for n, v in self._optional_variables().items() if n in stored}
+        for name, variable in variables.items():
+            variable.assign(np.asarray(stored[name]))
+        step = int(stored["global_step"])
+        self._restore_position(step)
+        self.saved_step = step
+        return step
+
+    def _restore_position(self, step: int) -> None:
+        if self.iterator is None or step == self.first_step:
+            return
+        prefix = join(self.directory, f"data-{step}")
+        problem = ""
+        try:
+            with tf.io.gfile.GFile(f"{prefix}.id", "r") as file:
+                same = file.read() == self.data_id
+            if same:
+                tf.train.Checkpoint(iterator=self.iterator).read(prefix).assert_consumed()
+            else:
+                problem = "it belongs to other data, or to another order of it"
+        except (*tf1.READ_ERRORS, AssertionError) as error:
+            problem = " ".join(str(error).split())[:300]
+        if problem:
+            logging.warning(
+                "The position in the training data (%s) can't be restored: %s. The run goes on "
+                "from the beginning of the data.",
+                prefix,
+                problem,
+            )
+
+
+def start_or_resume(state: RunState, reporter: Reporter, init_checkpoint: str | None) -> None:
+    """Goes on from the output folder if it holds a checkpoint, else loads `init_checkpoint`.
+
+    The first line it logs says which of the two it was and why: the original's users kept being
+    surprised by the output folder winning. A classification head in `init_checkpoint` for another
+    number of classes is left out.
+    """
+    newest = run_folder.latest(state.directory)
+    if newest:
+        step = state.restore(newest)
+        if is_chief():
+            run_folder.set_damaged_aside(state.directory, step)
+        reporter.resume(step)
+        ignored = f"; --init_checkpoint={init_checkpoint} is not read" if init_checkpoint else ""
+        logging.info(
+            "Start: from %s, step %d, because --output_dir holds a checkpoint%s.",
+            newest,
+            step,
+            ignored,
+        )
+        return
+    reporter.resume(0)
+    if not init_checkpoint:
+        logging.info("Start: random weights; no checkpoint in --output_dir, no --init_checkpoint.")
+        return
+    logging.info("Start: weights of %s; --output_dir holds no checkpoint yet.", init_checkpoint)
+    model = state.train_step.model
+    stored = checkpoints.open_contents(init_checkpoint).shapes
+    other_head = [
+        name
+        for name, weight in checkpoints.weights_by_name(model).items()
+        if name in HEAD and stored.get(name, weight.shape) != tuple(weight.shape)
+    ]
+    if other_head:
+        logging.info("Its classification head is for other classes: a new one is trained.")
+    checkpoints.load(model, init_checkpoint, required=ENCODER, skip=HEAD if other_head else ())
+
+
+def load_trained(
+    model, directory: str, init_checkpoint: str | None, prefer_directory: bool = False
+) -> int:
+    """Loads a trained model to evaluate, predict or export; returns its step.
+
+    `init_checkpoint` wins if it is given and holds every weight of the model, its task's head
+    too; otherwise the newest checkpoint of the output folder is taken. (The original always took
+    the latter, and evaluated random weights where there was none.)
+
+    Args:
+        model, directory, init_checkpoint: As in training.
+        prefer_directory: The newest checkpoint of the folder wins in any case. For pre-training,
+            where a released checkpoint has every weight although it isn't what was trained.
+    """
+    newest = run_folder.latest(directory, to_train=False)
+    wanted = checkpoints.weights_by_name(model).keys()
+    if init_checkpoint and (
+        not newest
+        or (
+            not prefer_directory
+            and wanted <= checkpoints.open_contents(init_checkpoint).shapes.keys()
+        )
+    ):
+        logging.info("Weights: %s, because --init_checkpoint is given.", init_checkpoint)
+        checkpoints.load(model, init_checkpoint, required=("",))
+        return 0
+    if not newest:
+        raise ModelingError(
+            f"There are no weights to evaluate: {directory} holds no checkpoint and "
+            f"--init_checkpoint is not given. Train with --do_train, or give --init_checkpoint."
+        )
+    logging.info(
+        "Weights: %s, the newest checkpoint in --output_dir%s.",
+        newest,
+        "; --init_checkpoint is not read" if init_checkpoint else "",
+    )
+    checkpoints.load(model, newest, required=("",))
+    return int(newest.rpartition("-")[2])

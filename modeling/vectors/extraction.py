@@ -1,0 +1,152 @@
+"""A frozen encoder's vectors over a whole data set, in order, and what they depend on.
+
+extractor = Extractor(model)
+vectors = extractor(array_batches(features, batching), features.lengths)
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from modeling import checkpoints
+from modeling.checkpoints import weights_by_name
+from modeling.config import BertConfig
+from modeling.layers.tensors import inference
+from modeling.vectors.vector_models import ENCODER, BertFeatures
+from modeling.vectors.vector_tagger import FeatureTagger
+
+_INPUTS = ("input_ids", "input_mask", "segment_ids")
+
+
+class Extractor:
+    """A model's vectors for every example of a data set, on all replicas.
+
+    Made once and called as often as wanted: the model is compiled at the first calls.
+
+    Args:
+        model: `BertFeatures`.
+    """
+
+    def __init__(self, model: BertFeatures):
+        self.model = model
+        self.strategy = tf.distribute.get_strategy()
+        self._step = tf.function(self._batch, reduce_retracing=True, autograph=False)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(layers, width) of a vector."""
+        return len(self.model.layer_names), self.model.width
+
+    def __call__(
+        self, batches: Iterable[Mapping[str, np.ndarray]], lengths: np.ndarray
+    ) -> np.ndarray:
+        """Vectors in the order of the examples, whatever the order of the batches.
+
+        Args:
+            batches: Of the whole set, over all replicas, as `data.vectors.array_batches` makes
+                them: `index` int64 [B] is -1 for rows that only fill one up.
+            lengths: int [N], pieces of each example, which has one row.
+
+        Returns:
+            float32 [N, layers, width] pooled; else [all pieces, layers, width], example after
+            example, padding left out.
+        """
+        pooled = self.model.pooling != "none"
+        counts = np.ones_like(lengths) if pooled else lengths
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        found = np.empty((starts[-1], *self.shape), np.float32)
+        for batch in batches:
+            index = batch["index"]
+            inputs = {name: batch[name] for name in _INPUTS}
+            vectors = np.concatenate([part.numpy() for part in self._step(self._dealt(inputs))])
+            if pooled:
+                found[index[index >= 0]] = vectors[index >= 0]
+                continue
+            for number, row in zip(index, vectors, strict=True):
+                if number >= 0:
+                    found[starts[number] : starts[number + 1]] = row[: counts[number]]
+        return found
+
+    def _dealt(self, inputs):
+        """A part for each replica."""
+        number = self.strategy.num_replicas_in_sync
+        if number == 1:
+            return {name: tf.constant(values) for name, values in inputs.items()}
+        parts = {name: np.array_split(values, number) for name, values in inputs.items()}
+        return {
+            name: self.strategy.experimental_distribute_values_from_function(
+                lambda context, of=of: tf.constant(of[context.replica_id_in_sync_group])
+            )
+            for name, of in parts.items()
+        }
+
+    def _batch(self, inputs):
+        # Not gathered on the devices: a collective there wants one shape for good.
+        def vectors(part):
+            with inference():
+                return self.model(part)["vectors"]
+
+        values = self.strategy.run(vectors, args=(inputs,))
+        return self.strategy.experimental_local_results(values)
+
+
+class FrozenEncoder:
+    """A pre-trained encoder whose weights stay, as the source of a tagger's features.
+
+    Args:
+        config: Its configuration.
+        layers: One of `FEATURE_LAYERS`.
+        init_checkpoint: Its weights.
+    """
+
+    def __init__(self, config: BertConfig, layers: str, init_checkpoint: str):
+        self.model = BertFeatures(config, [layers])
+        self.model.build()
+        report = checkpoints.load(self.model, init_checkpoint, required=ENCODER)
+        logging.info("%s", report.summary())
+        self.extractor = Extractor(self.model)
+        self.fingerprint = fingerprint(self.model)
+        self.width = self.model.width
+
+    def with_tagger(self, tagger: FeatureTagger) -> "FeaturePipeline":
+        """Encoder and tagger as one model from pieces to logits, to be exported."""
+        return FeaturePipeline(self.model, tagger)
+
+
+class FeaturePipeline:
+    """A frozen encoder and a tagger on its vectors; takes and gives what `BertTagger` does."""
+
+    def __init__(self, encoder: BertFeatures, tagger: FeatureTagger):
+        self.encoder = encoder
+        self.tagger = tagger
+        self.parts = [encoder, tagger]
+
+    @property
+    def weights(self) -> list:
+        return [*self.encoder.weights, *self.tagger.weights]
+
+    def __call__(self, batch: Mapping) -> dict[str, tf.Tensor]:
+        vectors = self.encoder(batch)["vectors"][:, :, 0]
+        return self.tagger({"features": vectors, "input_mask": batch["input_mask"]})
+
+
+def fingerprint(model: BertFeatures) -> str:
+    """A hash of all that vectors depend on but the input: weights, configuration, layers, types."""
+    digest = hashlib.blake2b(digest_size=16)
+    settings = [
+        model.config.to_dict(),
+        model.layer_names,
+        model.pooling,
+        model.normalize,
+        model.compute_dtype,
+    ]
+    digest.update(json.dumps(settings, sort_keys=True).encode())
+    for name, weight in weights_by_name(model).items():
+        if name.startswith(ENCODER):
+            digest.update(name.encode())
+            digest.update(np.ascontiguousarray(weight.numpy()).tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,109 @@
+"""What all readers of text share: names, paths, encodings, ends of lines, words of messages."""
+
+import gzip
+
+import pytest
+
+from data.errors import DataError
+from data.files.text_files import (
+    extension,
+    lines_of,
+    listing,
+    placed,
+    read_bytes,
+    read_text,
+    shortened,
+    split_names,
+    stem,
+    with_names,
+)
+
+
+@pytest.fixture
+def written(tmp_path):
+    def write(content):
+        path = tmp_path / "a.tsv"
+        path.write_bytes(content)
+        return str(path)
+
+    return write
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_text_without_byte_order_mark(pack, written):
+    path = written(pack("\ufeffä\ufeff\r\n".encode()))
+    assert read_text(path) == "ä\ufeff\r\n"
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_line_of_what_is_not_utf8(end, pack, written):
+    path = written(pack(b"\xef\xbb\xbfa" + end + end + b"b\xe9cdef"))
+    with pytest.raises(DataError) as error:
+        read_text(path)
+    assert f"{path}:3: found the bytes b'\\xe9cde'" in str(error.value)
+
+
+def test_hint_ends_the_message(tmp_path):
+    for read in (read_text, read_bytes):
+        with pytest.raises(DataError, match=r"x can't be read \(NotFoundError\)\. Look there\.$"):
+            read(str(tmp_path / "x"), "Look there.")
+        with pytest.raises(DataError, match=r"can't be read .* Check the name"):
+            read(str(tmp_path))
+
+
+def test_damaged_gzip(written):
+    for content in (gzip.compress(b"text" * 99)[:-9], b"\x1f\x8bnone"):
+        with pytest.raises(DataError, match="damaged"):
+            read_text(written(content))
+
+
+def test_lines_end_at_three_ends_only():
+    assert lines_of("a\r\nb\rc\n\nd\u2028\x0b\x85 \n\r\n\r") == [
+        "a",
+        "b",
+        "c",
+        "",
+        "d\u2028\x0b\x85 ",
+    ]
+    assert lines_of("") == lines_of("\n\n") == []
+
+
+def test_paths():
+    assert stem("gs://b/dir.x/My set.tsv.gz") == "My set"
+    assert stem("a.parquet") == "a"
+    assert stem(".tsv") == ".tsv"
+    assert extension("b/A.TSV.gz") == ".tsv" and extension("a.ndjson") == ".ndjson"
+    assert extension("a.txt") == extension("a.tsv/b") == ""
+    assert placed(None, "a.tsv") == placed("", "a.tsv") == "a.tsv"
+    assert placed("gs://b/d", "c/a.tsv") == "gs://b/d/c/a.tsv"
+    for whole in ("/x/a.tsv", "gs://c/a.tsv"):
+        assert placed("gs://b/d", whole) == placed("/d", whole) == whole
+
+
+def test_names_of_splits():
+    paths = ["a.tsv", "x/my set.tsv", "y/my_set.csv.gz", "my-set"]
+    names = ["dev", "dev_my_set", "dev_my_set_2", "dev_my-set"]
+    assert split_names("dev", paths) == dict(zip(names, paths, strict=True))
+    assert split_names("test", []) == {}
+
+
+def test_number_of_columns():
+    assert with_names("f:2", ["a", "b"], ["1", ""], ",") == {"a": "1", "b": ""}
+    with pytest.raises(
+        DataError, match="f:2: this row has 1 tab-separated columns, the header has 2"
+    ):
+        with_names("f:2", ["a", "b"], ["1"], "\t")
+    with pytest.raises(DataError, match=r"3 comma-separated columns, the first row has 2.*'1,2,3'"):
+        with_names("f:2", ["a", "b"], ["1", "2", "3"], ",", "first row")
+
+
+def test_words_of_messages():
+    assert shortened("a" * 61) == repr("a" * 60 + "…")
+    assert shortened("a'b") == '"a\'b"'
+    assert shortened({"ä": [True, None]}) == '{"ä": [true, null]}'
+    assert shortened([1] * 99, 5) == "[1, 1…"
+    assert shortened(b"x") == "\"b'x'\""
+    assert listing("abc") == "a, b, c" and listing("abc", 2) == "a, b and 1 more"
+    # As when a column of texts is taken for labels, or a row for the header.
+    assert listing(["a" * 99, "b"]) == "a" * 70 + "…, b"

@@ -1,0 +1,153 @@
+"""Reading sentences with tags: columns and JSON lines, clean and as they are found."""
+
+import gzip
+import json
+
+import pytest
+
+from data.errors import DataError
+from data.tasks.tagging.conll import Sentence, TagFormat, number_of_documents, read_sentences
+
+PLAIN = "-DOCSTART- -X- O O\n\nEU NNP I-ORG\nsaid VB O\n\nBonn NNP I-LOC\n"
+WANTED = [(("EU", "said"), ("B-ORG", "O")), (("Bonn",), ("B-LOC",))]
+
+
+def read(tmp_path, content, labelled=True, name="f.txt", **format):
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return read_sentences(str(path), TagFormat(**format), labelled)
+
+
+def pairs(sentences):
+    return [(sentence.words, sentence.tags) for sentence in sentences]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        PLAIN,
+        PLAIN.removesuffix("\n"),
+        PLAIN + "\n\n \n\t\n",
+        PLAIN.replace("\n", "\r\n"),
+        PLAIN.replace("\n", "\r"),
+        "\ufeff" + PLAIN,
+        PLAIN.replace(" ", "\t"),
+        PLAIN.replace(" ", "   \t"),
+        PLAIN.replace("said VB O\n\n", " said VB O \n \t\n"),
+        gzip.compress(PLAIN.encode(), mtime=0),
+        PLAIN.replace("-DOCSTART- -X- O O", "-DOCSTART-\t(7)"),
+    ],
+)
+def test_one_content_in_many_forms(tmp_path, content):
+    assert pairs(read(tmp_path, content)) == WANTED
+
+
+def test_places(tmp_path):
+    sentences = read(tmp_path, PLAIN + "\n-DOCSTART- -X- O O\n-DOCSTART- x\nA B O\n")
+    assert sentences[0] == Sentence(("EU", "said"), ("B-ORG", "O"), 0, f"{tmp_path}/f.txt:3")
+    assert [sentence.document for sentence in sentences] == [0, 0, 1]
+    assert [sentence.source[-3:] for sentence in sentences] == ["t:3", "t:6", ":10"]
+    assert number_of_documents(sentences) == 2
+
+
+def test_columns(tmp_path):
+    content = "x EU B-ORG y\nx is O y\n"
+    wanted = [(("EU", "is"), ("B-ORG", "O"))]
+    assert pairs(read(tmp_path, content, token_column="1", tag_column="2")) == wanted
+    assert pairs(read(tmp_path, content, token_column="-3", tag_column="-2")) == wanted
+    # With tabs a word may hold blanks, and be nothing at all.
+    sentences = read(tmp_path, "New York\tB-LOC\n\tO\n\u3000\tO\n")
+    assert pairs(sentences) == [(("New York", "", "\u3000"), ("B-LOC", "O", "O"))]
+
+
+def test_separators_are_blanks_and_tabs_only(tmp_path):
+    words = ["a\u00a0b", "\u3000", "\u200b", "\u2028", "\x85", "\x0b\x0c"]
+    sentences = read(tmp_path, "".join(f"{word} O\n" for word in words))
+    assert sentences[0].words == tuple(words)
+
+
+def test_words_without_tags(tmp_path):
+    assert pairs(read(tmp_path, "EU\nis\n\nx\n", False)) == [(("EU", "is"), None), (("x",), None)]
+    assert pairs(read(tmp_path, "EU O\nis O\n", False)) == [(("EU", "is"), ("O", "O"))]
+
+
+def test_json_lines(tmp_path):
+    rows = [
+        {"tokens": ["New York", "", "a\nb"], "tags": ["S-LOC", "O", "O"], "document": 1},
+        {"tokens": [], "tags": [], "document": 1},
+        {"tokens": ["x"], "tags": ["O"], "document": 2},
+    ]
+    content = "\n\n".join(map(json.dumps, rows))
+    sentences = read(tmp_path, content, name="f.jsonl", document_column="document")
+    assert pairs(sentences)[0] == (("New York", "", "a\nb"), ("B-LOC", "O", "O"))
+    assert pairs(sentences)[1] == ((), ())
+    assert [sentence.document for sentence in sentences] == [0, 0, 1]
+    renamed = content.replace("tokens", "w").replace("tags", "t")
+    format = {"token_column": "w", "tag_column": "t", "model_scheme": "iobes"}
+    assert read(tmp_path, renamed, name="f.jsonl", **format)[0].tags == ("S-LOC", "O", "O")
+    assert read(tmp_path, renamed, False, name="f.jsonl", token_column="w")[0].tags is None
+
+
+def test_repair_is_reported(tmp_path, caplog):
+    content = "a O\nb M-PER\nc E-PER\nd B-LOC\ne O\n"
+    with caplog.at_level("INFO"):
+        sentences = read(tmp_path, content)
+    assert sentences[0].tags == ("O", "B-PER", "I-PER", "B-LOC", "O")
+    text = caplog.text
+    assert "tags in BMES" in text and "2 of 5 tags" in text
+    assert "line 2: M-PER behind O; line 4: B-LOC behind E-PER" in text
+    caplog.clear()
+    with caplog.at_level("INFO"):
+        assert read(tmp_path, "a I-PER\nb B-PER\n", scheme="iob2")[0].tags == ("B-PER", "B-PER")
+    assert "line 1: I-PER behind the sentence's beginning" in caplog.text
+    caplog.clear()
+    with caplog.at_level("WARNING"):
+        read(tmp_path, "a I-PER\nb B-PER\n\nc I-LOC\n")
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "words"),
+    [
+        ("", {}, "holds no sentence"),
+        ("\n\n", {}, "holds no sentence"),
+        ("-DOCSTART- O\n\n", {}, "holds no sentence"),
+        ("a O\nb\n", {}, "f.txt:2: this line has 1 columns.*2 was expected"),
+        ("a O\n\nb x O\n", {}, "f.txt:3: this line has 3 columns"),
+        ("\na\nb\n", {}, "f.txt:2: there is no column -1 with a tag.*--tag_column"),
+        ("a x O\n", {"tag_column": "3"}, "f.txt:1: there is no column 3"),
+        ("a O\n", {"token_column": "4", "tag_column": "1"}, "f.txt:1.*column 4 of the words"),
+        ("a O\n", {"tag_column": "ner"}, "--tag_column is 'ner'.*a number"),
+        ("a O\nb PER\n", {}, "f.txt:2: the tag is 'PER'"),
+        ("a O\nb S-PER\n", {"scheme": "iob2"}, "f.txt:2: the tag is 'S-PER'.*IOB2"),
+        ("a\tO\nb\t\n", {}, "f.txt:2: the tag is ''"),
+        ("a M-X\nb L-X\n", {}, "no scheme has together"),
+        (b"a O\n\xff O\n", {}, "f.txt:2.*UTF-8"),
+        ("{", {"name": "f.jsonl"}, "f.jsonl:1.*isn't JSON"),
+        ('{"tokens": ["a"]}', {"name": "f.jsonl"}, "f.jsonl:1: the field 'tags' is missing"),
+        ('{"tags": ["O"]}', {"name": "f.jsonl"}, "f.jsonl:1: the field 'tokens' is missing"),
+        ('{"tokens": [1], "tags": ["O"]}', {"name": "f.jsonl"}, "f.jsonl:1.*list of strings"),
+        ('{"tokens": ["a"], "tags": []}', {"name": "f.jsonl"}, "f.jsonl:1: 1 words.*0 tags"),
+        ('\n{"tokens": ["a"], "tags": ["x"]}', {"name": "f.jsonl"}, "f.jsonl:2: the tag is 'x'"),
+    ],
+)
+def test_bad_input(tmp_path, content, options, words):
+    with pytest.raises(DataError, match=f"(?s){words}"):
+        read(tmp_path, content, **options)
+
+
+def test_no_file(tmp_path):
+    with pytest.raises(DataError, match="can't be read"):
+        read_sentences(str(tmp_path / "absent"), TagFormat(), True)
+
+
+def test_real_sets(shared_data):
+    """Sentences as the publishers count them; entities as of the CoNLL task's paper (Table 2)."""
+    sentences = read_sentences(str(shared_data / "conll2003/eng.testb"), TagFormat(), True)
+    assert len(sentences) == 3453 and number_of_documents(sentences) == 231
+    assert sum(len(sentence.words) for sentence in sentences) == 46435
+    begun = [tag[2:] for sentence in sentences for tag in sentence.tags if tag[0] == "B"]
+    counts = {kind: begun.count(kind) for kind in ("LOC", "MISC", "ORG", "PER")}
+    assert counts == {"LOC": 1668, "MISC": 702, "ORG": 1661, "PER": 1617}
+    weibo = read_sentences(str(shared_data / "chinese/weibo_ner/dev.all.bmes"), TagFormat(), True)
+    assert len(weibo) == 270 and {tag[0] for s in weibo for tag in s.tags} == {*"OBI"}

@@ -1,0 +1,81 @@
+"""Peaks of devices, and the operations of a batch."""
+
+import pytest
+import tensorflow as tf
+
+from modeling.config import BertConfig
+from modeling.costs import utilisation
+from modeling.costs.flops import train_step_flops
+from modeling.costs.peaks import gpu_peak, tpu_peak
+from modeling.costs.utilisation import batch_flops, peak_flops, step_flops
+from modeling.models import BertClassifier
+
+CONFIG = BertConfig.named("tiny", 100)
+
+
+@pytest.mark.parametrize(
+    ("batch", "expected"),
+    [
+        (
+            {"input_ids": [3, 16], "masked_lm_positions": [3, 5], "next_sentence_labels": [3, 1]},
+            train_step_flops(CONFIG, 3, 16, 5, 2),
+        ),
+        ({"input_ids": [3, 16], "label_ids": [3]}, train_step_flops(CONFIG, 3, 16, 0, 2)),
+        ({"input_ids": [3, 4, 16]}, train_step_flops(CONFIG, 12, 16)),
+    ],
+    ids=["pre-training", "classes", "choices"],
+)
+def test_flops_of_a_batch(batch, expected):
+    tensors = {name: tf.zeros(shape, tf.int32) for name, shape in batch.items()}
+    assert float(batch_flops(CONFIG, tensors)) == pytest.approx(expected, rel=1e-6)
+
+
+def test_flops_of_a_models_encoders():
+    batch = {"input_ids": tf.zeros([3, 16], tf.int32), "label_ids": tf.zeros([3], tf.int32)}
+    wide = BertConfig.named("mini", 100)
+    expected = [train_step_flops(config, 3, 16, 0, 2) for config in (CONFIG, wide)]
+    one, both = BertClassifier(CONFIG, 2), BertClassifier(CONFIG, 2, second=wide)
+    assert float(step_flops(one, batch)) == pytest.approx(expected[0], rel=1e-6)
+    assert float(step_flops(both, batch)) == pytest.approx(sum(expected), rel=1e-6)
+    assert step_flops(one, {"features": tf.zeros([3, 16, 8])}) is None
+    assert step_flops(object(), batch) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "half", "expected"),
+    [
+        ("NVIDIA A100-SXM4-80GB", True, 312e12),
+        ("NVIDIA A100-SXM4-80GB", False, 156e12),
+        ("NVIDIA A10G", True, 70e12),
+        ("NVIDIA A10", True, 125e12),
+        ("NVIDIA H100 80GB HBM3", True, 989e12),
+        ("NVIDIA H100 PCIe", True, 756e12),
+        ("Tesla T4", False, 8.1e12),
+        ("Tesla V100-SXM2-16GB", True, 125e12),
+        ("NVIDIA L40S", True, 362e12),
+        ("NVIDIA Something 9000", True, None),
+        ("", True, None),
+    ],
+)
+def test_gpus_by_name(name, half, expected):
+    assert gpu_peak(name, half) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [("v5litepod-16", 197e12), ("v4-8", 275e12), ("v3-8", 61.5e12), ("v2-8", 22.5e12), ("", None)],
+)
+def test_tpus_by_type(kind, expected):
+    assert tpu_peak(kind) == expected
+
+
+def test_the_speed_of_this_processor_is_measured(monkeypatch):
+    asked = []
+    monkeypatch.setattr(utilisation, "_cpu_speed", lambda dtype: asked.append(dtype) or 5e9)
+    assert peak_flops() == 5e9
+    assert asked == [tf.float32]
+
+
+def test_measured_speed_is_that_of_products():
+    """Between what one multiplication a nanosecond and 100 TFLOP/s would be."""
+    assert 1e9 < utilisation._cpu_speed(tf.float32, seconds=0.05) < 1e14

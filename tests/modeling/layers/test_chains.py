@@ -1,0 +1,170 @@
+"""Compiled chains give what the plain functions give: values, gradients, and masks of dropout."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from modeling.config import BertConfig
+from modeling.layers.chains import chain, chains_are_compiled, compiled_chains
+from modeling.layers.tensors import ACTIVATIONS, activate, dropout_add_norm, layer_norm
+from modeling.losses import PretrainingLosses
+from modeling.models import BertPretrainer
+from tests.modeling.test_models import pretraining_batch
+
+
+def results(function, arguments, on):
+    """(value, gradients of the float arguments) for an upstream gradient that is not all ones."""
+
+    @tf.function
+    def run(*arguments):
+        floats = [a for a in arguments if a.dtype.is_floating]
+        with compiled_chains(on), tf.GradientTape() as tape:
+            tape.watch(floats)
+            y = function(*arguments)
+        upstream = tf.cast(
+            tf.cos(tf.cast(tf.reshape(tf.range(tf.size(y)), tf.shape(y)), "float32")), y.dtype
+        )
+        return y, tape.gradient(y, floats, output_gradients=upstream)
+
+    value, gradients = run(*arguments)
+    return [value.numpy(), *(g.numpy() for g in gradients)]
+
+
+def normal(*shape, seed=0):
+    return tf.constant(np.random.default_rng(seed).normal(size=shape), tf.float32)
+
+
+KEY = tf.constant([1, 2, 3], tf.int32)
+CASES = {
+    **{
+        f"activate {name}": (
+            lambda x, b, name=name: activate(x, b, name=name),
+            (normal(6, 10), normal(10, seed=1)),
+        )
+        for name in ACTIVATIONS
+    },
+    "layer_norm": (
+        lambda x, g, b: layer_norm(x, g, b, epsilon=1e-12),
+        (normal(6, 10), normal(10, seed=1), normal(10, seed=2)),
+    ),
+    "dropout_add_norm": (
+        lambda x, bias, r, g, b, key: dropout_add_norm(x, bias, r, g, b, 1e-12, 0.3, key, 4),
+        (normal(6, 10), normal(10, seed=3), normal(6, 10, seed=4), normal(10), normal(10), KEY),
+    ),
+    "no dropout": (
+        lambda x, bias, r, g, b: dropout_add_norm(x, bias, r, g, b, 1e-12, 0.3, None, 4),
+        (normal(6, 10), normal(10, seed=3), normal(6, 10, seed=4), normal(10), normal(10)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_compiled_is_plain(name):
+    function, arguments = CASES[name]
+    plain, compiled = (results(function, arguments, on) for on in (False, True))
+    for expected, found in zip(plain, compiled, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_half_precision_is_float32_inside(name):
+    """Compiled, rounding is only at the ends, not at each of the steps."""
+    function, arguments = CASES[name]
+    half = [tf.cast(a, tf.bfloat16) if a.dtype.is_floating else a for a in arguments]
+    exact = [tf.cast(a, tf.float32) if a.dtype.is_floating else a for a in half]
+    value = results(function, half, True)[0]
+    assert value.dtype == tf.bfloat16.as_numpy_dtype
+    expected = results(function, exact, False)[0]
+    np.testing.assert_allclose(value.astype(np.float32), expected, rtol=2**-8, atol=1e-6)
+
+
+def test_a_chain_within_a_chain_is_a_part_of_it():
+    seen = []
+
+    @chain
+    def inner(x):
+        seen.append(chains_are_compiled())
+        return x + 1
+
+    @chain
+    def outer(x):
+        return inner(x) * 2
+
+    with compiled_chains(True):
+        assert float(outer(tf.constant(1.0))) == 4
+    assert seen and not any(seen)
+
+
+@pytest.fixture
+def model_of():
+    def make(dtype, **changes):
+        keras.utils.set_random_seed(3)
+        sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+        sizes |= {"vocab_size": 40, "intermediate_size": 32, "max_position_embeddings": 24}
+        sizes |= {"initializer_range": 0.3}
+        keras.config.set_dtype_policy(dtype)
+        model = BertPretrainer(BertConfig(**(sizes | changes)))
+        model.build()
+        return model
+
+    yield make
+    keras.config.set_dtype_policy("float32")
+
+
+def loss_and_gradients(model, batch, on):
+    losses = PretrainingLosses()
+
+    @tf.function
+    def run():
+        with compiled_chains(on), tf.GradientTape() as tape:
+            outputs = model(batch, training=True, dropout_key=KEY)
+            means, _ = losses(outputs, batch)
+            loss = tf.add_n([mean.result() for mean in means.values()])
+        variables = [weight.value for weight in model.trainable_weights]
+        return loss, [tf.convert_to_tensor(g) for g in tape.gradient(loss, variables)]
+
+    loss, gradients = run()
+    return float(loss), {
+        w.path: g.numpy() for w, g in zip(model.trainable_weights, gradients, strict=True)
+    }
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"attention_direction": "left_to_right"},
+        {"hidden_dropout_prob": 0.0},
+        {"attention_probs_dropout_prob": 0.0, "hidden_act": "gelu_erf"},
+    ],
+    ids=lambda changes: " ".join(map(str, changes)) or "as it is",
+)
+def test_a_whole_model_with_dropout(model_of, changes):
+    """Same masks, same loss, same gradient of every weight, attention's written-out one too."""
+    model = model_of("float32", **changes)
+    batch = pretraining_batch()
+    plain, expected = loss_and_gradients(model, batch, False)
+    compiled, found = loss_and_gradients(model, batch, True)
+    assert compiled == pytest.approx(plain, rel=1e-6)
+    for path, gradient in expected.items():
+        if path.endswith("/key/bias"):
+            # It adds the same to all scores of a query, so both gradients are rounded zeros.
+            assert np.abs([gradient, found[path]]).max() < 2e-7, path
+            continue
+        size = np.abs(gradient).max()
+        np.testing.assert_allclose(found[path], gradient, atol=1e-5 * size + 1e-7, err_msg=path)
+
+
+def test_bfloat16_keeps_to_float32(model_of):
+    """Directions of the gradients; single numbers have three digits at best."""
+    batch = pretraining_batch()
+    model = model_of("mixed_bfloat16")
+    loss, found = loss_and_gradients(model, batch, True)
+    exact = model_of("float32")
+    for weight, other in zip(exact.weights, model.weights, strict=True):
+        weight.assign(other)
+    plain, expected = loss_and_gradients(exact, batch, False)
+    assert loss == pytest.approx(plain, rel=0.02)
+    one, other = (np.concatenate([g.ravel() for g in part.values()]) for part in (found, expected))
+    assert one @ other / np.linalg.norm(one) / np.linalg.norm(other) > 0.999

@@ -1,0 +1,175 @@
+"""The optimizers against float64 NumPy, schedules against their formulas, factors by depth."""
+
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from modeling import checkpoints
+from modeling.config import BertConfig
+from modeling.errors import ModelingError
+from modeling.models import BertClassifier
+from modeling.training.engine import layerwise
+from modeling.training.engine.optimizers import BertAdam, make_optimizer
+from modeling.training.engine.schedules import make_schedule
+
+STEPS = 20
+NAMES = {
+    "bert/encoder/layer_0/output/dense/kernel": (5, 3),
+    "bert/encoder/layer_0/output/LayerNorm/gamma": (3,),
+    "bert/pooler/dense/bias": (4,),
+    "zeros/kernel": (2, 2),
+}
+FACTORS = {"bert/encoder/layer_0/output/dense/kernel": 0.5}
+
+
+def oracle(name, start, gradients, rates, scale):
+    """Weights after all steps, written from the papers in float64."""
+    m, v, w = np.zeros_like(start[1]), np.zeros_like(start[1]), start[1].copy()
+    variable = start[0]
+    free = "LayerNorm" in variable or "bias" in variable
+    decay = 0.0 if free else 0.01
+    for t, (gradient, rate) in enumerate(zip(gradients, rates, strict=True), start=1):
+        rate = rate * FACTORS.get(variable, 1.0)
+        g = gradient * scale
+        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
+        m_hat, v_hat = (m, v) if name == "adam" else (m / (1 - 0.9**t), v / (1 - 0.999**t))
+        update = m_hat / (np.sqrt(v_hat) + 1e-6) + decay * w
+        ratio = 1.0
+        if name == "lamb" and not free:
+            norms = np.linalg.norm(w), np.linalg.norm(update)
+            ratio = norms[0] / norms[1] if min(norms) > 0 else 1.0
+        w = w - rate * ratio * update
+    return w, m, v
+
+
+def make_problem(name):
+    rng = np.random.default_rng(3)
+    start = {n: rng.normal(size=s) * (n != "zeros/kernel") for n, s in NAMES.items()}
+    gradients = {n: rng.normal(size=(STEPS, *s)) for n, s in NAMES.items()}
+    variables = {n: tf.Variable(value, dtype=tf.float32) for n, value in start.items()}
+    schedule = make_schedule("linear", 0.02, 30, 4)
+    optimizer = make_optimizer(name, variables, schedule, rate_factors=FACTORS)
+    return start, gradients, variables, optimizer
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("name", ["adam", "adamw", "lamb"])
+def test_updates_against_float64(name, compiled):
+    start, gradients, variables, optimizer = make_problem(name)
+
+    @tf.function(jit_compile=compiled)
+    def apply(step, *dense):
+        optimizer.apply(dense, optimizer.schedule(step), tf.constant(0.5), step=step)
+
+    rates = [0.02 * s / 4 if s < 4 else 0.02 * (1 - s / 30) for s in range(STEPS)]
+    for step in range(STEPS):
+        dense = [tf.constant(g[step], tf.float32) for g in gradients.values()]
+        apply(tf.constant(step, tf.int64), *dense)
+    for variable in NAMES:
+        w, m, v = oracle(name, (variable, start[variable]), gradients[variable], rates, 0.5)
+        np.testing.assert_allclose(variables[variable], w, rtol=2e-6, atol=2e-6, err_msg=variable)
+        slots = optimizer.slots()
+        np.testing.assert_allclose(slots[f"{variable}/adam_m"], m, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(slots[f"{variable}/adam_v"], v, rtol=3e-5, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["adam", "adamw", "lamb"])
+def test_not_finite_changes_nothing_and_none_leaves_a_variable(name):
+    _, _, variables, optimizer = make_problem(name)
+    state = variables | optimizer.slots()
+    before = {n: v.numpy() for n, v in state.items()}
+    bad = [tf.fill(shape, math.nan) for shape in NAMES.values()]
+    optimizer.apply(bad, tf.constant(0.1), tf.constant(1.0), step=3, finite=tf.constant(False))
+    assert all((before[n] == v.numpy()).all() for n, v in state.items())
+    good = [None, *(tf.ones(shape) for shape in list(NAMES.values())[1:])]
+    optimizer.apply(good, tf.constant(0.1), tf.constant(1.0), step=3, finite=tf.constant(True))
+    untouched = [n for n, v in variables.items() if (before[n] == v.numpy()).all()]
+    assert untouched == list(NAMES)[:1]
+
+
+def test_weights_decay_where_they_are():
+    """A copy of most weights in every step is what it costs to decay them before their gradient."""
+    weights = {"dense/kernel": tf.Variable(tf.ones([768, 768]))}
+    kernel = weights["dense/kernel"]
+    optimizer = make_optimizer("adam", weights, make_schedule("linear", 0.02, 30, 4))
+
+    @tf.function
+    def step(inputs):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.tanh(inputs @ kernel))
+        optimizer.apply([tape.gradient(loss, kernel)], tf.constant(0.01), tf.constant(1.0))
+
+    def address():
+        return np.asarray(memoryview(kernel.read_value())).ctypes.data
+
+    inputs = tf.random.stateless_normal([4096, 768], seed=(1, 2))
+    before = address()
+    for _ in range(5):
+        step(inputs)
+        assert address() == before
+    assert (kernel.numpy() != 1.0).all()
+
+
+def test_names_that_are_not_there():
+    with pytest.raises(ModelingError, match="adam, adamw, lamb; got 'sgd'"):
+        make_optimizer("sgd", {}, lambda step: step)
+    with pytest.raises(
+        ModelingError, match="linear, linear_from_peak, polynomial, constant; got 'cosine'"
+    ):
+        make_schedule("cosine", 1.0, 1, 0)
+    assert isinstance(make_optimizer("adamw", {}, lambda step: step), BertAdam)
+
+
+@pytest.mark.parametrize("warmup", [0, 10])
+def test_schedules(warmup):
+    decays = {
+        "linear": lambda s: max(0, 1 - s / 50),
+        "linear_from_peak": lambda s: max(0, (50 - s) / (50 - warmup)),
+        "polynomial": lambda s: math.sqrt(max(0, 1 - s / 50)),
+        "constant": lambda s: 1.0,
+    }
+    for name, decay in decays.items():
+        schedule = make_schedule(name, 3e-3, 50, warmup, power=0.5)
+        for step in (0, 1, 9, 10, 11, 49, 50, 60):
+            wanted = 3e-3 * (step / warmup if step < warmup else decay(step))
+            got = schedule(tf.constant(step, tf.int64))
+            assert got.dtype == tf.float32
+            np.testing.assert_allclose(got, wanted, rtol=1e-6, err_msg=f"{name} {step}")
+
+
+@pytest.mark.parametrize("name", ["linear", "linear_from_peak", "polynomial"])
+def test_schedules_end_at_zero_when_compiled(name):
+    """XLA turns a division by the number of steps into a product, which can overshoot 1."""
+    for steps in (3, 7, 41, 47, 999_999):
+        schedule = make_schedule(name, 1e-4, steps, 0)
+        compiled = tf.function(schedule, jit_compile=True)
+        got = [float(compiled(tf.constant(step, tf.int64))) for step in (steps, steps + 5)]
+        assert got == [0.0, 0.0], steps
+        last = float(compiled(tf.constant(steps - 1, tf.int64)))
+        power = 0.5 if name == "polynomial" else 1.0
+        np.testing.assert_allclose(last, 1e-4 * (1 / steps) ** power, rtol=1e-5)
+
+
+def test_depth_in_the_model():
+    model = BertClassifier(BertConfig.named("tiny", 30), num_labels=2)
+    model.build()
+    names = list(checkpoints.weights_by_name(model))
+    second = "second_bert/encoder/layer_0/output/dense/bias"
+    factors = layerwise.rate_factors([*names, second], 0.5, 2)
+    assert factors[second] == factors[second.removeprefix("second_")] == 0.25
+    assert factors["bert/embeddings/LayerNorm/gamma"] == 0.125
+    assert factors["bert/encoder/layer_0/attention/self/query/kernel"] == 0.25
+    assert factors["bert/encoder/layer_1/output/dense/bias"] == 0.5
+    assert factors["bert/pooler/dense/kernel"] == factors["output_weights"] == 1
+    assert layerwise.trained(names, 0, 2) == names
+    kept = layerwise.trained(names, 1, 2)
+    assert {name.split("/")[2] for name in kept if "encoder" in name} == {"layer_1"}
+    assert not any("embeddings" in name for name in kept)
+    assert layerwise.trained(names, 2, 2) == [
+        "bert/pooler/dense/kernel",
+        "bert/pooler/dense/bias",
+        "output_weights",
+        "output_bias",
+    ]
