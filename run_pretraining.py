@@ -14,6 +14,27 @@ From TFRecords, as the original release:
 With --estimate it prints what such a run takes and costs, and does nothing.
 """
 
+from absl import flags
+
+from data.pretraining import flags as pretraining_flags
+from modeling import flags as model_flags
+from modeling.serving import flags as export_flags
+from modeling.training import flags as training_flags
+from modeling.training.engine import flags as hardware_flags
+
+FLAGS = flags.FLAGS
+
+pretraining_flags.define_pretraining_flags()
+model_flags.define_model_flags()
+training_flags.define_pretraining_flags()
+hardware_flags.define_hardware_flags()
+export_flags.define_export_flags()
+export_flags.define_fill_mask_flag()
+
+if __name__ == "__main__":
+    # Before TensorFlow is imported, which takes seconds.
+    model_flags.answer_help(__doc__)
+
 from modeling import quiet  # noqa: F401  isort: skip
 
 import dataclasses
@@ -22,11 +43,11 @@ import math
 import os
 
 import tensorflow as tf
-from absl import flags, logging
+from absl import logging
 
 from data.errors import DataError
 from data.pretraining import corpus, demo, from_text
-from data.pretraining import flags as pretraining_flags
+from data.pretraining import values as pretraining_values
 from data.pretraining.batches import pipeline
 from data.pretraining.instances.settings import MLM, MLM_NSP, RecordSettings
 from data.tokenization import Tokenizer, build_inputs
@@ -36,9 +57,9 @@ from modeling.config import LEFT_TO_RIGHT, RIGHT_TO_LEFT, BertConfig
 from modeling.costs.estimate import estimate_run
 from modeling.losses import PretrainingLosses
 from modeling.models import BertPretrainer
-from modeling.serving import flags as export_flags
+from modeling.serving.export import Export
 from modeling.serving.pretraining import export_pretrainer
-from modeling.training import flags as common_flags
+from modeling.training import settings as training_settings
 from modeling.training.engine import distribution
 from modeling.training.engine.evaluation import Evaluator, reported
 from modeling.training.engine.setup import make_train_step
@@ -49,49 +70,6 @@ from modeling.training.runs.fit import Stage, fit
 from modeling.training.runs.reporting import Reporter, write_results
 from modeling.training.runs.session import session
 from modeling.training.runs.summary import RunSummary
-
-FLAGS = flags.FLAGS
-
-common_flags.define_run_flags(learning_rate=5e-5, train_batch_size=32, save_steps=1000)
-common_flags.define_optimizer_flags()
-common_flags.define_hardware_flags()
-flags.DEFINE_integer("max_seq_length", 128, "Tokens per record, as the records were made.")
-flags.DEFINE_integer("max_predictions_per_seq", 20, "Masked tokens per record at most, as made.")
-flags.DEFINE_bool("do_train", False, "Train.")
-flags.DEFINE_bool("do_eval", False, "Evaluate on the held-out records.")
-flags.DEFINE_integer("num_train_steps", 100000, "Updates in all.", lower_bound=1)
-flags.DEFINE_integer("num_warmup_steps", 10000, "Updates of linear warm-up.", lower_bound=0)
-flags.DEFINE_integer(
-    "max_eval_steps",
-    100,
-    "Most batches of an evaluation; 0 evaluates all held-out records.",
-    lower_bound=0,
-)
-# Beyond the original's flags.
-flags.DEFINE_enum(
-    "objective",
-    pipeline.MLM_NSP,
-    pipeline.OBJECTIVES,
-    "mlm_nsp: BERT; mlm: without next sentences; ltr, rtl: one way, every token predicted.",
-)
-flags.DEFINE_string(
-    "phases",
-    None,
-    "LENGTH:STEPS:BATCH[:PREDICTIONS],… in place of --max_seq_length, --num_train_steps, "
-    "--train_batch_size and --max_predictions_per_seq, as in 128:900000:256,512:100000:256.",
-)
-flags.DEFINE_string(
-    "vocab_file", None, "Vocabulary; needed for raw text unless one is to be learned from it."
-)
-flags.DEFINE_bool("estimate", False, "Only print what the run would take and cost.")
-flags.DEFINE_bool("demo", False, "Pre-train a small BERT on installed docstrings; see README.")
-# What is read, and how records are made from raw text.
-pretraining_flags.define_source_flags()
-pretraining_flags.define_raw_text_flags()
-pretraining_flags.define_worker_flags()
-# The SavedModel.
-export_flags.define_export_flags()
-flags.DEFINE_integer("export_top_k", 5, "Words that it gives for a [MASK].", lower_bound=1)
 
 DIRECTIONS = {pipeline.LTR: LEFT_TO_RIGHT, pipeline.RTL: RIGHT_TO_LEFT}
 CURVES = {
@@ -186,7 +164,7 @@ def find_records(
         random_seed=FLAGS.random_seed,
         objective=MLM_NSP if FLAGS.objective == pipeline.MLM_NSP else MLM,
         dynamic_masking=FLAGS.dynamic_masking,
-        **pretraining_flags.settings(FLAGS),
+        **pretraining_values.settings(FLAGS),
     )
     text, held_out = (
         from_text.Text(corpus.expand(files), text_field=FLAGS.text_field) if files else None
@@ -252,7 +230,7 @@ def export(model: BertPretrainer, vocab_file: str) -> None:
     config_file = FLAGS.bert_config_file or os.path.join(FLAGS.output_dir, "bert_config.json")
     folder = export_pretrainer(
         model,
-        export_flags.make_export(FLAGS, vocab_file, config_file),
+        Export.from_flags(FLAGS, vocab_file, config_file),
         functools.partial(
             build_inputs, tokenizer, max_seq_length=FLAGS.max_seq_length, pad_to="longest"
         ),
@@ -301,7 +279,7 @@ def run(summary: RunSummary) -> None:
         folder = os.path.join(FLAGS.output_dir, name) if len(phases) > 1 else FLAGS.output_dir
         vocab_file = records[0].vocab_file if records else FLAGS.vocab_file
         records.append(find_records(config, phase, folder, vocab_file))
-    masks = pretraining_flags.mask_settings(FLAGS, records[0].vocab_file)
+    masks = pretraining_values.mask_settings(FLAGS, records[0].vocab_file)
     eval_sets = [
         make_dataset(phase, found, config, masks, training=False)
         for phase, found in zip(phases, records, strict=True)
@@ -335,7 +313,7 @@ def run(summary: RunSummary) -> None:
     try:
         # ---- Train ----
         if FLAGS.do_train:
-            settings = common_flags.training_settings(
+            settings = training_settings.training_settings(
                 FLAGS, num_train_steps, FLAGS.num_warmup_steps
             )
             stages = [
@@ -351,17 +329,21 @@ def run(summary: RunSummary) -> None:
                 )
                 for phase, found in zip(phases, records, strict=True)
             ]
+            names = ("objective", "learning_rate", "num_warmup_steps", "random_seed", "optimizer")
+            names += ("lr_schedule", "lr_decay_power", "weight_decay_rate", "layerwise_lr_decay")
+            names += ("freeze_layers",) + (() if FLAGS.phases else ("train_batch_size",))
             step = fit(
                 make_train_step(model, losses, settings),
                 stages,
                 FLAGS.output_dir,
                 FLAGS.init_checkpoint,
                 reporter,
-                common_flags.loop_options(FLAGS),
+                training_settings.loop_options(FLAGS),
                 evaluate,
                 summary,
                 result_names=lambda: [*evaluator.names(eval_sets[-1]), "masked_lm_perplexity"],
                 plot=plot,
+                identity={name: FLAGS[name].value for name in names},
             )
             if distribution.is_chief():
                 checkpoints.save(model, FLAGS.output_dir, records[0].vocab_file)

@@ -8,9 +8,30 @@
         --num_train_epochs=2.0 --max_seq_length=384 --doc_stride=128 --output_dir=/tmp/squad_base/
 
 Writes predictions.json, nbest_predictions.json and, for SQuAD 2.0, null_odds.json; where the file
-has answers also eval_results.json with exact match and F1. With --do_export a SavedModel that
-takes question and context.
+has answers also eval_results.json with exact match and F1. --eval_steps and a search evaluate on
+--predict_file. With --do_export a SavedModel that takes question and context.
 """
+
+from absl import flags
+
+from data.tasks.questions import flags as question_flags
+from modeling import flags as model_flags
+from modeling.serving import flags as export_flags
+from modeling.training import flags as training_flags
+from modeling.training.engine import flags as hardware_flags
+
+FLAGS = flags.FLAGS
+
+question_flags.define_question_flags()
+model_flags.define_model_flags()
+training_flags.define_fine_tuning_flags()
+hardware_flags.define_hardware_flags()
+export_flags.define_export_flags()
+REQUIRED = ("bert_config_file", "vocab_file", "output_dir")
+
+if __name__ == "__main__":
+    # Before TensorFlow is imported, which takes seconds.
+    model_flags.answer_help(__doc__)
 
 from modeling import quiet  # noqa: F401  isort: skip
 
@@ -20,34 +41,12 @@ import itertools
 import os
 
 import tensorflow as tf
-from absl import flags, logging
+from absl import logging
 
-from data import batching
 from data.errors import DataError
-from data.features import Features
-from data.tasks.questions import (
-    metrics as squad_metrics,
-)
-from data.tasks.questions import (
-    original as squad_original,
-)
-from data.tasks.questions import (
-    original_answers as squad_original_answers,
-)
-from data.tasks.questions import (
-    squad,
-)
-from data.tasks.questions import (
-    windows as squad_windows,
-)
-from data.tasks.questions.answers import (
-    AnswerFiles,
-    keep_threshold,
-    kept_threshold,
-    read_answers,
-    write_json,
-)
-from data.tasks.questions.rows import SpanSettings, make_rows, training_rows
+from data.tasks.questions import answers as answer_files
+from data.tasks.questions import metrics, original, original_answers, reading, windows
+from data.tasks.questions.rows import make_rows
 from data.tokenization import Tokenizer, casing
 from modeling import errors
 from modeling.answers.spans import SpanLogits, SpanSearch, merge_arrays
@@ -55,334 +54,216 @@ from modeling.config import BertConfig
 from modeling.logs import Progress
 from modeling.losses import SpanLosses
 from modeling.models import BertQuestionAnswering
-from modeling.serving import flags as export_flags
-from modeling.serving import question_answering
-from modeling.training import flags as common_flags
-from modeling.training.engine import distribution
+from modeling.serving.export import Export
+from modeling.serving.question_answering import export_question_answering
+from modeling.training.engine.distribution import is_chief
 from modeling.training.engine.evaluation import Predictor
-from modeling.training.engine.setup import make_train_step
-from modeling.training.runs import run_state
-from modeling.training.runs.fit import Stage, fit
-from modeling.training.runs.reporting import Reporter
+from modeling.training.fine_tuning import fine_tune
+from modeling.training.runs.run_state import load_trained
 from modeling.training.runs.session import session
-from modeling.training.runs.summary import RunSummary
+from modeling.training.settings import RunSettings, check_model_fits, run_settings
+from modeling.training.task import Evaluation
 
-FLAGS = flags.FLAGS
-
-common_flags.define_run_flags(learning_rate=5e-5, train_batch_size=32, save_steps=1000)
-common_flags.define_optimizer_flags()
-common_flags.define_hardware_flags()
-common_flags.define_fine_tuning_flags()
-export_flags.define_export_flags()
-flags.DEFINE_integer(
-    "export_max_windows",
-    512,
-    "Contexts of more windows are refused by the exported model; 0: none is.",
-    lower_bound=0,
-)
-flags.DEFINE_list(
-    "train_file", [], "SQuAD-format JSON to train on; several are trained on one after the other."
-)
-flags.DEFINE_string("predict_file", None, "SQuAD-format JSON to answer.")
-flags.DEFINE_integer("max_seq_length", 384, "Of question and window together.", lower_bound=5)
-flags.DEFINE_integer("doc_stride", 128, "Pieces from window to window.", lower_bound=1)
-flags.DEFINE_integer("max_query_length", 64, "Longer questions are cut.", lower_bound=1)
-flags.DEFINE_integer("n_best_size", 20, "Answers in nbest_predictions.json.", lower_bound=1)
-flags.DEFINE_integer("max_answer_length", 30, "Most pieces of an answer.", lower_bound=1)
-flags.DEFINE_bool("verbose_logging", False, "Name every answer that is out of place.")
-flags.DEFINE_bool("version_2_with_negative", False, "Some questions have no answer: SQuAD 2.0.")
-flags.DEFINE_string(
-    "null_score_diff_threshold",
-    "0.0",
-    "No answer is given where the empty one's score exceeds the best one's by more. auto: what "
-    "gives the best F1 on --predict_file; kept with the model, and used where answers lack.",
-)
-# Beyond the original's flags.
-flags.DEFINE_list("epochs_per_file", [], "For several --train_file; default: num_train_epochs.")
-flags.DEFINE_integer(
-    "max_contexts", 0, "Train on so many contexts of a question; 0: all.", lower_bound=0
-)
-flags.DEFINE_bool("original_step_count", False, "Epochs of questions, not of windows.")
-flags.DEFINE_bool(
-    "original_postprocessing", False, "Features and answers exactly as the original makes them."
-)
-flags.DEFINE_list("ensemble", [], "Further output folders or checkpoints; logits are averaged.")
-flags.DEFINE_bool("characters", False, "Score by characters, for Chinese (as CMRC 2018).")
-
-REQUIRED = ("bert_config_file", "vocab_file", "output_dir")
 THRESHOLD_FILE = "null_score_diff_threshold.json"
-QUESTIONS_AT_ONCE = 1000
-"""Questions whose windows are held in memory when answering."""
 
 
-def check_flags(config: BertConfig, tokenizer: Tokenizer) -> None:
-    """Refuses combinations that can't work, before data is read."""
-    if not (FLAGS.do_train or FLAGS.do_predict or FLAGS.do_export):
-        raise errors.ModelingError(
-            "Nothing to do: give at least one of --do_train, --do_predict, --do_export."
-        )
-    for wanted, flag in ((FLAGS.do_train, "train_file"), (FLAGS.do_predict, "predict_file")):
-        if wanted and not FLAGS[flag].value:
-            raise errors.ModelingError(f"--{flag} is missing: a file in the form of SQuAD's.")
-    common_flags.check_model_fits(FLAGS, config, tokenizer.vocab_size)
-    squad_windows.check(FLAGS.max_seq_length, FLAGS.max_query_length, FLAGS.doc_stride)
-    if FLAGS.null_score_diff_threshold != "auto":
-        fixed_threshold()
-    epochs_per_file()
+class QuestionAnswering:
+    """Spans as answers, as `modeling.training.task.Task` wants it; answers come one by one."""
 
+    losses = SpanLosses()
 
-def fixed_threshold() -> float:
-    """The number that --null_score_diff_threshold gives."""
-    try:
-        return float(FLAGS.null_score_diff_threshold)
-    except ValueError as error:
-        raise errors.ModelingError(
-            f"--null_score_diff_threshold is {FLAGS.null_score_diff_threshold}; it has to be a "
-            f"number or auto."
-        ) from error
+    def __init__(self, tokenizer: Tokenizer, config: BertConfig):
+        self.tokenizer = tokenizer
+        self.config = config
+        self.version_2 = FLAGS.version_2_with_negative
+        self.settings = reading.span_settings(FLAGS)
+        exact = "eval_exact" if self.version_2 else "eval_exact_match"
+        self.result_names = ["eval_f1", exact]
+        self.identity = {
+            "bert_config_file": config.to_dict(),
+            "version_2_with_negative": self.version_2,
+            "epochs_per_file": FLAGS.epochs_per_file,
+            "original_step_count": FLAGS.original_step_count,
+        }
 
+    def read(self, purpose: str) -> list:
+        if purpose == "train":
+            return reading.read_to_train(FLAGS, self.tokenizer)
+        return [reading.read_to_answer(FLAGS, purpose)]
 
-def epochs_per_file() -> list[float]:
-    """Passes over each training file."""
-    given = FLAGS.epochs_per_file or [FLAGS.num_train_epochs] * len(FLAGS.train_file)
-    try:
-        epochs = [float(number) for number in given]
-    except ValueError:
-        epochs = []
-    if len(epochs) != len(FLAGS.train_file):
-        raise errors.ModelingError(
-            f"--epochs_per_file is {','.join(map(str, given))}; it needs a number for each of the "
-            f"{len(FLAGS.train_file)} training files."
-        )
-    return epochs
+    def make_model(self):
+        model = BertQuestionAnswering(self.config, remat=FLAGS.remat)
+        model.build()
+        return model
 
+    def predictor(self, model):
+        """Alone while training; in the end together with the models of --ensemble."""
 
-def span_settings() -> SpanSettings:
-    return SpanSettings(FLAGS.max_seq_length, FLAGS.doc_stride, FLAGS.max_query_length)
+        @functools.cache
+        def of(*models):
+            if FLAGS.original_postprocessing:
+                return Predictor(SpanLogits(models), "span_logits")
+            search = SpanSearch(models, FLAGS.n_best_size, FLAGS.max_answer_length)
+            return Predictor(search, "spans")
 
+        def predict(split, batches):
+            predictor = of(model, *(self.ensemble() if split.name == "test" else ()))
+            answer = self._as_original if FLAGS.original_postprocessing else self._slices
+            return answer(predictor, split, batches)
 
-def dataset(features: Features, batch_size: int, seed: int | None = None, padded: bool = False):
-    """This process's batches of rows, in order; with a seed endless ones to train on."""
-    static = padded or FLAGS.xla or distribution.on_tpu() or not FLAGS.length_buckets
-    share = distribution.share(batch_size)
-    shape = batching.Batching(
-        batch_size,
-        None if static else batching.default_buckets(FLAGS.max_seq_length),
-        num_parts=share.num_parts,
-        parts=share.parts,
-    )
-    return batching.batches(features, shape, seed is not None, seed or 0)
+        return predict
 
+    @functools.cache  # noqa: B019
+    def ensemble(self) -> list:
+        models = []
+        for path in FLAGS.ensemble:
+            models.append(self.make_model())
+            folder = tf.io.gfile.isdir(path)
+            load_trained(models[-1], path if folder else "", None if folder else path)
+        return models
 
-# ---- Training ----
-
-
-def read_training_set(tokenizer: Tokenizer, path: str) -> tuple[Features, int]:
-    """(rows, questions) of a file."""
-    version_2 = FLAGS.version_2_with_negative
-    original = FLAGS.original_postprocessing
-    # The original looks for answers in its own way.
-    questions = squad.read_squad(
-        path, version_2=version_2, training=not original, max_contexts=FLAGS.max_contexts
-    )
-    if original:
-        examples = squad_original.read_examples(questions, True, version_2)
-        settings = dataclasses.astuple(span_settings())
-        made = squad_original.build_features(examples, tokenizer, True, *settings)
-        features = squad_original.as_rows(list(made), FLAGS.max_seq_length, tokenizer.pad_id)
-        count = len(examples)
-    else:
-        features, count = training_rows(tokenizer, questions, span_settings()), len(questions)
-    logging.info("%s: %d questions, %d windows", path, count, len(features))
-    return features, count
-
-
-def train_model(model, tokenizer: Tokenizer, summary: RunSummary) -> int:
-    """Fine-tunes from where --output_dir or --init_checkpoint stands; returns the step."""
-    stages, done = [], 0
-    for path, epochs in zip(FLAGS.train_file, epochs_per_file(), strict=True):
-        features, questions = read_training_set(tokenizer, path)
-        counted = questions if FLAGS.original_step_count else len(features)
-        done += FLAGS.num_train_steps or int(counted / FLAGS.train_batch_size * epochs)
-        stages.append(
-            Stage(
-                done,
-                functools.partial(
-                    dataset, features, FLAGS.train_batch_size, FLAGS.random_seed + len(stages)
-                ),
-                f"{path}: {len(features)} windows, {span_settings()}, batch "
-                f"{FLAGS.train_batch_size}, seed {FLAGS.random_seed}",
-                FLAGS.train_batch_size,
-                lambda index: f"windows {', '.join(map(str, index))}",
-            )
-        )
-    settings = common_flags.training_settings(FLAGS, done, int(done * FLAGS.warmup_proportion))
-    reporter = Reporter(FLAGS.output_dir, done, FLAGS.train_batch_size)
-    return fit(
-        make_train_step(model, SpanLosses(), settings),
-        stages,
-        FLAGS.output_dir,
-        FLAGS.init_checkpoint,
-        reporter,
-        common_flags.loop_options(FLAGS),
-        summary=summary,
-        plot=functools.partial(
-            reporter.plot, "training.png", {"Loss": ["loss"], "Both places right": ["accuracy"]}
-        ),
-    )
-
-
-# ---- Answering ----
-
-
-def answer(models: list, tokenizer: Tokenizer, directory: str) -> dict[str, float] | None:
-    """Answers --predict_file; writes the files and, if it has answers, returns the scores."""
-    version_2 = FLAGS.version_2_with_negative
-    questions = squad.read_squad(FLAGS.predict_file, version_2=version_2, training=False)
-    labelled = all(question.answers or question.is_impossible for question in questions)
-    answer_all = answer_as_original if FLAGS.original_postprocessing else answer_slices
-    with AnswerFiles(directory, version_2) as files:
-        answer_all(models, tokenizer, questions, files)
-        known = questions if labelled else None
-        threshold = choose_threshold(files, known) if version_2 else 0.0
-        predictions = files.finish(threshold)
-    logging.info("Answered %d questions, in %s", len(questions), directory)
-    if not labelled:
-        return None
-    results = squad_metrics.evaluate(
-        questions,
-        files.best_texts if version_2 else predictions,
-        files.null_odds if version_2 else None,
-        threshold,
-        version_2=version_2,
-        characters=FLAGS.characters,
-    )
-    return results | ({"threshold": threshold} if version_2 else {})
-
-
-def answer_slices(models: list, tokenizer: Tokenizer, questions: list, files) -> None:
-    """Answers as slices of their contexts, some questions at a time."""
-    predictor = Predictor(SpanSearch(models, FLAGS.n_best_size, FLAGS.max_answer_length), "spans")
-    progress = Progress("questions", len(questions))
-    for begin in range(0, len(questions), QUESTIONS_AT_ONCE):
-        some = questions[begin : begin + QUESTIONS_AT_ONCE]
-        rows = make_rows(tokenizer, some, span_settings(), training=False)
-        spans = predictor(dataset(rows.features, FLAGS.predict_batch_size))
-        merged = merge_arrays(spans, rows.counts)
-        for answered in read_answers(some, rows, merged, FLAGS.version_2_with_negative):
-            files.add(
-                answered.question.id, answered.n_best(), answered.best_text, answered.null_odds
-            )
-        progress.add(len(some))
-
-
-def answer_as_original(models: list, tokenizer: Tokenizer, questions: list, files) -> None:
-    """Answers as the original puts them together."""
-    version_2 = FLAGS.version_2_with_negative
-    examples = squad_original.read_examples(questions, False, version_2)
-    predictor = Predictor(SpanLogits(models), "span_logits")
-    made = squad_original.build_features(
-        examples, tokenizer, False, *dataclasses.astuple(span_settings())
-    )
-    progress = Progress("windows")
-
-    def windows():
-        while some := list(itertools.islice(made, QUESTIONS_AT_ONCE)):
-            # Its n best are of all places, padding too.
-            rows = squad_original.as_rows(some, FLAGS.max_seq_length, tokenizer.pad_id)
-            logits = predictor(dataset(rows, FLAGS.predict_batch_size, padded=True))
-            for feature, (starts, ends) in zip(some, logits.transpose(0, 2, 1), strict=True):
-                yield feature, starts, ends
+    def _slices(self, predictor, split, batches):
+        """Answers as slices of their contexts, some questions at a time."""
+        progress = Progress("questions", len(split.examples))
+        for begin in range(0, len(split.examples), reading.QUESTIONS_AT_ONCE):
+            some = split.examples[begin : begin + reading.QUESTIONS_AT_ONCE]
+            rows = make_rows(self.tokenizer, some, self.settings, training=False)
+            spans = predictor(batches(dataclasses.replace(split, features=rows.features)))
+            merged = merge_arrays(spans, rows.counts)
+            yield from answer_files.read_answers(some, rows, merged, self.version_2)
             progress.add(len(some))
 
-    settings = squad_original_answers.Settings(
-        FLAGS.n_best_size, FLAGS.max_answer_length, version_2
-    )
-    for one in squad_original_answers.predict(examples, windows(), tokenizer, settings):
-        best = next((c.text for c in one.nbest if c.text), "") if version_2 else one.text
-        entries = [candidate._asdict() for candidate in one.nbest]
-        files.add(one.id, entries, best, one.null_odds or 0.0)
+    def _as_original(self, predictor, split, batches):
+        """Answers as the original puts them together."""
+        examples = original.read_examples(split.examples, False, self.version_2)
+        lengths = dataclasses.astuple(self.settings)
+        features = original.build_features(examples, self.tokenizer, False, *lengths)
+        progress = Progress("windows")
 
+        def with_logits():
+            while some := list(itertools.islice(features, reading.QUESTIONS_AT_ONCE)):
+                rows = original.as_rows(some, FLAGS.max_seq_length, self.tokenizer.pad_id)
+                # Its n best are of all places, padding too.
+                slice_ = dataclasses.replace(split, features=rows, fixed_shapes=True)
+                logits = predictor(batches(slice_))
+                for feature, (starts, ends) in zip(some, logits.transpose(0, 2, 1), strict=True):
+                    yield feature, starts, ends
+                progress.add(len(some))
 
-def choose_threshold(files: AnswerFiles | None = None, questions: list | None = None) -> float:
-    """What --null_score_diff_threshold says; auto: found on `questions`, or else kept earlier."""
-    if FLAGS.null_score_diff_threshold != "auto":
-        return fixed_threshold()
-    path = os.path.join(FLAGS.output_dir, THRESHOLD_FILE)
-    if questions:
-        found = squad_metrics.best_threshold(
-            questions, files.best_texts, files.null_odds, characters=FLAGS.characters
+        settings = original_answers.OriginalSettings(
+            FLAGS.n_best_size, FLAGS.max_answer_length, self.version_2
         )
-        if distribution.is_chief():
-            keep_threshold(path, found)
-        logging.info("Best threshold on %s: %.4f, kept in %s", FLAGS.predict_file, found, path)
-        return found
-    return kept_threshold(path)
+        return original_answers.predict(examples, with_logits(), self.tokenizer, settings)
+
+    def evaluate(self, split, answers) -> Evaluation:
+        best_texts, null_odds = {}, {}
+        for answered in answers:
+            best_texts[answered.id] = answered.best_text
+            null_odds[answered.id] = answered.null_odds
+        if not reading.with_answers(split):
+            raise errors.ModelingError(
+                f"{FLAGS.predict_file} doesn't say what the right answers are, so that there is "
+                f"nothing to evaluate on while training; leave out --eval_steps and the search."
+            )
+        threshold = self._threshold(split, best_texts, null_odds) if self.version_2 else 0.0
+        odds = null_odds if self.version_2 else {}
+        texts = answer_files.predictions(best_texts, odds, threshold)
+        results = self._scores(split, best_texts, null_odds, threshold)
+        named = {f"eval_{name}": value for name, value in results.items()}
+        return Evaluation(named, len(set(texts.values())) == 1 < len(texts))
+
+    def _threshold(self, split, best_texts, null_odds) -> float:
+        """What --null_score_diff_threshold says; auto: found on the split, or else kept earlier."""
+        threshold = reading.fixed_threshold(FLAGS)
+        if threshold is not None:
+            return threshold
+        if not reading.with_answers(split):
+            return answer_files.kept_threshold(os.path.join(FLAGS.output_dir, THRESHOLD_FILE))
+        return metrics.best_threshold(
+            split.examples, best_texts, null_odds, characters=FLAGS.characters
+        )
+
+    def _scores(self, split, texts, null_odds, threshold: float) -> dict[str, float]:
+        results = metrics.evaluate(
+            split.examples,
+            texts,
+            null_odds if self.version_2 else None,
+            threshold,
+            version_2=self.version_2,
+            characters=FLAGS.characters,
+        )
+        return results | ({"threshold": threshold} if self.version_2 else {})
+
+    def write_predictions(self, split, answers, step: int, first: bool) -> None:
+        """The original's files; eval_results.json where the right answers are known."""
+        directory = FLAGS.output_dir if is_chief() else None
+        with answer_files.AnswerFiles(directory, self.version_2) as files:
+            for answered in answers:
+                odds = answered.null_odds or 0.0
+                files.add(answered.id, answered.n_best(), answered.best_text, odds)
+            best_texts, null_odds, threshold = files.best_texts, files.null_odds, 0.0
+            if self.version_2:
+                threshold = self._threshold(split, best_texts, null_odds)
+            predictions = files.finish(threshold)
+        logging.info("Answered %d questions, in %s", len(split.examples), FLAGS.output_dir)
+        if not reading.with_answers(split):
+            return
+        texts = best_texts if self.version_2 else predictions
+        results = self._scores(split, texts, null_odds, threshold)
+        for name, value in results.items():
+            logging.info("  %s = %.4f", name, value)
+        if directory is None:
+            return
+        answer_files.write_json(os.path.join(directory, "eval_results.json"), results)
+        if self.version_2 and FLAGS.null_score_diff_threshold == "auto":
+            path = os.path.join(directory, THRESHOLD_FILE)
+            answer_files.keep_threshold(path, threshold)
+            logging.info(
+                "Best threshold on %s: %.4f, kept in %s", FLAGS.predict_file, threshold, path
+            )
+
+    def export(self, model) -> str:
+        """A SavedModel from question and context to answer."""
+        threshold = reading.fixed_threshold(FLAGS) if self.version_2 else 0.0
+        if threshold is None:
+            threshold = answer_files.kept_threshold(os.path.join(FLAGS.output_dir, THRESHOLD_FILE))
+        settings = dataclasses.asdict(self.settings)
+        return export_question_answering(
+            model,
+            Export.from_flags(FLAGS),
+            functools.partial(windows.make_windows, self.tokenizer, **settings),
+            n_best=FLAGS.n_best_size,
+            max_answer_length=FLAGS.max_answer_length,
+            version_2=self.version_2,
+            threshold=threshold,
+            max_windows=FLAGS.export_max_windows,
+        )
 
 
-def export(model, tokenizer: Tokenizer) -> None:
-    """A SavedModel from question and context to answer."""
-    version_2 = FLAGS.version_2_with_negative
-    folder = question_answering.export_question_answering(
-        model,
-        export_flags.make_export(FLAGS),
-        functools.partial(
-            squad_windows.make_windows, tokenizer, **dataclasses.asdict(span_settings())
-        ),
-        n_best=FLAGS.n_best_size,
-        max_answer_length=FLAGS.max_answer_length,
-        version_2=version_2,
-        threshold=choose_threshold() if version_2 else 0.0,
-        max_windows=FLAGS.export_max_windows,
-    )
-    logging.info("Wrote the SavedModel %s", folder)
+def check_flags(settings: RunSettings) -> None:
+    """Refuses combinations that can't work, before anything is read."""
+    needed = {"train_file": settings.do_train}
+    needed["predict_file"] = settings.do_predict or settings.evaluating
+    for flag, is_needed in needed.items():
+        if is_needed and not FLAGS[flag].value:
+            raise errors.ModelingError(f"--{flag} is missing: a file in the form of SQuAD's.")
+    windows.check(FLAGS.max_seq_length, FLAGS.max_query_length, FLAGS.doc_stride)
+    reading.fixed_threshold(FLAGS)
+    reading.epochs_per_file(FLAGS)
 
 
 def main(_) -> None:
     if FLAGS.verbose_logging:
         logging.set_verbosity(logging.DEBUG)
-    sizes = {"predict_batch_size": FLAGS.predict_batch_size}
-    with session(FLAGS, [FLAGS.train_batch_size], **sizes) as summary:
-        run(summary)
-
-
-def run(summary: RunSummary) -> None:
-    """Everything, in the strategy's scope."""
-    config = BertConfig.from_json_file(FLAGS.bert_config_file)
-    casing.check(FLAGS.do_lower_case, FLAGS.init_checkpoint)
-    tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)
-    check_flags(config, tokenizer)
-
-    def make_model():
-        model = BertQuestionAnswering(config, remat=FLAGS.remat)
-        model.build()
-        return model
-
-    # ---- Train ----
-    model = make_model()
-    if FLAGS.do_train:
-        train_model(model, tokenizer, summary)
-    else:
-        run_state.load_trained(model, FLAGS.output_dir, FLAGS.init_checkpoint)
-        summary.attach(model=model)
-    models = [model]
-    for path in FLAGS.ensemble:
-        models.append(make_model())
-        folder = tf.io.gfile.isdir(path)
-        run_state.load_trained(models[-1], path if folder else "", None if folder else path)
-
-    # ---- Predict ----
-    if FLAGS.do_predict:
-        results = answer(models, tokenizer, FLAGS.output_dir)
-        if results:
-            for name, value in results.items():
-                logging.info("  %s = %.4f", name, value)
-            if distribution.is_chief():
-                write_json(os.path.join(FLAGS.output_dir, "eval_results.json"), results)
-
-    # ---- Export ----
-    if FLAGS.do_export and distribution.is_chief():
-        export(model, tokenizer)
+    settings = run_settings(FLAGS)
+    sizes = [trial.batch_size for trial in settings.trials]
+    with session(FLAGS, sizes, predict_batch_size=FLAGS.predict_batch_size) as summary:
+        config = BertConfig.from_json_file(FLAGS.bert_config_file)
+        casing.check(FLAGS.do_lower_case, FLAGS.init_checkpoint)
+        tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)
+        check_model_fits(FLAGS, config, tokenizer.vocab_size)
+        check_flags(settings)
+        fine_tune(QuestionAnswering(tokenizer, config), settings, summary)
 
 
 if __name__ == "__main__":

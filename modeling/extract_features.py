@@ -35,14 +35,15 @@ from modeling.config import BertConfig
 from modeling.logs import Progress
 from modeling.serving import flags as export_flags
 from modeling.serving import vectors as embeddings
-from modeling.training import flags as common_flags
+from modeling.training import settings
 from modeling.training.engine import distribution, precision
+from modeling.training.engine import flags as hardware_flags
 from modeling.vectors import vector_models as features
 from modeling.vectors.extraction import Extractor
 
 FLAGS = flags.FLAGS
 
-common_flags.define_device_flags()
+hardware_flags.define_device_flags()
 flags.DEFINE_string("input_file", None, "Texts, one a line.")
 flags.DEFINE_string("output_file", None, "Where the vectors are written.")
 flags.DEFINE_list(
@@ -165,14 +166,14 @@ def export(config: BertConfig, tokenizer: Tokenizer) -> None:
 
 
 def main(_: list[str]) -> None:
-    strategy = common_flags.make_strategy(FLAGS)
+    strategy = settings.make_strategy(FLAGS)
     precision.set_precision(FLAGS.dtype)
     with strategy.scope():
         check_flags()
         config = BertConfig.from_json_file(FLAGS.bert_config_file)
         casing.check(FLAGS.do_lower_case, FLAGS.init_checkpoint)
         tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)
-        common_flags.check_model_fits(FLAGS, config, tokenizer.vocab_size)
+        settings.check_model_fits(FLAGS, config, tokenizer.vocab_size)
         if FLAGS.input_file:
             extract(config, tokenizer)
         if FLAGS.export_dir:

@@ -1,24 +1,34 @@
 """Flags of making records for pre-training: how raw text becomes instances.
 
-Those of `python -m data.create_pretraining_data`, which run_pretraining.py has too.
+Those of `python -m data.create_pretraining_data`, which run_pretraining.py has too. Defined without
+TensorFlow, since --help needs none.
 """
 
 from absl import flags
 
 from data.errors import DataError
-from data.pretraining import corpus
-from data.pretraining.batches import pipeline
-from data.pretraining.instances import masking
-from data.pretraining.instances import settings as record_settings
-from data.tokenization.vocabulary import load_vocab
 
+OBJECTIVES = ("mlm_nsp", "mlm", "ltr", "rtl")
 MASKING = ("masked_lm_prob", "mask_share", "random_share", "do_whole_word_mask", "max_ngram")
 SETTINGS = ("dupe_factor", "short_seq_prob", "word_boundaries", *MASKING)
 NAMES = ("text_field", "do_lower_case", *SETTINGS)
 
 
-def define_source_flags() -> None:
-    """What run_pretraining.py reads: records or raw text."""
+def define_pretraining_flags() -> None:
+    """Those of run_pretraining.py: which records or raw text it reads, and what it learns."""
+    flags.DEFINE_integer("max_seq_length", 128, "Tokens per record, as the records were made.")
+    flags.DEFINE_integer(
+        "max_predictions_per_seq", 20, "Masked tokens per record at most, as made."
+    )
+    flags.DEFINE_enum(
+        "objective",
+        "mlm_nsp",
+        OBJECTIVES,
+        "mlm_nsp: BERT; mlm: without next sentences; ltr, rtl: one way, every token predicted.",
+    )
+    flags.DEFINE_bool("demo", False, "Pre-train a small BERT on installed docstrings; see README.")
+    define_raw_text_flags()
+    define_worker_flags()
     flags.DEFINE_string(
         "input_file",
         None,
@@ -51,7 +61,7 @@ def define_raw_text_flags() -> None:
     """The flags `NAMES`."""
     flags.DEFINE_string(
         "text_field",
-        corpus.TEXT_FIELD,
+        "text",
         "Field (JSON lines) or column (Parquet) that holds the text.",
     )
     flags.DEFINE_bool(
@@ -62,8 +72,8 @@ def define_raw_text_flags() -> None:
     flags.DEFINE_bool("do_whole_word_mask", False, "Mask whole words instead of single WordPieces.")
     flags.DEFINE_enum(
         "word_boundaries",
-        record_settings.WORDPIECE,
-        record_settings.WORD_BOUNDARIES,
+        "wordpiece",
+        ["wordpiece", "whitespace"],
         "What a whole word is: wordpiece: a piece and the ## pieces behind it; whitespace: what "
         "stands between blanks in the text, for Chinese that is split into words.",
     )
@@ -75,12 +85,10 @@ def define_raw_text_flags() -> None:
     )
     flags.DEFINE_integer("dupe_factor", 10, "How often the text is gone through, with other masks.")
     flags.DEFINE_float("masked_lm_prob", 0.15, "Share of the pieces to predict.")
-    flags.DEFINE_float(
-        "mask_share", masking.MASK_SHARE, "Share of the predicted pieces that become [MASK]."
-    )
+    flags.DEFINE_float("mask_share", 0.8, "Share of the predicted pieces that become [MASK].")
     flags.DEFINE_float(
         "random_share",
-        masking.RANDOM_SHARE,
+        0.1,
         "Share of the predicted pieces that become a random piece; those that neither share takes "
         "stay as they are.",
     )
@@ -94,37 +102,20 @@ def define_worker_flags() -> None:
     )
 
 
-def settings(values) -> dict:
-    """The flags `SETTINGS`, by name."""
-    return {name: getattr(values, name) for name in SETTINGS}
-
-
-def mask_settings(values, vocab_file: str | None) -> masking.MaskSettings | None:
-    """How `pipeline.pretraining_dataset` masks with --dynamic_masking; None without.
-
-    Raises:
-        DataError: Flags out of range, or a vocabulary that can't be read.
-    """
-    if not values.dynamic_masking:
-        return None
-    vocabulary = masking.MaskingVocabulary.from_tokens(load_vocab(vocab_file), vocab_file)
-    return masking.MaskSettings(vocabulary, **{name: getattr(values, name) for name in MASKING})
-
-
 def check_training_flags(given) -> None:
     """Refuses --dynamic_masking and --pack_sequences where they can't work.
 
     Args:
         given: The flags; `given[name].value`.
     """
-    if given["pack_sequences"].value and given["objective"].value != pipeline.MLM:
+    if given["pack_sequences"].value and given["objective"].value != "mlm":
         raise DataError(
             f"--pack_sequences goes with --objective=mlm only, because a row of several sequences "
             f"has no next sentence; --objective is {given['objective'].value}."
         )
     if not given["dynamic_masking"].value:
         return
-    if given["objective"].value in pipeline.ONE_WAY:
+    if given["objective"].value in ("ltr", "rtl"):
         raise DataError(
             f"--dynamic_masking would change nothing: --objective={given['objective'].value} "
             f"predicts every token, masking none. Leave it out, or choose another objective."

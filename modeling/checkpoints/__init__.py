@@ -10,10 +10,11 @@ Weights go by the original's variable names (`names.weights_by_name`). `tf1.read
 
 from modeling.checkpoints.converting import Conversion, convert
 from modeling.checkpoints.loading import LoadReport, find, load, open_contents
-from modeling.checkpoints.names import HUGGINGFACE, TF1, weights_by_name
+from modeling.checkpoints.names import ENCODER, HUGGINGFACE, TF1, weights_by_name
 from modeling.checkpoints.saving import FORMATS, save, write
 
 __all__ = [
+    "ENCODER",
     "FORMATS",
     "HUGGINGFACE",
     "TF1",

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     import keras
 
 TF1 = "tf1"
+ENCODER = ("bert/embeddings/", "bert/encoder/")
+"""What a checkpoint must hold at least. Some models are published without their pooler."""
+
 HUGGINGFACE = "huggingface"
 
 

@@ -70,6 +70,23 @@ class Export:
     dtype: str | None = None
     max_seq_length: int = 128
 
+    @classmethod
+    def from_flags(
+        cls, values, vocab_file: str | None = None, bert_config_file: str | None = None
+    ) -> "Export":
+        """As a script's flags say.
+
+        Args:
+            values: The flags' values.
+            vocab_file, bert_config_file: If they aren't the flags'.
+        """
+        assets = {
+            "vocab.txt": vocab_file or values.vocab_file,
+            "bert_config.json": bert_config_file or values.bert_config_file,
+        }
+        directory = values.export_dir or os.path.join(values.output_dir, "export")
+        return cls(directory, assets, values.export_dtype, values.max_seq_length)
+
     def write(
         self,
         servable: Servable,

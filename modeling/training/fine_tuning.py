@@ -1,167 +1,241 @@
-"""What a kind of label means for model, loss and results, for tasks on sentences.
+"""The one driver of fine-tuning: trains, evaluates on the way, searches, predicts, exports.
 
-head = SentenceHead("classes", num_labels=2)
-model = head.make_model(config)
-results = head.evaluate(logits, label_ids, ("f1", "accuracy"))
+    with session(values, …) as summary:
+        fine_tune(task, run_settings(values), summary)
+
+What a task has to say is in `training.task`.
 """
 
 import dataclasses
-from collections.abc import Sequence
+import functools
+from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
+from absl import logging
 
-from modeling import checkpoints, metrics
-from modeling.config import BertConfig
-from modeling.errors import ModelingError
-from modeling.losses import ClassifierLosses, Losses, MultiLabelLosses, RegressionLosses
-from modeling.models import BertClassifier, BertModel, BertMultipleChoice
-from modeling.training.engine.evaluation import Predictor
-from modeling.training.runs.run_state import ENCODER
-
-KINDS = ("classes", "multi_label", "regression", "choices")
-
-
-@dataclasses.dataclass(frozen=True)
-class SentenceHead:
-    """One kind of task on sentences.
-
-    Attributes:
-        kind: "classes", "multi_label", "regression" or "choices".
-        num_labels: Of classes.
-        class_weights: How much the examples of each class count in training; None for alike.
-    """
-
-    kind: str
-    num_labels: int = 1
-    class_weights: Sequence[float] | None = None
-
-    def __post_init__(self):
-        if self.kind not in KINDS:
-            raise ModelingError(f"The kind {self.kind!r} isn't one of {', '.join(KINDS)}.")
-        weighted = self.class_weights is not None
-        if weighted and self.kind not in ("classes", "multi_label"):
-            raise ModelingError(
-                f"Class weights need classes, but the task's labels are {self.kind}."
-            )
-        if weighted and len(self.class_weights) != self.num_labels:
-            raise ModelingError(
-                f"There are {len(self.class_weights)} class weights for {self.num_labels} labels."
-            )
-
-    def make_model(
-        self,
-        config: BertConfig,
-        bilstm: bool = False,
-        row_pooling: str = "mean",
-        remat: bool = False,
-        second: BertConfig | None = None,
-    ) -> keras.Model:
-        """The built model, with random weights."""
-        if self.kind == "choices":
-            if bilstm or second:
-                raise ModelingError("A BiLSTM, or a second encoder, is not for multiple choice.")
-            model = BertMultipleChoice(config, remat=remat)
-        else:
-            number = 1 if self.kind == "regression" else self.num_labels
-            model = BertClassifier(
-                *(config, number),
-                bilstm=bilstm,
-                row_pooling=row_pooling,
-                remat=remat,
-                second=second,
-            )
-        model.build()
-        return model
-
-    @property
-    def losses(self) -> Losses:
-        """For training."""
-        return self._losses(self.class_weights)
-
-    def probabilities(self, logits: np.ndarray) -> np.ndarray:
-        """Float32 [N, L] for classes, labels and choices; for regression the numbers [N]."""
-        if self.kind == "regression":
-            return logits[:, 0]
-        function = tf.nn.sigmoid if self.kind == "multi_label" else tf.nn.softmax
-        return function(logits).numpy()
-
-    def evaluate(
-        self, logits: np.ndarray, label_ids: np.ndarray, names: Sequence[str]
-    ) -> dict[str, float]:
-        """Results over a whole set, each example counted once and alike.
-
-        Args:
-            logits: float32 [N, L], [N, 1] or [N, C].
-            label_ids: [N] or [N, L].
-            names: Metrics, see `modeling.metrics`.
-
-        Returns:
-            `eval_NAME` of each metric, and `eval_loss`, without class weights.
-
-        Raises:
-            ModelingError: There are no examples.
-        """
-        if not len(logits):
-            raise ModelingError("There is nothing to evaluate on: the data set has no examples.")
-        outputs = self.probabilities(logits)
-        values = metrics.compute(names, outputs, label_ids)
-        losses, _ = self._losses(None)(
-            {"logits": tf.constant(logits)}, {"label_ids": tf.constant(label_ids)}
-        )
-        results = {f"eval_{name}": value for name, value in values.items()}
-        return results | {"eval_loss": float(losses["loss"].result())}
-
-    def _losses(self, class_weights) -> Losses:
-        if self.kind == "regression":
-            return RegressionLosses()
-        if self.kind == "multi_label":
-            return MultiLabelLosses(class_weights)
-        return ClassifierLosses(class_weights)
+from modeling import checkpoints
+from modeling.training.engine import distribution, precision
+from modeling.training.engine.evaluation import reported
+from modeling.training.engine.setup import make_train_step
+from modeling.training.runs import run_folder, run_state
+from modeling.training.runs.best import has_best, load_best
+from modeling.training.runs.fit import Stage, fit
+from modeling.training.runs.identity import weights_checksum
+from modeling.training.runs.reporting import Reporter
+from modeling.training.runs.summary import RunSummary
+from modeling.training.search import Finished, Search, Trial
+from modeling.training.settings import RunSettings
+from modeling.training.task import Evaluation, Predict, Split, Task
 
 
-def load_second_encoder(model: BertClassifier, path: str) -> None:
-    """Gives the second encoder the weights of a checkpoint, where they are called as usual.
-
-    Raises:
-        ModelingError: See `checkpoints.load`.
-    """
-    source = BertModel(model.second_encoder.config, name="second")
-    source.build()
-    checkpoints.load(source, path, required=ENCODER)
-    pairs = zip(model.second_encoder.weights, source.encoder.weights, strict=True)
-    for weight, given in pairs:
-        weight.assign(given)
-
-
-class SentenceEvaluator:
-    """Evaluates a model on a set; `logits` are those of the last evaluation.
-
-    Made once and called as often as wanted.
+def fine_tune(task: Task, settings: RunSettings, summary: RunSummary) -> None:
+    """Does with a task what the settings say; call it in the strategy's scope.
 
     Args:
-        model: From `SentenceHead.make_model`.
-        head: Of the model.
-        dataset: Finite batches, see `evaluation.Predictor`.
-        label_ids: [N] or [N, L], in the order of the batches' `index`.
-        names: Metrics, see `modeling.metrics`.
-    """
+        task: See `training.task`.
+        settings: What to do.
+        summary: Of the session.
 
-    def __init__(self, model, head: SentenceHead, dataset, label_ids, names: Sequence[str]):
-        self.head = head
-        self.dataset = dataset
-        self.label_ids = label_ids
-        self.metric_names = tuple(names)
-        self.logits: np.ndarray | None = None
-        self.predictor = Predictor(model)
+    Raises:
+        ModelingError: The folder is of another run, training has diverged, or there are no
+            weights to evaluate.
+    """
+    train = task.read("train") if settings.do_train else []
+    dev = task.read("dev") if settings.evaluating else []
+    test = task.read("test") if settings.do_predict else []
+    driver = _Driver(task, settings, train, dev)
+    if settings.searching:
+        driver.search()
+    model = task.make_model()
+    judge = driver.judge(model) if dev else None
+    if train and not settings.searching:
+        step = driver.train(model, settings.trials[0], settings.output_dir, judge, summary)
+    else:
+        step = load_weights(settings, model)
+        summary.attach(model=model)
+
+    for split in dev if settings.do_eval else []:
+        if split is not dev[0] or not judge.results:
+            judge.judge(split)
+        results = {**judge.results, "global_step": step, "loss": judge.results["eval_loss"]}
+        task.write_evaluation(split, judge.answers, results, split is dev[0])
+    predict = judge.predict if judge else task.predictor(model)
+    batches = functools.partial(driver.batches, batch_size=settings.predict_batch_size)
+    for split in test:
+        task.write_predictions(split, predict(split, batches), step, split is test[0])
+    if settings.do_export and distribution.is_chief():
+        logging.info("Wrote the SavedModel %s", task.export(model))
+
+
+class _Judge:
+    """Evaluates a model as it is on the dev set; remembers the last answers and results."""
+
+    def __init__(self, task: Task, predict: Predict, batches, split: Split):
+        self.task = task
+        self.predict = predict
+        self.batches = batches
+        self.split = split
+        self.answers: Any = None
+        self.evaluation = Evaluation({})
 
     @property
-    def names(self) -> list[str]:
-        """Of the results."""
-        return [*(f"eval_{name}" for name in self.metric_names), "eval_loss"]
+    def results(self) -> dict[str, float]:
+        return dict(self.evaluation.results)
 
-    def __call__(self, step: int = 0) -> dict[str, float]:
-        """Results of the model as it is, whatever the step."""
-        self.logits = self.predictor(self.dataset)
-        return self.head.evaluate(self.logits, self.label_ids, self.metric_names)
+    def judge(self, split: Split) -> dict[str, float]:
+        self.answers = self.predict(split, self.batches)
+        self.evaluation = self.task.evaluate(split, self.answers)
+        return self.results
+
+    def __call__(self, step: int) -> dict[str, float]:
+        return self.judge(self.split)
+
+
+class _Driver:
+    """What the runs of one command have in common."""
+
+    def __init__(self, task: Task, settings: RunSettings, train: list[Split], dev: list[Split]):
+        self.task = task
+        self.settings = settings
+        self.train_splits = train
+        self.dev_splits = dev
+        replicas = tf.distribute.get_strategy().num_replicas_in_sync
+        self.shape = {
+            "fixed_shapes": settings.fixed_shapes,
+            "multiple": replicas * settings.optimization.accumulation_steps,
+        }
+
+    def batches(self, split: Split, batch_size: int, seed: int | None = None) -> tf.data.Dataset:
+        """This process's batches."""
+        share = distribution.share(batch_size)
+        return split.batches(
+            batch_size, seed, num_parts=share.num_parts, parts=share.parts, **self.shape
+        )
+
+    def judge(self, model: keras.Model) -> _Judge:
+        batches = functools.partial(self.batches, batch_size=self.settings.eval_batch_size)
+        return _Judge(self.task, self.task.predictor(model), batches, self.dev_splits[0])
+
+    @functools.cached_property
+    def identity(self) -> dict[str, Any]:
+        """What every run of this command depends on."""
+        optimization = dataclasses.asdict(self.settings.optimization)
+        names = ("optimizer", "lr_schedule", "lr_decay_power", "weight_decay_rate")
+        names += ("layerwise_lr_decay", "freeze_layers")
+        return {
+            **self.task.identity,
+            "train_file": [split.fingerprint for split in self.train_splits],
+            "init_checkpoint": weights_checksum(self.settings.init_checkpoint),
+            "warmup_proportion": self.settings.warmup_proportion,
+            **{name: optimization[name] for name in names},
+        }
+
+    # ---- One run ----
+
+    def stages(self, trial: Trial) -> list[Stage]:
+        """What a run trains on, part after part."""
+        stages, last_step = [], 0
+        for number, split in enumerate(self.train_splits):
+            per_epoch = split.steps_per_epoch(trial.batch_size, **self.shape)
+            epochs = trial.num_epochs if split.epochs is None else split.epochs
+            last_step += self.settings.num_train_steps or int(per_epoch * epochs)
+            seed = trial.seed + number
+            stages.append(
+                Stage(
+                    last_step,
+                    functools.partial(self.batches, split, trial.batch_size, seed),
+                    f"{split.name}: {len(split)} rows, content {split.fingerprint}, "
+                    f"batch {trial.batch_size}, seed {seed}",
+                    round(len(split) / split.steps_per_epoch(trial.batch_size, **self.shape)),
+                    split.describe,
+                )
+            )
+        return stages
+
+    def train(
+        self,
+        model: keras.Model,
+        trial: Trial,
+        folder: str,
+        judge: _Judge | None,
+        summary: RunSummary | None = None,
+    ) -> int:
+        """Fine-tunes from where the folder or the initial checkpoint stands.
+
+        Returns:
+            The step of the weights that the model then has: the last, or the best.
+        """
+        stages = self.stages(trial)
+        num_train_steps = stages[-1].last_step
+        settings = dataclasses.replace(
+            self.settings.optimization,
+            learning_rate=trial.learning_rate,
+            num_train_steps=num_train_steps,
+            num_warmup_steps=int(num_train_steps * self.settings.warmup_proportion),
+            seed=trial.seed,
+        )
+        identity = self.identity | {
+            "learning_rate": trial.learning_rate,
+            "train_batch_size": trial.batch_size,
+            "random_seed": trial.seed,
+        }
+        reporter = Reporter(folder, num_train_steps, stages[0].batch_size)
+        evaluate = reported(judge, reporter, "dev set") if judge else None
+        scores = [name for name in self.task.result_names if name != "eval_loss"]
+        panels = {"Loss": ["loss", "eval_loss"], "Training": ["accuracy"], "Dev set": scores}
+        plot = functools.partial(reporter.plot, "training.png", panels)
+        step = fit(
+            make_train_step(model, self.task.losses, settings),
+            stages,
+            folder,
+            self.settings.init_checkpoint,
+            reporter,
+            self.settings.loop,
+            evaluate,
+            summary,
+            result_names=lambda: self.task.result_names if judge else (),
+            plot=plot,
+            identity=identity,
+        )
+        if evaluate:
+            evaluate(step)
+            plot()
+        return step
+
+    # ---- Several ----
+
+    def search(self) -> None:
+        """The paper's search; leaves the best weights in best/ of the output folder."""
+        settings = self.settings
+        identity = self.identity | {
+            "dev_file": [split.fingerprint for split in self.dev_splits],
+            "num_train_steps": settings.num_train_steps,
+        }
+        metric = settings.loop.best_metric or self.task.result_names[0]
+        Search(settings.output_dir, metric, identity).run(settings.trials, self._try)
+
+    def _try(self, trial: Trial, folder: str) -> Finished:
+        precision.forget_model()
+        keras.utils.set_random_seed(trial.seed)
+        run_folder.prepare_directory(folder)
+        model = self.task.make_model()
+        judge = self.judge(model)
+        step = self.train(model, trial, folder, judge)
+        weights = checkpoints.weights_by_name(model)
+        tensors = {name: weight.value.numpy() for name, weight in weights.items()}
+        return Finished(judge.results, step, judge.evaluation.constant, tensors)
+
+
+def load_weights(settings: RunSettings, model: keras.Model) -> int:
+    """Loads what was trained before into a model; returns its step.
+
+    The best weights after a search (just now, or what the output folder is of) and where
+    --best_metric is given; otherwise see `run_state.load_trained`.
+    """
+    folder, initial = settings.output_dir, settings.init_checkpoint
+    # A search leaves no training checkpoint in the output folder itself.
+    searched = not run_folder.latest(folder) and has_best(folder) and not initial
+    if settings.searching or settings.loop.best_metric or searched:
+        return load_best(model, folder)
+    return run_state.load_trained(model, folder, initial)

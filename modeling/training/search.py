@@ -1,7 +1,7 @@
 """The paper's search: some learning rates, batch sizes and epochs, each several times over.
 
     trials = grid([5e-5, 3e-5], [32], [3.0], num_runs=5, seed=1)
-    search = Search(output_dir, "eval_f1", "MRPC, length 128")
+    search = Search(output_dir, "eval_f1", {"train_file": fingerprint, "optimizer": "adam"})
     best = search.run(trials, train)
 
 The paper fine-tunes with each setting, for small sets with several random restarts, and takes
@@ -16,16 +16,19 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
+from tabulate import tabulate
 
 from modeling.checkpoints.files import join, staged, write_text
 from modeling.errors import ModelingError, NotFiniteError
 from modeling.metrics import smaller_is_better
 from modeling.training.engine.distribution import is_chief
 from modeling.training.runs import charts
+from modeling.training.runs import identity as run_identity
 from modeling.training.runs.best import keep_as_best
 
 FOLDER = "runs"
@@ -100,13 +103,14 @@ class Search:
     Args:
         directory: The output folder.
         metric: Of the results, by which runs are compared; see `smaller_is_better`.
-        about: Says what is trained on what. A finished run with another one is refused.
+        identity: Everything but the trial that makes another run, by the names of flags; see
+            `runs.identity`. A finished run with another one is refused.
     """
 
-    def __init__(self, directory: str, metric: str, about: str):
+    def __init__(self, directory: str, metric: str, identity: Mapping[str, Any]):
         self.directory = directory
         self.metric = metric
-        self.about = about
+        self.identity = {**identity, "best_metric": metric}
 
     def folder(self, trial: Trial) -> str:
         """The trial's own output folder."""
@@ -221,17 +225,18 @@ class Search:
             return None
         with tf.io.gfile.GFile(path, "r") as file:
             row = json.load(file)
-        if row["about"] != self.about or row["metric"] != self.metric:
+        changes = run_identity.differences(row.get("identity", {}), self.identity)
+        if changes or "identity" not in row:
             raise ModelingError(
-                f"{path} is of another search: {row['metric']} of {row['about']}; this one is "
-                f"{self.metric} of {self.about}. Choose another --output_dir."
+                f"{path} is of another search: {changes or 'it does not say of which data'}. Give "
+                f"another --output_dir, or --overwrite_output_dir to search anew in this one."
             )
         row["value"] = math.nan if row["value"] is None else row["value"]
         return row
 
     def _write(self, trial: Trial, row: dict) -> None:
         value = row["value"] if math.isfinite(row["value"]) else None
-        row = row | {"metric": self.metric, "about": self.about, "value": value}
+        row = row | {"identity": self.identity, "value": value}
         with staged(self.folder(trial)) as temporary:
             write_text(join(temporary, FILE), json.dumps(row, indent=1) + "\n")
 
@@ -254,7 +259,8 @@ class Search:
                 write_text(join(temporary, "search.tsv"), _tsv(runs))
                 write_text(join(temporary, "search_settings.tsv"), _tsv(settings))
             charts.spread_png(rows, join(self.directory, "search.png"), self.metric)
-        logging.info("Search: %s of %d runs\n%s", self.metric, len(rows), _table(settings))
+        table = tabulate(settings, headers="keys", disable_numparse=True)
+        logging.info("Search: %s of %d runs\n%s", self.metric, len(rows), table)
         logging.info(
             "Search: best %s %.4f: %s, seed %d; its weights are in %s",
             self.metric,
@@ -300,17 +306,3 @@ def _run_columns(row: dict, best: dict) -> dict[str, str]:
 def _tsv(rows: Sequence[Mapping[str, str]]) -> str:
     lines = ["\t".join(rows[0]), *("\t".join(row.values()) for row in rows)]
     return "\n".join(lines) + "\n"
-
-
-def _table(rows: Sequence[Mapping[str, str]]) -> str:
-    """Aligned columns, the first to the left."""
-    lines = [list(rows[0]), *(list(row.values()) for row in rows)]
-    widths = [max(len(line[place]) for line in lines) for place in range(len(lines[0]))]
-    return "\n".join(
-        "  "
-        + line[0].ljust(widths[0])
-        + "".join(
-            "  " + cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True)
-        )
-        for line in lines
-    )

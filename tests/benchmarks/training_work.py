@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from data.batching import Batching, batches, default_buckets
-from data.features import Features, TextSettings, tokenize_examples
+from data.features import Features
 from data.pretraining.batches.pipeline import MLM, pretraining_dataset
 from data.pretraining.corpus import expand
 from data.tasks.sentences import glue
+from data.tasks.sentences.rows import TextSettings, tokenize_examples
 from data.tokenization import Tokenizer
 from modeling.costs.flops import train_step_flops
 from tests.benchmarks.peers.training_ours import config_of

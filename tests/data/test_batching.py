@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from data.batching import Batching, batches, default_buckets
 from data.errors import DataError
-from data.features import TextSettings, tokenize_examples
 from data.tasks.sentences.examples import Example, Kind
+from data.tasks.sentences.rows import TextSettings, tokenize_examples
 from data.tokenization import Tokenizer, build_inputs
 
 LABELS = ["no", "yes"]

@@ -8,8 +8,9 @@ import tensorflow as tf
 
 from data.batching import Batching, batches, sources, steps_per_epoch
 from data.errors import DataError
-from data.features import Features, TextSettings, tokenize_examples
+from data.features import Features
 from data.tasks.sentences.examples import Example, Kind
+from data.tasks.sentences.rows import TextSettings, tokenize_examples
 from data.tokenization import Tokenizer, build_choices, build_inputs
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"]

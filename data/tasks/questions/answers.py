@@ -4,20 +4,23 @@
         ...
 
 An answer is a slice of its context. The original puts answers together from words and looks for
-the span in them again; its way is in `squad_original_answers`.
+the span in them again; its way is in `original_answers`.
 """
 
 import dataclasses
 import json
 import os
-from collections.abc import Iterator, Sequence
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
 import tensorflow as tf
 
 from data.errors import DataError
-from data.tasks.questions.rows import Rows
+from data.files import atomic
+from data.tasks.questions.rows import QuestionRows
 from data.tasks.questions.squad import Question
 
 PREDICTIONS = "predictions.json"
@@ -25,7 +28,7 @@ N_BEST = "nbest_predictions.json"
 NULL_ODDS = "null_odds.json"
 
 
-class Merged(Protocol):
+class BestSpans(Protocol):
     """The best spans of each question, arrays [questions, n_best]; see `modeling.answers.spans`."""
 
     start_logits: np.ndarray
@@ -77,6 +80,11 @@ class Answered:
         """The prediction: empty if the null odds are above the threshold."""
         return "" if self.null_odds > threshold else self.best_text
 
+    @property
+    def id(self) -> str:
+        """Of the question."""
+        return self.question.id
+
     def n_best(self) -> list[dict]:
         """Entries of nbest_predictions.json; probabilities are over the candidates."""
         scores = np.array([candidate.score for candidate in self.candidates])
@@ -98,7 +106,7 @@ NO_OTHER = 1e9
 
 
 def read_answers(
-    questions: Sequence[Question], rows: Rows, merged: Merged, version_2: bool
+    questions: Sequence[Question], rows: QuestionRows, merged: BestSpans, version_2: bool
 ) -> Iterator[Answered]:
     """Texts of the best spans of each question.
 
@@ -137,31 +145,23 @@ class AnswerFiles:
     which are long, aren't kept in memory.
 
     Args:
-        directory: Where to.
+        directory: Where to; None writes nothing, as a worker does that isn't the chief.
         version_2: Whether to write null odds.
-        prefix: Before the files' names.
     """
 
-    def __init__(self, directory: str, version_2: bool, prefix: str = ""):
+    def __init__(self, directory: str | None, version_2: bool):
         self.directory = directory
         self.version_2 = version_2
-        self.prefix = prefix
         self.best_texts: dict[str, str] = {}
         self.null_odds: dict[str, float] = {}
-        self._temporary = self._path(N_BEST) + f".tmp-{os.getpid()}"
 
     def __enter__(self) -> "AnswerFiles":
-        try:
-            self._file = tf.io.gfile.GFile(self._temporary, "w")
-            self._file.write("{")
-        except tf.errors.OpError as error:
-            raise DataError(f"{self._temporary} can't be written: {error.message}") from error
+        self._spool = tempfile.TemporaryFile("w+", encoding="utf-8")
+        self._spool.write("{")
         return self
 
     def __exit__(self, *_):
-        self._file.close()
-        if tf.io.gfile.exists(self._temporary):
-            tf.io.gfile.remove(self._temporary)
+        self._spool.close()
 
     def add(self, key: str, n_best: list[dict], best_text: str, null_odds: float) -> None:
         """Takes the answers to a question.
@@ -172,43 +172,44 @@ class AnswerFiles:
             best_text: The best answer that isn't empty.
             null_odds: See `Answered`.
         """
-        entries = json.dumps(n_best, indent=4).replace("\n", "\n    ")
-        comma = "," if self.best_texts else ""
-        self._file.write(f"{comma}\n    {json.dumps(key)}: {entries}")
+        if self.directory is not None:
+            entries = json.dumps(n_best, indent=4).replace("\n", "\n    ")
+            comma = "," if self.best_texts else ""
+            self._spool.write(f"{comma}\n    {json.dumps(key)}: {entries}")
         self.best_texts[key] = best_text
         self.null_odds[key] = null_odds
 
-    def predictions(self, threshold: float) -> dict[str, str]:
-        """Id → text, with SQuAD 2.0 empty where the null odds are above the threshold."""
-        if not self.version_2:
-            return dict(self.best_texts)
-        odds = self.null_odds
-        return {key: "" if odds[key] > threshold else text for key, text in self.best_texts.items()}
-
     def finish(self, threshold: float) -> dict[str, str]:
-        """Writes the files; returns the predictions."""
-        predictions = self.predictions(threshold)
-        self._file.write("\n}\n" if self.best_texts else "}\n")
-        self._file.close()
-        tf.io.gfile.rename(self._temporary, self._path(N_BEST), overwrite=True)
-        write_json(self._path(PREDICTIONS), predictions)
+        """Writes the files; returns the predictions, see `predictions`."""
+        answers = predictions(self.best_texts, self.null_odds if self.version_2 else {}, threshold)
+        if self.directory is None:
+            return answers
+        self._spool.write("\n}\n" if self.best_texts else "}\n")
+        self._spool.seek(0)
+        path = os.path.join(self.directory, N_BEST)
+        try:
+            with atomic.writing(path) as file:
+                shutil.copyfileobj(self._spool, file)
+        except tf.errors.OpError as error:
+            raise DataError(f"{path} can't be written: {error.message}") from error
+        write_json(os.path.join(self.directory, PREDICTIONS), answers)
         if self.version_2:
-            write_json(self._path(NULL_ODDS), self.null_odds)
-        return predictions
-
-    def _path(self, name: str) -> str:
-        return os.path.join(self.directory, self.prefix + name)
+            write_json(os.path.join(self.directory, NULL_ODDS), self.null_odds)
+        return answers
 
 
-def write_json(path: str, values: dict) -> None:
+def predictions(
+    best_texts: Mapping[str, str], null_odds: Mapping[str, float], threshold: float
+) -> dict[str, str]:
+    """Id → text, empty where the null odds, if there are any, are above the threshold."""
+    if not null_odds:
+        return dict(best_texts)
+    return {key: "" if null_odds[key] > threshold else text for key, text in best_texts.items()}
+
+
+def write_json(path: str, values: Mapping) -> None:
     """Writes a JSON file as the original writes its own, whole or not at all."""
-    temporary = f"{path}.tmp-{os.getpid()}"
-    try:
-        with tf.io.gfile.GFile(temporary, "w") as file:
-            file.write(json.dumps(values, indent=4) + "\n")
-        tf.io.gfile.rename(temporary, path, overwrite=True)
-    except tf.errors.OpError as error:
-        raise DataError(f"{path} can't be written: {error.message}") from error
+    atomic.write_text(path, json.dumps(values, indent=4) + "\n")
 
 
 def keep_threshold(path: str, threshold: float) -> None:

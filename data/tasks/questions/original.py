@@ -31,7 +31,7 @@ _LOGGED_SKIPS = 20
 
 
 @dataclasses.dataclass(frozen=True)
-class Example:
+class OriginalExample:
     """A question as the original reads it.
 
     Attributes:
@@ -99,7 +99,7 @@ class Feature:
 
 def read_examples(
     questions: Iterable[Question], is_training: bool, version_2_with_negative: bool
-) -> list[Example]:
+) -> list[OriginalExample]:
     """Questions as the original reads them.
 
     In prediction every question becomes an example, and neither answers nor is_impossible are
@@ -125,7 +125,7 @@ def read_examples(
             found = list(_WORD.finditer(context))
             words = [match.group() for match in found]
             starts = [match.start() for match in found]
-        example = Example(question.id, question.question, words, source=question.source)
+        example = OriginalExample(question.id, question.question, words, source=question.source)
         if is_training:
             example = _with_answer(example, question, starts, version_2_with_negative)
         if example is not None:
@@ -152,7 +152,7 @@ def read_examples(
 
 
 def build_features(
-    examples: Iterable[Example],
+    examples: Iterable[OriginalExample],
     tokenizer: Tokenizer,
     is_training: bool,
     max_seq_length: int = 384,
@@ -208,8 +208,8 @@ def as_rows(features: Sequence[Feature], max_seq_length: int, pad_id: int) -> Fe
 
 
 def _with_answer(
-    example: Example, question: Question, starts: list[int], version_2_with_negative: bool
-) -> Example | None:
+    example: OriginalExample, question: Question, starts: list[int], version_2_with_negative: bool
+) -> OriginalExample | None:
     """The example with its answer; None if the words don't hold it."""
     if version_2_with_negative and question.is_impossible:
         return dataclasses.replace(
@@ -319,7 +319,7 @@ class _Document:
         self.words = np.repeat(np.arange(len(splits) - 1, dtype=np.int32), np.diff(splits))
         self._windows = {}
 
-    def answer_span(self, example: Example, answer: np.ndarray) -> tuple[int, int]:
+    def answer_span(self, example: OriginalExample, answer: np.ndarray) -> tuple[int, int]:
         """First and last piece of the answer, narrowed to the pieces of its text."""
         if example.is_impossible:
             return -1, -1
@@ -361,7 +361,7 @@ def _windows(length: int, room: int, stride: int) -> tuple[list[tuple[int, int]]
     return windows, [best_window[s:e] == number for number, (s, e) in enumerate(windows)]
 
 
-def _chunks(examples: Iterable[Example]) -> Iterator[list[Example]]:
+def _chunks(examples: Iterable[OriginalExample]) -> Iterator[list[OriginalExample]]:
     chunk, words, last = [], 0, None
     for example in examples:
         if example.doc_tokens is not last:
@@ -375,7 +375,9 @@ def _chunks(examples: Iterable[Example]) -> Iterator[list[Example]]:
         yield chunk
 
 
-def _tokenize_documents(tokenizer: Tokenizer, chunk: Sequence[Example]) -> dict[int, _Document]:
+def _tokenize_documents(
+    tokenizer: Tokenizer, chunk: Sequence[OriginalExample]
+) -> dict[int, _Document]:
     """By the identity of the list of words."""
     lists = {id(example.doc_tokens): example.doc_tokens for example in chunk}
     ids, splits = _pieces(tokenizer, [word for words in lists.values() for word in words])

@@ -1,4 +1,4 @@
-"""From logits to SQuAD answers and their files exactly as the original release makes them.
+"""From logits to SQuAD answers exactly as the original release makes them.
 
 For `--original_postprocessing` of run_squad.py. An answer here is words of the context joined by
 blanks, from which `final_text` cuts what the pieces don't hold, as well as it can.
@@ -7,11 +7,8 @@ One thing differs: where SQuAD 2.0 is on and no span may be an answer, the origi
 AttributeError, or with an IndexError if the context has no window. Here the prediction is "".
 """
 
-import contextlib
 import dataclasses
-import json
 import math
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -19,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from data.errors import DataError
-from data.tasks.questions.original import Example, Feature
+from data.tasks.questions.original import Feature, OriginalExample
 from data.tokenization.tokenizer import Tokenizer
 
 NO_ANSWER_ODDS = 1e6
@@ -30,7 +27,7 @@ _REMEMBERED = 200_000
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class OriginalSettings:
     """What the original has as flags of the same names."""
 
     n_best_size: int = 20
@@ -46,7 +43,7 @@ class Settings:
             )
 
 
-class Candidate(NamedTuple):
+class OriginalCandidate(NamedTuple):
     """One of the n best answers; "" says that there is none."""
 
     text: str
@@ -69,8 +66,19 @@ class Prediction:
 
     id: str
     text: str
-    nbest: list[Candidate]
+    nbest: list[OriginalCandidate]
     null_odds: float | None
+
+    @property
+    def best_text(self) -> str:
+        """What is answered if something is."""
+        if self.null_odds is None:
+            return self.text
+        return next((candidate.text for candidate in self.nbest if candidate.text), "")
+
+    def n_best(self) -> list[dict]:
+        """Entries of nbest_predictions.json."""
+        return [candidate._asdict() for candidate in self.nbest]
 
 
 class BasicWords:
@@ -107,10 +115,10 @@ class BasicWords:
 
 
 def predict(
-    examples: Iterable[Example],
+    examples: Iterable[OriginalExample],
     windows: Iterable[tuple[Feature, np.ndarray, np.ndarray]],
     tokenizer: Tokenizer,
-    settings: Settings,
+    settings: OriginalSettings,
 ) -> Iterator[Prediction]:
     """Predictions, question by question; only one question's windows are held.
 
@@ -119,7 +127,7 @@ def predict(
         windows: Per window its feature, its start logits and its end logits, float32
             [max_seq_length] each, padding included; in the order of `build_features`.
         tokenizer: As for `build_features`.
-        settings: See `Settings`.
+        settings: See `OriginalSettings`.
 
     Raises:
         ValueError: The windows aren't in order, or are not of these examples.
@@ -141,10 +149,10 @@ def predict(
 
 
 def predict_one(
-    example: Example,
+    example: OriginalExample,
     windows: Sequence[tuple[Feature, np.ndarray, np.ndarray]],
     basic: BasicWords,
-    settings: Settings,
+    settings: OriginalSettings,
 ) -> Prediction:
     """The prediction for one question from all its windows, see `predict`."""
     if windows:
@@ -166,7 +174,7 @@ def predict_one(
         nbest.append(("empty", 0.0, 0.0))
     probabilities = _softmax([start + end for _, start, end in nbest])
     candidates = [
-        Candidate(text, probability, start, end)
+        OriginalCandidate(text, probability, start, end)
         for (text, start, end), probability in zip(nbest, probabilities, strict=True)
     ]
     if not settings.version_2_with_negative:
@@ -220,85 +228,6 @@ def final_text(predicted: str, original: str, basic: str) -> str:
     return original[first : _place(original, before + inside) + 1]
 
 
-def write(
-    output_dir: str,
-    predictions: Iterable[Prediction],
-    version_2_with_negative: bool,
-) -> tuple[dict[str, str], dict[str, float]]:
-    """Writes predictions.json, nbest_predictions.json and, with SQuAD 2.0, null_odds.json.
-
-    As the original: the order of the questions, indented by 4, everything but ASCII escaped, a
-    line end at the end. Written while predictions come in, under temporary names, which are
-    changed at the end.
-
-    Args:
-        output_dir: A folder that exists.
-        predictions: From `predict`.
-        version_2_with_negative: Whether null_odds.json is written.
-
-    Returns:
-        Texts by question id; null odds by question id, empty without SQuAD 2.0.
-
-    Raises:
-        DataError: A file can't be written, or a question id occurs twice.
-    """
-    names = ["predictions.json", "nbest_predictions.json"]
-    names += ["null_odds.json"] if version_2_with_negative else []
-    paths = [os.path.join(output_dir, name) for name in names]
-    texts: dict[str, str] = {}
-    odds: dict[str, float] = {}
-    try:
-        with contextlib.ExitStack() as stack:
-            files = [stack.enter_context(_JsonObject(path + ".tmp")) for path in paths]
-            for prediction in predictions:
-                if prediction.id in texts:
-                    raise DataError(
-                        f"Two questions have the id {prediction.id!r}; the files of predictions "
-                        "have room for one. Give every question an id of its own."
-                    )
-                texts[prediction.id] = prediction.text
-                nbest = [candidate._asdict() for candidate in prediction.nbest]
-                values = [prediction.text, nbest]
-                if version_2_with_negative:
-                    odds[prediction.id] = prediction.null_odds
-                    values.append(prediction.null_odds)
-                for file, value in zip(files, values, strict=True):
-                    file.put(prediction.id, value)
-        for path in paths:
-            tf.io.gfile.rename(path + ".tmp", path, overwrite=True)
-    except tf.errors.OpError as error:
-        raise DataError(
-            f"Predictions can't be written into {output_dir}: {error.message}"
-        ) from error
-    return texts, odds
-
-
-class _JsonObject:
-    """Writes a JSON object entry by entry, as json.dump with an indent of 4 writes a whole one."""
-
-    def __init__(self, path: str):
-        self._file = tf.io.gfile.GFile(path, "w")
-        self._path = path
-        self._separator = "{\n"
-
-    def __enter__(self) -> "_JsonObject":
-        self._file.write("")
-        return self
-
-    def put(self, key: str, value) -> None:
-        entry = json.dumps({key: value}, indent=4)
-        self._file.write(self._separator + entry.removeprefix("{\n").removesuffix("\n}"))
-        self._separator = ",\n"
-
-    def __exit__(self, kind, *_) -> None:
-        if kind is None:
-            self._file.write("{}\n" if self._separator == "{\n" else "\n}\n")
-        self._file.close()
-        if kind is not None:
-            with contextlib.suppress(tf.errors.OpError):
-                tf.io.gfile.remove(self._path)
-
-
 class _Spans:
     """All spans of a question's windows that may be its answer.
 
@@ -308,7 +237,7 @@ class _Spans:
         null_logits: Of [CLS] in the window where their sum is least.
     """
 
-    def __init__(self, windows, settings: Settings):
+    def __init__(self, windows, settings: OriginalSettings):
         self._features = [feature for feature, _, _ in windows]
         self.null_logits = (0.0, 0.0)
         self._null = -1
@@ -344,7 +273,7 @@ class _Spans:
             return self.null_logits
         return float(self._start_logit[number]), float(self._end_logit[number])
 
-    def text(self, number: int, example: Example, basic: BasicWords) -> str:
+    def text(self, number: int, example: OriginalExample, basic: BasicWords) -> str:
         """The answer's text."""
         if number == self._null:
             return ""

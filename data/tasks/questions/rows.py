@@ -31,7 +31,7 @@ class SpanSettings:
 
 
 @dataclasses.dataclass(frozen=True)
-class Rows:
+class QuestionRows:
     """Rows of all questions, one after the other.
 
     Attributes:
@@ -68,7 +68,7 @@ class Rows:
 
 def make_rows(
     tokenizer: Tokenizer, questions: Sequence[Question], settings: SpanSettings, training: bool
-) -> Rows:
+) -> QuestionRows:
     """Tokenises questions and contexts and cuts them into windows, see `make_windows`.
 
     Args:
@@ -101,7 +101,7 @@ def make_rows(
     if training:
         spans, found = _answer_pieces(questions, splits, whole["starts"], whole["ends"])
         labels = _places(spans, found, counts, offsets, first_lengths, whole["lengths"])
-    return Rows(
+    return QuestionRows(
         features=Features(
             ids=whole["ids"],
             splits=_splits(whole["lengths"]),

@@ -9,7 +9,7 @@ from data.tokenization import Tokenizer, bytes_to_characters, long_texts
 from data.tokenization.inputs import joined
 
 
-class Windows(NamedTuple):
+class QuestionWindows(NamedTuple):
     """Windows over the contexts of some questions.
 
     A row is [CLS] question [SEP] part of the context [SEP].
@@ -58,7 +58,7 @@ def make_windows(
     max_seq_length: int,
     doc_stride: int,
     max_query_length: int,
-) -> Windows:
+) -> QuestionWindows:
     """Cuts contexts into windows, as the original does: each `doc_stride` pieces further.
 
     Args:
@@ -89,7 +89,7 @@ def make_windows(
     first_lengths = tf.gather(query_lengths, question) + 2
     last = number + 1 == tf.gather(counts, question)
     places = _most_context(begins, sizes, last) + (first_lengths - begins)[:, tf.newaxis]
-    return Windows(
+    return QuestionWindows(
         input_ids,
         tf.cast(first_lengths, tf.int32),
         counts,

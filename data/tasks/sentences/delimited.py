@@ -1,20 +1,20 @@
 """A task over the user's own files: TSV, CSV, JSON lines or Parquet, with columns named.
 
 Labels are classes (found in the training file, or given), sets of classes, or numbers. What was
-found is saved with the model (`save_labels`), so that evaluation and prediction need no training
+found is kept with the model (`saved_form`), so that evaluation and prediction need no training
 file.
 """
 
 import dataclasses
 import functools
-import json
 from collections.abc import Sequence
 
 from absl import logging
 
 from data.errors import DataError
 from data.files.tables import nearest
-from data.files.text_files import listing, placed, read_text, shortened, split_names
+from data.files.text_files import listing, placed, shortened, split_names
+from data.tasks import labels as saved_files
 from data.tasks.sentences.examples import Example, Kind
 from data.tasks.sentences.labelled import (
     Layout,
@@ -24,15 +24,14 @@ from data.tasks.sentences.labelled import (
     split_examples,
     warn_of_labels,
 )
-from data.tasks.sentences.predictions import write_text
 
 __all__ = [
+    "OwnFiles",
     "SavedLabels",
-    "Task",
     "balanced_class_weights",
     "load_labels",
     "make_task",
-    "save_labels",
+    "saved_form",
 ]
 
 _KINDS = (Kind.CLASSES, Kind.MULTI_LABEL, Kind.REGRESSION)
@@ -48,7 +47,7 @@ class SavedLabels:
 
 
 @dataclasses.dataclass(frozen=True)
-class Task:
+class OwnFiles:
     """What `make_task` makes; see there for the fields."""
 
     kind: Kind
@@ -170,13 +169,14 @@ def make_task(
     kind: str | Kind | None = None,
     labels: str | Sequence[str] | None = None,
     saved_labels: SavedLabels | None = None,
+    saved_place: str | None = None,
     label_separator: str = ",",
     has_header: bool = True,
     dev_fraction: float = 0.0,
     seed: int = 0,
     format: str | None = None,
     data_dir: str | None = None,
-) -> Task:
+) -> OwnFiles:
     """The task over these files.
 
     Unless kind and labels are given or saved, the training file is read here. Wherever several
@@ -193,6 +193,7 @@ def make_task(
         labels: Class names in the order of their ids; by default those saved, else those of the
             training file, sorted, by value if all are numbers.
         saved_labels: From `load_labels`, for a trained model.
+        saved_place: Where they would be, for messages.
         label_separator: Splits multi-label strings, whose parts lose surrounding white space;
             the empty string has no label. Lists need none.
         has_header: See `read_table`.
@@ -206,7 +207,7 @@ def make_task(
     """
     dev_files = _listed(dev_files)
     text_columns = _listed(text_columns) or (saved_labels.text_columns if saved_labels else ())
-    _check_columns(text_columns, label_column, saved_labels)
+    _check_columns(text_columns, label_column, saved_labels, saved_place)
     if not 0 <= dev_fraction < 1:
         raise DataError(f"dev_fraction is {dev_fraction}; it has to be at least 0 and below 1.")
     if dev_fraction and dev_files:
@@ -217,7 +218,7 @@ def make_task(
     kind, labels = _kind_and_labels(kind, labels, saved_labels)
     if kind == Kind.MULTI_LABEL and not label_separator:
         raise DataError("The label separator is empty; give the text between labels, such as ','.")
-    task = Task(
+    task = OwnFiles(
         kind=kind or Kind.CLASSES,
         labels=labels or [],
         layout=Layout(text_columns, label_column, id_column, label_separator, has_header, format),
@@ -232,9 +233,9 @@ def make_task(
     if not train_file:
         raise DataError(
             "The labels aren't known: there is no training file to find them in, no list of them,"
-            " and none saved with a trained model. To train, give --train_file; to evaluate or"
-            " predict, a trained model that has its labels saved beside it, or --labels in the"
-            " order that it was trained with."
+            f" and none saved with a trained model{_missing(saved_place)}. To train, give"
+            " --train_file; to evaluate or predict, a trained model with its labels beside it, or"
+            " --labels in the order that it was trained with."
         )
     examples = _read_training(task, kind)
     kind = Kind.MULTI_LABEL if isinstance(examples[0].label, tuple) else Kind.CLASSES
@@ -253,33 +254,23 @@ def make_task(
     return task
 
 
-def save_labels(path: str, task: Task) -> None:
-    """Writes kind, labels and text columns as JSON, for `load_labels`.
-
-    Raises:
-        DataError: The file can't be written.
-    """
-    saved = {
+def saved_form(task: OwnFiles) -> dict:
+    """Kind, labels and text columns as they are kept with a model, for `load_labels`."""
+    return {
         "kind": task.kind.value,
         "labels": task.labels,
         "text_columns": list(task.text_columns),
     }
-    write_text(path, json.dumps(saved, ensure_ascii=False, indent=2) + "\n")
 
 
 def load_labels(path: str) -> SavedLabels:
-    """Reads what `save_labels` wrote.
+    """Reads what was kept.
 
     Raises:
         DataError: The file can't be read or is another.
     """
-    text = read_text(
-        path,
-        "It is written beside a model when that is trained. Without it, give the labels or the"
-        " training file.",
-    )
+    saved = saved_files.read(path)
     try:
-        saved = json.loads(text)
         kind, labels, columns = (saved[name] for name in ("kind", "labels", "text_columns"))
         for names in (labels, columns):
             if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
@@ -292,6 +283,10 @@ def load_labels(path: str) -> SavedLabels:
         ) from error
 
 
+def _missing(place: str | None) -> str:
+    return f" ({place} isn't there)" if place else ""
+
+
 def _listed(names: str | Sequence[str]) -> tuple[str, ...]:
     if isinstance(names, str):
         names = [name.strip() for name in names.split(",")]
@@ -299,12 +294,13 @@ def _listed(names: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def _check_columns(
-    texts: Sequence[str], label_column: str | None, saved: SavedLabels | None
+    texts: Sequence[str], label_column: str | None, saved: SavedLabels | None, place: str | None
 ) -> None:
     if not 1 <= len(texts) <= 2 or len(set(texts)) < len(texts):
+        absent = "" if saved else _missing(place)
         raise DataError(
-            f"The text columns are {', '.join(texts) or 'none'}; name one with --text_columns, or"
-            " two different ones for pairs of texts."
+            f"The text columns are {', '.join(texts) or 'none'}{absent}; name one with"
+            " --text_columns, or two different ones for pairs of texts."
         )
     if label_column in texts:
         raise DataError(
@@ -349,7 +345,7 @@ def _kind_and_labels(
     return kind, labels
 
 
-def _read_training(task: Task, kind: Kind | None) -> list[Example]:
+def _read_training(task: OwnFiles, kind: Kind | None) -> list[Example]:
     if not task.train_file:
         raise DataError(
             "Training needs a file of labelled examples and none was given; name it with"

@@ -1,6 +1,6 @@
 """What every sentence-level task is made of: examples, kinds of labels, and the task itself.
 
-A task reads files and knows its labels; what becomes of texts is `data.features`' matter.
+A task reads files and knows its labels; what becomes of texts is the matter of `rows`.
 """
 
 import dataclasses
@@ -42,7 +42,7 @@ class Example:
     choices: tuple[str, ...] = ()
 
 
-class Task(Protocol):
+class SentenceTask(Protocol):
     """What the scripts ask of a task.
 
     Attributes:

@@ -66,8 +66,8 @@ class _Table:
 
 
 @dataclasses.dataclass(frozen=True)
-class Task:
-    """A task of GLUE or XNLI; implements `data.tasks.sentences.examples.Task`.
+class PublishedTask:
+    """A task of GLUE or XNLI; implements `examples.SentenceTask`.
 
     Attributes:
         name: Lower case.
@@ -234,7 +234,7 @@ class Task:
         return label
 
 
-def get_task(name: str) -> Task:
+def get_task(name: str) -> PublishedTask:
     """The task of that name, in upper or lower case.
 
     Raises:
@@ -304,7 +304,7 @@ def _usual(
     }
 
 
-def _xnli(name: str, language: str) -> Task:
+def _xnli(name: str, language: str) -> PublishedTask:
     """Dev and test are one file for all languages; train is MNLI's, translated."""
     both = {"text_a": ("sentence1", 6), "text_b": ("sentence2", 7), "label": ("gold_label", 1)}
     both["only"] = (("language", 0), language)
@@ -319,31 +319,33 @@ def _xnli(name: str, language: str) -> Task:
         "dev": _Table("xnli.dev.tsv", **both, size=2490),
         "test": _Table("xnli.test.tsv", **both, size=5010),
     }
-    return Task(name, _NLI_LABELS, tables, renamed_labels={"contradictory": "contradiction"})
+    return PublishedTask(
+        name, _NLI_LABELS, tables, renamed_labels={"contradictory": "contradiction"}
+    )
 
 
-def _glue() -> Iterator[Task]:
+def _glue() -> Iterator[PublishedTask]:
     one = {"text_a": ("sentence", 1), "index": _INDEX}
     cola = {"text_a": ("", 3), "header": False}
     tables = _usual((8551, 1043, 1063), cola, ("", 1), one)
-    yield Task("cola", _TWO, tables, metrics=("matthews",))
+    yield PublishedTask("cola", _TWO, tables, metrics=("matthews",))
 
     tables = _usual((67349, 872, 1821), {"text_a": ("sentence", 0)}, ("label", 1), one)
-    yield Task("sst-2", _TWO, tables)
+    yield PublishedTask("sst-2", _TWO, tables)
 
     mrpc = {"text_a": ("#1 String", 3), "text_b": ("#2 String", 4)}
     tables = _usual((3668, 408, 1725), mrpc, ("Quality", 0), {**mrpc, "index": _INDEX})
-    yield Task("mrpc", _TWO, tables, metrics=("f1", "accuracy"))
+    yield PublishedTask("mrpc", _TWO, tables, metrics=("f1", "accuracy"))
 
     stsb = {**_PAIR, "text_a": ("sentence1", 7), "text_b": ("sentence2", 8)}
     tables = _usual((5749, 1500, 1379), stsb, ("score", 9))
-    yield Task("sts-b", [], tables, metrics=("spearman", "pearson"), kind=Kind.REGRESSION)
+    yield PublishedTask("sts-b", [], tables, metrics=("spearman", "pearson"), kind=Kind.REGRESSION)
 
     qqp = {"text_a": ("question1", 1), "text_b": ("question2", 2), "index": ("id", 0)}
     labelled = {**qqp, "text_a": ("question1", 3), "text_b": ("question2", 4), "skip_short": True}
     # How many rows of train are whole depends on what counts as the end of a line.
     tables = _usual((None, 40430, 390965), labelled, ("is_duplicate", 5), qqp)
-    yield Task("qqp", _TWO, tables, metrics=("f1", "accuracy"))
+    yield PublishedTask("qqp", _TWO, tables, metrics=("f1", "accuracy"))
 
     matched = _Table("dev_matched.tsv", **_MNLI_LABELLED, size=9815, name="dev_matched")
     tables = {
@@ -354,15 +356,15 @@ def _glue() -> Iterator[Task]:
         "test_mismatched": _Table("test_mismatched.tsv", **_MNLI, size=9847),
         "diagnostic": _DIAGNOSTIC,
     }
-    yield Task("mnli", _NLI_LABELS, tables)
+    yield PublishedTask("mnli", _NLI_LABELS, tables)
     tables = {"dev": _AX_FULL, "test": _DIAGNOSTIC}
-    yield Task("diagnostic", _NLI_LABELS, tables, metrics=("matthews",))
+    yield PublishedTask("diagnostic", _NLI_LABELS, tables, metrics=("matthews",))
 
     qnli = {"text_a": ("question", 1), "text_b": ("sentence", 2), "index": _INDEX}
     tables = _usual((104743, 5463, 5463), qnli, ("label", 3))
-    yield Task("qnli", _ENTAILMENT, tables)
-    yield Task("rte", _ENTAILMENT, _usual((2490, 277, 3000), _PAIR, ("label", 3)))
-    yield Task("wnli", _TWO, _usual((635, 71, 146), _PAIR, ("label", 3)))
+    yield PublishedTask("qnli", _ENTAILMENT, tables)
+    yield PublishedTask("rte", _ENTAILMENT, _usual((2490, 277, 3000), _PAIR, ("label", 3)))
+    yield PublishedTask("wnli", _TWO, _usual((635, 71, 146), _PAIR, ("label", 3)))
 
 
 _TASKS = {task.name: task for task in _glue()}

@@ -49,8 +49,8 @@ _HINTS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Task:
-    """A task that is to choose among texts; see `data.tasks.sentences.examples.Task`.
+class ChoiceTask:
+    """A task that is to choose among texts; see `examples.SentenceTask`.
 
     Attributes:
         name: One of NAMES.
@@ -147,7 +147,7 @@ def get_task(
     train_file: str | None = None,
     dev_files: Sequence[str] = (),
     test_file: str | None = None,
-) -> Task:
+) -> ChoiceTask:
     """A multiple choice task.
 
     Args:
@@ -173,7 +173,7 @@ def get_task(
     for purpose, paths in given.items():
         paths = [path for path in paths if path] or [published.get(purpose)]
         files |= split_names(purpose, filter(None, paths))
-    return Task(name, files)
+    return ChoiceTask(name, files)
 
 
 # Row number (for the guid), source, text, choices, label.

@@ -1,15 +1,16 @@
-"""Flags of tagging: which files, how they are read, how their words become rows."""
+"""Flags of tagging: which files, how they are read, how their words become rows.
 
-from absl import flags, logging
+Defined without TensorFlow, since --help needs none.
+"""
 
-from data.files.text_files import placed
-from data.tasks.tagging import conll as ner
-from data.tasks.tagging import schemes as ner_schemes
-from data.tasks.tagging.rows import TaggingSettings
+from absl import flags
+
+SCHEMES = ("iob1", "iob2", "iobes", "bmes", "bilou")
+MODEL_SCHEMES = ("iob2", "iobes")
 
 
-def define_file_flags() -> None:
-    """The files and what is in them."""
+def define_tagging_flags() -> None:
+    """All of them."""
     flags.DEFINE_string("data_dir", None, "Folder that file names start from.")
     flags.DEFINE_string("train_file", None, "Sentences to train on.")
     flags.DEFINE_string("dev_file", None, "Sentences to evaluate on.")
@@ -24,12 +25,12 @@ def define_file_flags() -> None:
         "document_column", "document", "JSON lines: field that names a sentence's document."
     )
     flags.DEFINE_enum(
-        "scheme", "auto", ["auto", *ner_schemes.SCHEMES], "Of the files' tags; auto looks at them."
+        "scheme", "auto", ["auto", *SCHEMES], "Of the files' tags; auto looks at them."
     )
     flags.DEFINE_enum(
         "model_scheme",
         "iob2",
-        ner_schemes.MODEL_SCHEMES,
+        MODEL_SCHEMES,
         "Of the tags that are learned and predicted.",
     )
     flags.DEFINE_string(
@@ -37,10 +38,10 @@ def define_file_flags() -> None:
         " ",
         "Between words in the text that places of entities refer to; '' for Chinese characters.",
     )
-
-
-def define_row_flags() -> None:
-    """What becomes of sentences."""
+    # What becomes of sentences.
+    flags.DEFINE_bool(
+        "do_lower_case", True, "Lower-case the text and strip accents; False for cased models."
+    )
     flags.DEFINE_integer(
         "max_seq_length", 128, "Of a window; longer sentences have several.", lower_bound=3
     )
@@ -50,39 +51,3 @@ def define_row_flags() -> None:
     flags.DEFINE_bool(
         "document_context", False, "Fill windows with the neighbouring sentences of the document."
     )
-
-
-def read_file(values, path: str, labelled: bool, model_scheme: str) -> list[ner.Sentence]:
-    """The sentences of a file, as the flags say; see `ner.read_sentences`.
-
-    Args:
-        values: The script's flag values.
-        path: From `data_dir` on.
-        labelled: Whether there have to be tags.
-        model_scheme: What they are converted to.
-    """
-    path = placed(values.data_dir, path)
-    format = ner.TagFormat(
-        values.token_column, values.tag_column, values.document_column, values.scheme, model_scheme
-    )
-    sentences = ner.read_sentences(path, format, labelled)
-    documents = ner.number_of_documents(sentences)
-    logging.info(
-        "%s: %d documents, %d sentences, %d words",
-        path,
-        documents,
-        len(sentences),
-        sum(len(sentence.words) for sentence in sentences),
-    )
-    if values.document_context and documents == 1:
-        logging.warning(
-            "%s says nothing of documents (lines with -DOCSTART-, in JSON lines the field of "
-            "--document_column): all of it counts as one, each sentence as context of the next.",
-            path,
-        )
-    return sentences
-
-
-def tagging_settings(values) -> TaggingSettings:
-    """How sentences become rows, read from the script's flag values."""
-    return TaggingSettings(values.max_seq_length, values.window_stride, values.document_context)

@@ -39,7 +39,7 @@ class TaggingSettings:
 
 
 @dataclasses.dataclass(frozen=True)
-class Rows:
+class WordRows:
     """Rows of all sentences, one after the other, and where the words are in them.
 
     Attributes:
@@ -97,7 +97,7 @@ class Rows:
 
 def make_rows(
     tokenizer: Tokenizer, sentences: Sequence[Sentence], tags: TagSet, settings: TaggingSettings
-) -> Rows:
+) -> WordRows:
     """Tokenises words one by one and cuts what is longer than a row into windows.
 
     Raises:
@@ -131,7 +131,7 @@ def make_rows(
     splits = _splits(whole["lengths"])
     labels = np.full(len(whole["ids"]), NO_TAG, np.int32)
     labels[splits[row] + place] = tags.numbers(sentences)[words]
-    return Rows(
+    return WordRows(
         features=Features(
             ids=whole["ids"],
             splits=splits,

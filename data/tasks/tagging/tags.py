@@ -1,15 +1,14 @@
 """The tags that a model predicts: collected from a training set, kept with the model."""
 
 import dataclasses
-import json
 from collections.abc import Sequence
 
 import numpy as np
 from absl import logging
 
 from data.errors import DataError
-from data.files.text_files import listing, read_text
-from data.tasks.sentences.predictions import write_text
+from data.files.text_files import listing
+from data.tasks import labels
 from data.tasks.tagging.conll import Sentence
 from data.tasks.tagging.schemes import MODEL_SCHEMES, OUTSIDE, SCHEMES, split_tag
 
@@ -78,23 +77,19 @@ def make_tag_set(sentences: Sequence[Sentence], scheme: str) -> TagSet:
     return TagSet(scheme, (OUTSIDE, *names))
 
 
-def save_tags(path: str, tags: TagSet) -> None:
-    """Writes scheme and tags as JSON, for `load_tags`."""
-    saved = {"scheme": tags.scheme, "labels": list(tags.names)}
-    write_text(path, json.dumps(saved, ensure_ascii=False, indent=2) + "\n")
+def saved_form(tags: TagSet) -> dict:
+    """Scheme and tags as they are kept with a model, for `load_tags`."""
+    return {"scheme": tags.scheme, "labels": list(tags.names)}
 
 
 def load_tags(path: str) -> TagSet:
-    """Reads what `save_tags` wrote.
+    """Reads what was kept.
 
     Raises:
         DataError: The file can't be read or is another.
     """
-    text = read_text(
-        path, "It is written beside a model when that is trained; without it give the --train_file."
-    )
+    saved = labels.read(path)
     try:
-        saved = json.loads(text)
         scheme, names = saved["scheme"], saved["labels"]
         known = isinstance(names, list) and all(isinstance(name, str) for name in names)
         if scheme not in MODEL_SCHEMES or not known or names[:1] != [OUTSIDE]:

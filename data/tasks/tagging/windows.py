@@ -9,7 +9,7 @@ from data.tokenization import Tokenizer, long_texts
 from data.tokenization.inputs import check_length, joined
 
 
-class Windows(NamedTuple):
+class WordWindows(NamedTuple):
     """Windows over texts. A row is [CLS] part of the text [SEP].
 
     Attributes:
@@ -37,7 +37,7 @@ def check(max_seq_length: int, stride: int) -> None:
 
 def make_windows(
     tokenizer: Tokenizer, pieces: tf.RaggedTensor, max_seq_length: int, stride: int = 0
-) -> Windows:
+) -> WordWindows:
     """Cuts texts into windows, each full if its text is long enough, evenly spread over it.
 
     The context of a piece in a row is the smaller of those to its left and right, ends of the
@@ -69,4 +69,4 @@ def make_windows(
     limits = tf.where(last, begins + sizes, (begins + sizes + next_begins + 1) // 2)
     previous = tf.concat([limits[-1:], limits[:-1]], 0)
     scored = tf.stack([tf.where(number == 0, tf.zeros_like(previous), previous), limits], 1)
-    return Windows(input_ids, counts, scored - begins[:, tf.newaxis] + 1)
+    return WordWindows(input_ids, counts, scored - begins[:, tf.newaxis] + 1)

@@ -8,8 +8,7 @@ import tensorflow as tf
 from absl import logging
 
 from modeling.errors import ModelingError
-
-STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker_mirrored", "tpu")
+from modeling.training.engine.flags import STRATEGIES
 
 
 def get_strategy(

@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from modeling.errors import ModelingError
+from modeling.training.engine.flags import OPTIMIZERS
 from modeling.training.engine.schedules import Schedule
 
 # The original's patterns. They exclude every layer norm and bias, `output_bias` too, but no
@@ -201,9 +202,6 @@ class Lamb(Optimizer):
         m.assign(new_m)
         v.assign(new_v)
         variable.assign_sub(learning_rate * ratio * update)
-
-
-OPTIMIZERS = ("adam", "adamw", "lamb")
 
 
 def make_optimizer(

@@ -7,9 +7,9 @@ import tensorflow as tf
 from absl import logging
 
 from modeling.errors import ModelingError
+from modeling.training.engine.flags import DTYPES
 from modeling.training.engine.loss_scale import LossScale
 
-DTYPES = ("float32", "bfloat16", "float16", "auto")
 # NVIDIA's Ampere, the first with bfloat16 products.
 _AMPERE = (8, 0)
 _CPUINFO = "/proc/cpuinfo"

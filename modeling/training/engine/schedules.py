@@ -5,6 +5,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from modeling.errors import ModelingError
+from modeling.training.engine.flags import SCHEDULES
 
 Schedule = Callable[[tf.Tensor], tf.Tensor]
 
@@ -84,9 +85,6 @@ def warmup_constant(learning_rate: float, num_warmup_steps: int) -> Schedule:
         return _warmed_up(done, learning_rate, num_warmup_steps, tf.constant(learning_rate))
 
     return rate
-
-
-SCHEDULES = ("linear", "linear_from_peak", "polynomial", "constant")
 
 
 def make_schedule(

@@ -4,8 +4,10 @@ step = fit(train_step, [Stage(1000, make_dataset, "my data", 32)], output_dir, N
            Options(save_checkpoints_steps=100))
 """
 
+import contextlib
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -16,11 +18,14 @@ from modeling.errors import ModelingError
 from modeling.training.engine.distribution import is_chief
 from modeling.training.engine.loop import Agreement, Interruption, leave, make_iterator, train
 from modeling.training.engine.step import TrainStep
+from modeling.training.runs import identity as run_identity
 from modeling.training.runs import run_folder
 from modeling.training.runs.best import BestKeeper, check_metric, load_best
 from modeling.training.runs.reporting import Reporter
 from modeling.training.runs.run_state import RunState, start_or_resume
 from modeling.training.runs.summary import RunSummary
+
+_STEPS = "num_train_steps"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,6 +81,7 @@ def fit(
     *,
     result_names: Callable[[], Iterable[str]] | None = None,
     plot: Callable[[], str] | None = None,
+    identity: Mapping[str, Any] | None = None,
 ) -> int:
     """Trains from where the folder stands until the last stage ends; call it in the scope.
 
@@ -92,19 +98,24 @@ def fit(
         result_names: Names of the results that `evaluate` gives, by which a mistyped `best_metric`
             is found before training. Only called if there is one.
         plot: Draws the run's curves and returns their file; called in the end.
+        identity: Everything that changes the result, by the names of flags; see `identity`.
 
     Returns:
         The step of the weights that the model has in the end: the last, or the best.
 
     Raises:
-        ModelingError: The loss isn't finite, or a setting can't work.
+        ModelingError: The loss isn't finite, a setting can't work, or the folder's finished run
+            was trained with other settings.
     """
     check(options)
     if options.best_metric and result_names:
         check_metric(options.best_metric, result_names(), "the evaluations")
     with Interruption() as interruption:
         run = _Run(train_step, directory, reporter, options, evaluate, interruption)
-        step = run.through(stages, init_checkpoint, summary)
+        run.identify(identity or {}, stages[-1].last_step)
+        # A run that diverges takes its progress bar off the terminal too.
+        with contextlib.closing(reporter):
+            step = run.through(stages, init_checkpoint, summary)
         if plot:
             path = plot()
             if is_chief():
@@ -127,7 +138,39 @@ class _Run:
         self.agreement = Agreement()
         self.state = RunState(directory, train_step, keep=options.keep_checkpoint_max)
         self.keeper: BestKeeper | None = None
+        self.changes = ""  # in the settings, since the folder's weights were trained
         self.judged_after = 0  # evaluations up to this step don't count for the best weights
+
+    def identify(self, identity: Mapping[str, Any], last_step: int) -> None:
+        """Compares the settings with those that the folder's weights were trained with."""
+        step = run_folder.latest_step(self.directory)
+        earlier = run_identity.read(self.directory) if step else {}
+        finished = step >= min(last_step, earlier.pop(_STEPS, last_step))
+        self.changes = run_identity.differences(earlier, identity)
+        if step > last_step:
+            steps = f"{_STEPS} was {step} and is {last_step} now"
+            self.changes = f"{self.changes}; {steps}" if self.changes else steps
+        if finished:
+            self._refuse_changes(step)
+        if self.changes:
+            logging.warning(
+                "The run in %s goes on from step %d with other settings: %s.",
+                self.directory,
+                step,
+                self.changes,
+            )
+        if identity and is_chief():
+            run_identity.write(self.directory, {**identity, _STEPS: last_step})
+
+    def _refuse_changes(self, step: int) -> None:
+        """Weights of other settings mustn't pass for what this command was to train."""
+        if self.changes:
+            raise ModelingError(
+                f"The run in {self.directory} is finished, at step {step}, but it was trained "
+                f"with other settings: {self.changes}. Give another --output_dir, or "
+                f"--overwrite_output_dir to train anew in this one; without --do_train its "
+                f"weights are taken as they are."
+            )
 
     def is_to_leave(self) -> bool:
         """Whether some worker was told to stop; every worker waits here for the others."""
@@ -155,7 +198,6 @@ class _Run:
                 self._train(stage, iterator)
                 step = int(self.train_step.global_step.numpy())
             first_step = stage.last_step
-        self.reporter.close()
         return self._best(step)
 
     def _take_up(self, stage: Stage, first_step: int, step: int):
@@ -191,6 +233,7 @@ class _Run:
 
     def _train(self, stage: Stage, iterator) -> None:
         if self.keeper and self.keeper.should_stop:
+            self._refuse_changes(self.state.saved_step)
             logging.info("This run has stopped early already.")
             return
         train(

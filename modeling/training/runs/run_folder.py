@@ -1,5 +1,6 @@
 """The checkpoints in a run's output folder: which there are, which of them are whole."""
 
+import fnmatch
 import functools
 import re
 import uuid
@@ -10,6 +11,18 @@ from absl import logging
 from modeling.checkpoints import tf1
 from modeling.checkpoints.files import join, remove_abandoned
 from modeling.errors import ModelingError
+
+# What a run leaves in its output folder. Caches of data and exports stay: the former are told
+# apart by their content, the latter may be served.
+_WRITTEN = (
+    *("model.ckpt-*", "data-[0-9]*", "checkpoint", "best", "runs", "training.json", "labels.json"),
+    *("metrics.jsonl", "events.out.tfevents.*", "run_summary.json", "training.png"),
+    *("pretraining.png", "search*.tsv", "search.png", "*_results*.txt", "eval_results.json"),
+    *("class_report*.txt", "*_report.txt", "confusion*.png", "errors*.tsv", "test_results*.tsv"),
+    *("predictions*.tsv", "predictions.txt", "entities.jsonl", "glue_submission"),
+    *("predictions.json", "nbest_predictions.json", "null_odds.json"),
+    *("null_score_diff_threshold.json", "bert_model.ckpt.*"),
+)
 
 
 def prepare_directory(directory: str) -> None:
@@ -30,6 +43,19 @@ def prepare_directory(directory: str) -> None:
             f"The output folder {directory} can't be written: {error}. Choose another "
             f"--output_dir or change the permissions of this one."
         ) from error
+
+
+def remove_run(directory: str) -> None:
+    """Removes what a run of any script has written to its output folder, and nothing else."""
+    for entry in tf.io.gfile.listdir(directory):
+        name, path = entry.rstrip("/"), join(directory, entry.rstrip("/"))
+        if not any(fnmatch.fnmatchcase(name, pattern) for pattern in _WRITTEN):
+            continue
+        if tf.io.gfile.isdir(path):
+            tf.io.gfile.rmtree(path)
+        else:
+            tf.io.gfile.remove(path)
+    logging.info("Removed what an earlier run had written to %s.", directory)
 
 
 def steps(directory: str) -> list[int]:

@@ -25,8 +25,6 @@ from modeling.training.runs.reporting import Reporter
 KEEP = 5  # the original's number of checkpoints kept
 # A classifier's own weights; of another shape where it was tuned on another task.
 HEAD = ("output_weights", "output_bias")
-# What init_checkpoint must hold at least. Some models are published without their pooler.
-ENCODER = ("bert/embeddings/", "bert/encoder/")
 
 
 class RunState:
@@ -207,7 +205,8 @@ def start_or_resume(state: RunState, reporter: Reporter, init_checkpoint: str | 
     ]
     if other_head:
         logging.info("Its classification head is for other classes: a new one is trained.")
-    checkpoints.load(model, init_checkpoint, required=ENCODER, skip=HEAD if other_head else ())
+    skip = HEAD if other_head else ()
+    checkpoints.load(model, init_checkpoint, required=checkpoints.ENCODER, skip=skip)
 
 
 def load_trained(

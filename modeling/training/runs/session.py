@@ -5,12 +5,15 @@ with session(values, [values.train_batch_size]) as summary:
 """
 
 import contextlib
+import os
 from collections.abc import Iterable, Iterator
 
 import keras
 
-from modeling.training import flags as common_flags
+from modeling.errors import ModelingError
+from modeling.training import settings
 from modeling.training.engine import distribution, precision
+from modeling.training.engine.loop import Agreement
 from modeling.training.runs import run_folder
 from modeling.training.runs.summary import RunSummary, given_flags
 
@@ -22,7 +25,8 @@ def session(
     """Within it everything happens in the strategy's scope; at its end the summary is written.
 
     Args:
-        values: The script's flag values, of the flags that `common_flags` defines.
+        values: The script's flag values, of the flags that `training.flags` and
+            `engine.flags` define.
         train_batch_sizes: Those that will be trained with.
         batch_sizes: Others, by the names of their flags.
 
@@ -30,13 +34,31 @@ def session(
         ModelingError: The output folder can't be written, there are no such devices, or a batch
             can't be divided among them.
     """
+    if values.overwrite_output_dir and not values.do_train:
+        raise ModelingError(
+            "--overwrite_output_dir would remove trained weights and put none in their place; it "
+            "goes with --do_train."
+        )
+    inside = os.path.join(os.path.abspath(values.output_dir), "")
+    if values.overwrite_output_dir and os.path.abspath(values.init_checkpoint or "").startswith(
+        inside
+    ):
+        raise ModelingError(
+            f"--init_checkpoint={values.init_checkpoint} lies in the folder that "
+            f"--overwrite_output_dir empties. Move it, or choose another --output_dir."
+        )
     # Before several workers join: one of them that fails here must not leave the others waiting.
     run_folder.prepare_directory(values.output_dir)
     keras.utils.set_random_seed(values.random_seed)
-    strategy = common_flags.make_strategy(values)
+    strategy = settings.make_strategy(values)
     precision.set_precision(values.dtype)
     summary = RunSummary(values.output_dir, flags=given_flags(values))
     with strategy.scope(), summary:
         for size in train_batch_sizes:
             distribution.check_batch_sizes(values.gradient_accumulation_steps, size, **batch_sizes)
+        if values.overwrite_output_dir:
+            if distribution.is_chief():
+                run_folder.remove_run(values.output_dir)
+            # The other workers mustn't see what is about to go.
+            Agreement().reach(False, False, 1.0)
         yield summary

@@ -40,7 +40,7 @@ def kept(folder):
 def test_runs_their_order_and_the_best(tmp_path):
     train = Train({1e-3: 0.5, 1e-4: 0.8, 1e-5: 0.3})
     trials = grid([1e-3, 1e-4, 1e-5], [16], [3.0], 2, 5)
-    best = Search(str(tmp_path), "eval_accuracy", "x").run(trials, train)
+    best = Search(str(tmp_path), "eval_accuracy", {"train_file": "x"}).run(trials, train)
     assert train.trained == [(lr, seed) for seed in (5, 6) for lr in (1e-3, 1e-4, 1e-5)]
     assert (best["learning_rate"], best["seed"], best["value"]) == (1e-4, 6, 0.81)
     rows = table(tmp_path)
@@ -52,14 +52,14 @@ def test_runs_their_order_and_the_best(tmp_path):
     assert kept(tmp_path) == 0.81
     # Again: nothing is trained, the files are the same.
     before = (tmp_path / "search.tsv").read_bytes()
-    Search(str(tmp_path), "eval_accuracy", "x").run(trials, train)
+    Search(str(tmp_path), "eval_accuracy", {"train_file": "x"}).run(trials, train)
     assert len(train.trained) == 6 and (tmp_path / "search.tsv").read_bytes() == before
 
 
 def test_a_narrower_search_keeps_what_was_better(tmp_path):
     """The folder's best weights are of the run that its table calls the best."""
     train = Train({1e-3: 0.5, 1e-4: 0.8})
-    search = Search(str(tmp_path), "eval_accuracy", "x")
+    search = Search(str(tmp_path), "eval_accuracy", {"train_file": "x"})
     search.run(grid([1e-3, 1e-4], [16], [3.0], 1, 5), train)
     best = search.run(grid([1e-3], [16], [3.0], 2, 5), train)
     assert best["value"] == kept(tmp_path) == 0.8
@@ -69,14 +69,15 @@ def test_a_narrower_search_keeps_what_was_better(tmp_path):
 
 def test_a_loss_is_better_when_smaller_and_divergence_is_no_end(tmp_path):
     train = Train({1e-3: 0.9, 1e-4: 0.6, 1.0: math.nan}, "eval_loss")
-    search = Search(str(tmp_path), "eval_loss", "x")
+    search = Search(str(tmp_path), "eval_loss", {"train_file": "x"})
     best = search.run(grid([1e-3, 1.0, 1e-4], [16], [3.0], 1, 5), train)
     assert best["value"] == kept(tmp_path) == 0.6
     assert [row["degenerate"] for row in table(tmp_path)] == ["False", "True", "False"]
     stored = json.loads(next(tmp_path.glob("runs/lr1-*/result.json")).read_text())
     assert stored["value"] is None
     with pytest.raises(ModelingError, match="have diverged; take lower"):
-        Search(str(tmp_path / "b"), "eval_loss", "x").run(grid([1.0], [16], [3.0], 2, 5), train)
+        search = Search(str(tmp_path / "b"), "eval_loss", {"train_file": "x"})
+        search.run(grid([1.0], [16], [3.0], 2, 5), train)
 
 
 def test_what_makes_no_sense(tmp_path):
@@ -86,8 +87,8 @@ def test_what_makes_no_sense(tmp_path):
         grid([1e-3], [16], [3.0], 0, 5)
     trials = grid([1e-3], [16], [3.0], 1, 5)
     train = Train({1e-3: 0.5})
-    Search(str(tmp_path), "eval_accuracy", "x").run(trials, train)
-    with pytest.raises(ModelingError, match="is of another search: eval_accuracy of x; this one"):
-        Search(str(tmp_path), "eval_accuracy", "y").run(trials, train)
+    Search(str(tmp_path), "eval_accuracy", {"train_file": "x"}).run(trials, train)
+    with pytest.raises(ModelingError, match="is of another search: train_file was x and is y now"):
+        Search(str(tmp_path), "eval_accuracy", {"train_file": "y"}).run(trials, train)
     with pytest.raises(ModelingError, match="isn't among the results; choose one of eval_acc"):
-        Search(str(tmp_path / "b"), "eval_f1", "x").run(trials, train)
+        Search(str(tmp_path / "b"), "eval_f1", {"train_file": "x"}).run(trials, train)

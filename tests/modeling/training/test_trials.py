@@ -4,12 +4,12 @@ from types import SimpleNamespace
 
 import keras
 import pytest
+from modeling.training.trials import run_search
 
 from modeling.config import BertConfig
 from modeling.models import BertClassifier
 from modeling.training.engine.precision import set_precision
 from modeling.training.search import Trial
-from modeling.training.trials import run_search
 
 
 @pytest.fixture(autouse=True)

@@ -122,8 +122,8 @@ def entries(number: int, odd: str = "") -> list[dict]:
 ADDED = [("9", entries(2), "nine", 0.25), ("10", entries(1, '"é\n😀'), "ten", -3.5)]
 
 
-def fill(directory, added, version_2, threshold=0.0, prefix="") -> dict[str, str]:
-    with AnswerFiles(str(directory), version_2, prefix) as files:
+def fill(directory, added, version_2, threshold=0.0) -> dict[str, str]:
+    with AnswerFiles(str(directory), version_2) as files:
         for one in added:
             files.add(*one)
         return files.finish(threshold)
@@ -153,11 +153,11 @@ def test_files_are_written_as_the_originals(tmp_path, version_2, added):
 def test_thresholds(tmp_path):
     added = [(str(n), entries(1), f"text {n}", odds) for n, odds in enumerate((-2.0, 0.0, 1.5))]
     for threshold, kept in ((-3.0, 0), (-2.0, 1), (0.0, 2), (1.0, 2), (1.5, 3)):
-        predictions = fill(tmp_path, added, True, threshold, "p_")
+        predictions = fill(tmp_path, added, True, threshold)
         assert list(predictions.values()) == [
             f"text {n}" if n < kept else "" for n in range(len(added))
         ]
-        assert json.loads((tmp_path / "p_predictions.json").read_text()) == predictions
+        assert json.loads((tmp_path / "predictions.json").read_text()) == predictions
     assert len(set(fill(tmp_path, added, False, -9.0).values())) == 3
 
 

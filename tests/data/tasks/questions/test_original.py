@@ -13,15 +13,15 @@ from data.tasks.questions import (
 from data.tasks.questions import (
     original_answers as squad_original_answers,
 )
+from data.tasks.questions.answers import AnswerFiles
 from data.tasks.questions.original import build_features, read_examples
 from data.tasks.questions.original_answers import (
     NO_ANSWER_ODDS,
     BasicWords,
-    Settings,
+    OriginalSettings,
     best_indexes,
     final_text,
     predict,
-    write,
 )
 from data.tasks.questions.squad import Answer, Question, read_squad
 from data.tokenization.tokenizer import Tokenizer
@@ -123,20 +123,25 @@ def windows(golden, tokenizer):
 @pytest.mark.parametrize(
     ("folder", "ties", "settings"),
     [
-        ("pred_v1", "", Settings()),
-        ("pred_v1_ties", "_ties", Settings()),
-        ("pred_v1_nbest3_len5", "", Settings(3, 5)),
-        ("pred_v2", "", Settings(version_2_with_negative=True)),
-        ("pred_v2_ties", "_ties", Settings(version_2_with_negative=True)),
-        ("pred_v2_thr+5", "", Settings(20, 30, True, 5.0)),
-        ("pred_v2_thr-3", "", Settings(20, 30, True, -3.0)),
+        ("pred_v1", "", OriginalSettings()),
+        ("pred_v1_ties", "_ties", OriginalSettings()),
+        ("pred_v1_nbest3_len5", "", OriginalSettings(3, 5)),
+        ("pred_v2", "", OriginalSettings(version_2_with_negative=True)),
+        ("pred_v2_ties", "_ties", OriginalSettings(version_2_with_negative=True)),
+        ("pred_v2_thr+5", "", OriginalSettings(20, 30, True, 5.0)),
+        ("pred_v2_thr-3", "", OriginalSettings(20, 30, True, -3.0)),
     ],
 )
 def test_predictions(golden, tokenizer, windows, tmp_path, folder, ties, settings):
     examples, features, logits = windows
     triples = zip(features, logits["start" + ties], logits["end" + ties], strict=True)
     predictions = list(predict(examples, triples, tokenizer, settings))
-    texts, odds = write(str(tmp_path), iter(predictions), settings.version_2_with_negative)
+    version_2 = settings.version_2_with_negative
+    with AnswerFiles(str(tmp_path), version_2) as files:
+        for one in predictions:
+            files.add(one.id, one.n_best(), one.best_text, one.null_odds or 0.0)
+        texts = files.finish(settings.null_score_diff_threshold)
+    odds = files.null_odds
     expected = sorted((golden / "squad" / folder).iterdir())
     assert [path.name for path in expected] == sorted(path.name for path in tmp_path.iterdir())
     assert texts == {prediction.id: prediction.text for prediction in predictions}
@@ -252,7 +257,7 @@ def test_lengths_are_checked(words):
     with pytest.raises(DataError, match="doc_stride is 0"):
         build_features([], words, False, 68, 0, 64)
     with pytest.raises(DataError, match="n_best_size is 0"):
-        Settings(n_best_size=0)
+        OriginalSettings(n_best_size=0)
     assert list(build_features([], words, False, 68, 1, 64)) == []
 
 
@@ -295,13 +300,13 @@ def test_no_span_is_left(words, threshold):
     logits = _logits(features, {0: 3, 1: 2})
     logits[1, 3] = 5
     triples = list(zip(features, logits, logits, strict=True))
-    settings = Settings(2, 30, True, threshold)
+    settings = OriginalSettings(2, 30, True, threshold)
     predictions = list(predict(examples, triples, words, settings))
     assert [prediction.text for prediction in predictions] == ["", "", "", "d"]
     assert [len(prediction.nbest) for prediction in predictions] == [1, 1, 1, 2]
     assert [prediction.null_odds for prediction in predictions] == [NO_ANSWER_ODDS] * 3 + [-4]
     assert predictions[0].nbest[0] == ("", 1.0, 3.0, 3.0)
-    predictions = list(predict(examples, triples, words, Settings(2)))
+    predictions = list(predict(examples, triples, words, OriginalSettings(2)))
     assert [prediction.text for prediction in predictions] == ["empty"] * 3 + ["d"]
     assert predictions[0].nbest == predictions[1].nbest == [("empty", 1.0, 0.0, 0.0)]
     assert predictions[0].null_odds is None
@@ -313,9 +318,9 @@ def test_windows_out_of_order(words):
     logits = _logits(features, {})
     triples = list(zip(features, logits, logits, strict=True))
     with pytest.raises(ValueError, match="Window 1000000000 of example 0"):
-        list(predict(examples, triples[::-1], words, Settings()))
+        list(predict(examples, triples[::-1], words, OriginalSettings()))
     with pytest.raises(ValueError, match="Window 1000000001"):
-        list(predict(examples[:1], triples, words, Settings()))
+        list(predict(examples[:1], triples, words, OriginalSettings()))
 
 
 def test_predictions_are_streamed(words):
@@ -333,24 +338,8 @@ def test_predictions_are_streamed(words):
             yield feature, logits, logits
 
     tracemalloc.start()
-    for number, _ in enumerate(predict(examples, windows(), words, Settings())):
+    for number, _ in enumerate(predict(examples, windows(), words, OriginalSettings())):
         assert len(taken) <= number + 2
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert number == 399 and peak < 20e6
-
-
-def test_files_appear_only_when_they_are_whole(words, tmp_path):
-    examples = read_examples([_question("a b"), _question("c d")], False, False)
-    features = list(build_features(examples, words, False, 16, 8, 4))
-    logits = _logits(features, {})
-    triples = list(zip(features, logits, logits, strict=True))
-    with pytest.raises(DataError, match="Two questions have the id 'id'"):
-        write(str(tmp_path), predict(examples, triples, words, Settings()), False)
-    assert not list(tmp_path.iterdir())
-    with pytest.raises(DataError, match=r"can't be written into .*absent"):
-        write(str(tmp_path / "absent"), iter(()), True)
-    assert write(str(tmp_path), iter(()), True) == ({}, {})
-    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == dict.fromkeys(
-        ["predictions.json", "nbest_predictions.json", "null_odds.json"], "{}\n"
-    )

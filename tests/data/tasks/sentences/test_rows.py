@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data import features
 from data.errors import DataError
-from data.features import Features, TextSettings, cached, tokenize_examples
+from data.features import Features
+from data.tasks.sentences import rows
 from data.tasks.sentences.examples import Example, Kind
+from data.tasks.sentences.rows import TextSettings, cached, tokenize_examples
 from data.tokenization import Tokenizer, build_choices, build_inputs
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh", *(f"##{c}" for c in "abcdefgh")]
@@ -126,7 +127,7 @@ def test_choices(tokenizer):
 def test_labels():
     def label_ids(kind, given):
         examples = [Example(str(i), "a", None, label, "f") for i, label in enumerate(given)]
-        return features.label_ids(examples, kind, LABELS)
+        return rows.label_ids(examples, kind, LABELS)
 
     found = label_ids(Kind.CLASSES, ["maybe", None, "yes"])
     assert found.tolist() == [2, 0, 1] and found.dtype == np.int32
@@ -143,7 +144,7 @@ def test_labels():
 def test_more_texts_than_are_tokenised_at_once(tokenizer, monkeypatch):
     examples = make_examples(50)
     whole = tokenize_examples(tokenizer, examples, Kind.CLASSES, LABELS, SETTINGS)
-    monkeypatch.setattr(features, "_TEXTS_AT_ONCE", 7)
+    monkeypatch.setattr(rows, "_TEXTS_AT_ONCE", 7)
     check_equal(tokenize_examples(tokenizer, examples, Kind.CLASSES, LABELS, SETTINGS), whole)
 
 
@@ -209,10 +210,10 @@ def count_tokenising(monkeypatch):
         calls.append(kind)
         length, ids = len(examples), np.arange(7 * len(examples), dtype=np.int32)
         splits, firsts = np.arange(length + 1), np.full(length, 7, np.int32)
-        found = features.label_ids(examples, kind, labels)
+        found = rows.label_ids(examples, kind, labels)
         return Features(ids, 7 * splits, firsts, splits, found, settings.max_seq_length, 0, False)
 
-    monkeypatch.setattr(features, "tokenize_examples", tokenize)
+    monkeypatch.setattr(rows, "tokenize_examples", tokenize)
     return lambda: len(calls)
 
 

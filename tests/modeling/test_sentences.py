@@ -16,9 +16,9 @@ from modeling.models import (
     BertMultipleChoice,
     BertPretrainer,
 )
+from modeling.sentences import SentenceHead, load_second_encoder
 from modeling.training.engine.evaluation import Predictor
 from modeling.training.engine.setup import Settings, make_train_step
-from modeling.training.fine_tuning import SentenceHead, load_second_encoder
 
 CONFIG = BertConfig(
     vocab_size=30,

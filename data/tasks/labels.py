@@ -1,0 +1,85 @@
+"""labels.json: what a trained head's outputs are called, kept beside its weights."""
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from data.errors import DataError
+from data.files import atomic
+from data.files.text_files import listing, read_text
+
+FILE = "labels.json"
+
+
+def find(output_dir: str, init_checkpoint: str | None) -> str:
+    """Where the labels of the weights that will be used are: beside them, or in the output folder.
+
+    Args:
+        output_dir: Of the run.
+        init_checkpoint: Weights that are loaded from elsewhere: a folder, or a checkpoint in one,
+            or in the folder `best` of one.
+
+    Returns:
+        The first of the places that exists, else the file in the output folder.
+    """
+    own = os.path.join(output_dir, FILE)
+    if not init_checkpoint:
+        return own
+    path = init_checkpoint.rstrip("/")
+    folders = [path, os.path.dirname(path)]
+    folders += [os.path.dirname(f) for f in folders if os.path.basename(f) == "best"]
+    places = [*(os.path.join(folder, FILE) for folder in folders), own]
+    return next((place for place in places if tf.io.gfile.exists(place)), own)
+
+
+def read(path: str) -> Any:
+    """What `keep` wrote.
+
+    Raises:
+        DataError: The file can't be read, or isn't JSON.
+    """
+    text = read_text(
+        path,
+        "It is written beside a model when that is trained. Without it, give the labels or the"
+        " --train_file.",
+    )
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise DataError(
+            f"{path} isn't JSON as written beside a trained model ({error}); give the labels or "
+            "the --train_file instead."
+        ) from error
+
+
+def keep(output_dir: str, content: Mapping[str, Any], write: bool) -> None:
+    """Writes labels beside the weights that will learn them, in a folder that has no others.
+
+    Args:
+        output_dir: Of the run.
+        content: What JSON can hold; "labels" among it.
+        write: Whether this process is the one that writes.
+
+    Raises:
+        DataError: The folder holds other labels, or can't be written.
+    """
+    path = os.path.join(output_dir, FILE)
+    if tf.io.gfile.exists(path):
+        earlier = read(path)
+        names = earlier.get("labels") if isinstance(earlier, dict) else None
+        if earlier == json.loads(json.dumps(content)):
+            return
+        raise DataError(
+            f"The model in {output_dir} was trained for the labels {_listed(names)} ({path}), and "
+            f"the training set has {_listed(content['labels'])}. One head can't mean both: give "
+            "another --output_dir, or --overwrite_output_dir to train anew in this one."
+        )
+    if write:
+        atomic.write_text(path, json.dumps(content, ensure_ascii=False, indent=2) + "\n")
+
+
+def _listed(names: Any) -> str:
+    return listing(map(str, names)) if isinstance(names, list) and names else "(none)"

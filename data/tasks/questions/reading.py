@@ -1,0 +1,106 @@
+"""From the values of flags to questions, and to splits: read, tokenised, cut into windows."""
+
+import dataclasses
+
+from absl import logging
+
+from data.errors import DataError
+from data.features import Features, fingerprint
+from data.tasks.questions import original, squad
+from data.tasks.questions.rows import SpanSettings, training_rows
+from data.tasks.splits import TaskSplit
+from data.tokenization import Tokenizer
+
+QUESTIONS_AT_ONCE = 1000
+"""Questions whose windows are held in memory when answering."""
+
+
+def span_settings(values) -> SpanSettings:
+    """How questions become rows."""
+    return SpanSettings(values.max_seq_length, values.doc_stride, values.max_query_length)
+
+
+def fixed_threshold(values) -> float | None:
+    """The number that --null_score_diff_threshold gives; None for "auto".
+
+    Raises:
+        DataError: It gives neither.
+    """
+    if values.null_score_diff_threshold == "auto":
+        return None
+    try:
+        return float(values.null_score_diff_threshold)
+    except ValueError as error:
+        raise DataError(
+            f"--null_score_diff_threshold is {values.null_score_diff_threshold}; it has to be a "
+            f"number or auto."
+        ) from error
+
+
+def epochs_per_file(values) -> list[float | None]:
+    """Passes over each training file; None where --num_train_epochs holds.
+
+    Raises:
+        DataError: There isn't a number for each.
+    """
+    if not values.epochs_per_file:
+        return [None] * len(values.train_file)
+    try:
+        epochs = [float(number) for number in values.epochs_per_file]
+    except ValueError:
+        epochs = []
+    if len(epochs) != len(values.train_file):
+        raise DataError(
+            f"--epochs_per_file is {','.join(values.epochs_per_file)}; it needs a number for each "
+            f"of the {len(values.train_file)} training files."
+        )
+    return epochs
+
+
+def read_to_train(values, tokenizer: Tokenizer) -> list[TaskSplit]:
+    """A split for each training file."""
+    splits = []
+    for path, epochs in zip(values.train_file, epochs_per_file(values), strict=True):
+        features, count = _windows_to_train(values, tokenizer, path)
+        logging.info("%s: %d questions, %d windows", path, count, len(features))
+        splits.append(
+            TaskSplit(
+                path,
+                features,
+                fingerprint([features.ids, features.splits, features.label_ids]),
+                lambda index, path=path: f"{path}: windows {', '.join(map(str, index))}",
+                epochs=epochs,
+                epoch_size=count if values.original_step_count else None,
+            )
+        )
+    return splits
+
+
+def _windows_to_train(values, tokenizer: Tokenizer, path: str) -> tuple[Features, int]:
+    """(rows, questions) of a file."""
+    version_2, as_original = values.version_2_with_negative, values.original_postprocessing
+    # The original looks for answers in its own way.
+    questions = squad.read_squad(
+        path, version_2=version_2, training=not as_original, max_contexts=values.max_contexts
+    )
+    if not as_original:
+        return training_rows(tokenizer, questions, span_settings(values)), len(questions)
+    examples = original.read_examples(questions, True, version_2)
+    lengths = dataclasses.astuple(span_settings(values))
+    windows = original.build_features(examples, tokenizer, True, *lengths)
+    rows = original.as_rows(list(windows), values.max_seq_length, tokenizer.pad_id)
+    return rows, len(examples)
+
+
+def read_to_answer(values, name: str) -> TaskSplit:
+    """The questions of --predict_file; their rows are made some at a time while answering."""
+    questions = squad.read_squad(
+        values.predict_file, version_2=values.version_2_with_negative, training=False
+    )
+    content = fingerprint(dataclasses.astuple(question)[:5] for question in questions)
+    return TaskSplit(name, None, content, str, questions)
+
+
+def with_answers(split: TaskSplit) -> bool:
+    """Whether the file says what the right answers are."""
+    return all(question.answers or question.is_impossible for question in split.examples)

@@ -1,0 +1,114 @@
+"""From the values of flags to a task on sentences, and to its splits, read and tokenised.
+
+task = open_task(values, train=True)
+splits = read_splits(task, "dev", tokenizer, text_settings(values), data_dir)
+"""
+
+import functools
+
+import tensorflow as tf
+from absl import logging
+
+from data import batching
+from data.errors import DataError
+from data.features import fingerprint
+from data.tasks import labels
+from data.tasks.sentences import delimited, glue, multiple_choice, rows
+from data.tasks.sentences.examples import SentenceTask
+from data.tasks.sentences.flags import OWN_FILES
+from data.tasks.sentences.rows import TextSettings
+from data.tasks.splits import TaskSplit
+from data.tokenization import Tokenizer
+
+
+def open_task(values, train: bool) -> SentenceTask:
+    """The task that the flags name.
+
+    Args:
+        values: The script's flag values, `output_dir` and `init_checkpoint` among them.
+        train: Whether it will be trained; otherwise own files have the labels that were saved
+            with the model.
+
+    Raises:
+        DataError: There is no such task, or its flags are incomplete.
+    """
+    name = values.task_name.lower()
+    if name == OWN_FILES:
+        place = labels.find(values.output_dir, values.init_checkpoint)
+        known = not train and tf.io.gfile.exists(place)
+        return delimited.make_task(
+            text_columns=values.text_columns,
+            label_column=values.label_column,
+            id_column=values.id_column,
+            train_file=values.train_file,
+            dev_files=values.dev_file,
+            test_file=values.test_file,
+            kind=values.label_kind,
+            labels=values.labels or None,
+            saved_labels=delimited.load_labels(place) if known else None,
+            saved_place=place,
+            label_separator=values.label_separator,
+            has_header=values.header,
+            dev_fraction=values.dev_fraction,
+            seed=values.random_seed,
+            format=values.file_format,
+            data_dir=values.data_dir,
+        )
+    if name in multiple_choice.NAMES:
+        return multiple_choice.get_task(name, values.train_file, values.dev_file, values.test_file)
+    if not values.data_dir:
+        raise DataError(
+            f"--data_dir is missing: the folder that holds the files of {name} as published."
+        )
+    return glue.get_task(name)
+
+
+def text_settings(values) -> TextSettings:
+    """How texts become rows."""
+    return TextSettings(
+        values.max_seq_length, values.long_text, values.window_stride, values.max_windows
+    )
+
+
+def read_splits(
+    task: SentenceTask,
+    purpose: str,
+    tokenizer: Tokenizer,
+    settings: TextSettings,
+    data_dir: str | None = None,
+    cache: str | None = None,
+    budget: int = 0,
+) -> list[TaskSplit]:
+    """Reads what a task has for "train", "dev" or "test", the main split first.
+
+    A further split whose file is absent, such as GLUE's diagnostic set, is left out.
+
+    Args:
+        task, purpose: See `SentenceTask.splits`.
+        tokenizer: The tokenizer.
+        settings: How texts become rows.
+        data_dir: Folder that file names start from.
+        cache: Folder for pieces, see `rows.cached`.
+        budget: See `TaskSplit`.
+    """
+    # A task without that split says so itself.
+    main, *further = task.splits(purpose) or (purpose,)
+    # Only tasks of published files know splits that needn't be there.
+    exists = getattr(task, "exists", lambda data_dir, name: True)
+    splits = []
+    for name in [main, *(name for name in further if exists(data_dir, name))]:
+        examples = task.read(data_dir, name)
+        features = rows.cached(cache, name, tokenizer, examples, task.kind, task.labels, settings)
+        logging.info("%s: %d examples of %s", name, len(examples), task.name)
+        texts = rows.texts_fingerprint(tokenizer, examples, task.kind, settings)
+        splits.append(
+            TaskSplit(
+                name,
+                features,
+                fingerprint([texts, features.label_ids, task.labels]),
+                functools.partial(batching.sources, examples),
+                examples,
+                budget=budget,
+            )
+        )
+    return splits

@@ -1,0 +1,177 @@
+"""Examples of sentence tasks to rows of pieces, tokenised once.
+
+settings = TextSettings(max_seq_length=128)
+features = tokenize_examples(tokenizer, examples, Kind.CLASSES, ["0", "1"], settings)
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from data.errors import DataError
+from data.features import Features, fingerprint, row_splits
+from data.features import cached as features_cached
+from data.tasks.sentences.examples import Example, Kind
+from data.tokenization import Tokenizer, long_texts
+from data.tokenization.inputs import check_length, pack_inputs, pack_windows
+
+_TEXTS_AT_ONCE = 1024
+# Of stored pieces; to be counted up when the same text gives other ones.
+_FORMAT = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class TextSettings:
+    """How texts become rows.
+
+    Attributes:
+        max_seq_length: Of a row.
+        long_text: What becomes of longer texts, see `tokenization.long_texts`.
+        window_stride, max_windows: With "windows".
+    """
+
+    max_seq_length: int
+    long_text: str = "head"
+    window_stride: int = 0
+    max_windows: int = long_texts.MAX_WINDOWS
+
+
+def tokenize_examples(
+    tokenizer: Tokenizer,
+    examples: Sequence[Example],
+    kind: Kind,
+    labels: Sequence[str],
+    settings: TextSettings,
+) -> Features:
+    """Tokenises and truncates examples, about a thousand at a time in the graph.
+
+    Raises:
+        DataError: An example's label isn't among `labels`, or the settings contradict.
+    """
+    choices = kind is Kind.CHOICES
+    windows = settings.long_text == "windows"
+    # Here, as what is raised in the graph's Python is no DataError any more.
+    check_length(settings.max_seq_length)
+    long_texts.check(
+        settings.long_text, settings.window_stride, settings.max_seq_length, settings.max_windows
+    )
+    if choices and windows:
+        raise DataError(
+            "long_text windows is not for multiple choice, where each choice is a row already; "
+            "take head, tail or head_tail."
+        )
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)] * 2, autograph=False)
+    def pack(texts_a, texts_b):
+        pieces = tokenizer.tokenize(texts_a), tokenizer.tokenize(texts_b)
+        if windows:
+            ids, segments, counts = pack_windows(
+                tokenizer,
+                *pieces,
+                max_seq_length=settings.max_seq_length,
+                stride=settings.window_stride,
+                max_windows=settings.max_windows,
+            )
+        else:
+            ids, segments = pack_inputs(
+                tokenizer,
+                *pieces,
+                max_seq_length=settings.max_seq_length,
+                long_text=settings.long_text,
+            )
+            counts = tf.ones([tf.size(texts_a)], tf.int64)
+        lengths = tf.cast(ids.row_lengths(), tf.int32)
+        return ids.values, lengths, lengths - tf.reduce_sum(segments, 1), counts
+
+    if choices:
+        pairs = [(example.text_a, choice) for example in examples for choice in example.choices]
+    else:
+        pairs = [(example.text_a, example.text_b or "") for example in examples]
+    ids, lengths, first_lengths = ([np.zeros(0, np.int32)] for _ in range(3))
+    counts = [np.zeros(0, np.int64)]
+    for begin in range(0, len(pairs), _TEXTS_AT_ONCE):
+        texts_a, texts_b = zip(*pairs[begin : begin + _TEXTS_AT_ONCE], strict=True)
+        results = pack(tf.constant(texts_a), tf.constant(texts_b))
+        for whole, result in zip((ids, lengths, first_lengths, counts), results, strict=True):
+            whole.append(result.numpy())
+    rows = np.concatenate(counts)
+    if choices:
+        rows = np.array([len(example.choices) for example in examples], np.int64)
+    return Features(
+        ids=np.concatenate(ids),
+        splits=row_splits(np.concatenate(lengths)),
+        first_lengths=np.concatenate(first_lengths),
+        row_splits=row_splits(rows),
+        label_ids=label_ids(examples, kind, labels),
+        max_seq_length=settings.max_seq_length,
+        pad_id=tokenizer.pad_id,
+        several_rows=choices or windows,
+    )
+
+
+def label_ids(examples: Sequence[Example], kind: Kind, labels: Sequence[str]) -> np.ndarray:
+    """Labels as numbers, see `Features.label_ids`.
+
+    Raises:
+        DataError: A label isn't among `labels`; names the example's place.
+    """
+    numbers = {label: index for index, label in enumerate(labels)}
+
+    def number(example: Example, label: str) -> int:
+        if label not in numbers:
+            raise DataError(
+                f"{example.source}: the label is {label!r}; the labels are {', '.join(labels)}."
+            )
+        return numbers[label]
+
+    shape = (len(examples), len(labels)) if kind is Kind.MULTI_LABEL else (len(examples),)
+    whole_numbers = kind in (Kind.CLASSES, Kind.CHOICES)
+    numbers_of = np.zeros(shape, np.int32 if whole_numbers else np.float32)
+    for index, example in enumerate(examples):
+        if example.label is None:
+            continue
+        if kind is Kind.CLASSES:
+            numbers_of[index] = number(example, example.label)
+        elif kind is Kind.MULTI_LABEL:
+            numbers_of[index, [number(example, label) for label in example.label]] = 1
+        else:
+            numbers_of[index] = example.label
+    return numbers_of
+
+
+def cached(
+    folder: str | None,
+    name: str,
+    tokenizer: Tokenizer,
+    examples: Sequence[Example],
+    kind: Kind,
+    labels: Sequence[str],
+    settings: TextSettings,
+) -> Features:
+    """`tokenize_examples`, or what it gave before for the same texts; see `features.cached`.
+
+    Labels aren't kept, so that other ones need no new pieces.
+    """
+
+    def tokenise() -> Features:
+        features = tokenize_examples(tokenizer, examples, kind, labels, settings)
+        return dataclasses.replace(features, label_ids=np.zeros(len(features), np.int32))
+
+    identity = texts_fingerprint(tokenizer, examples, kind, settings)
+    features = features_cached(folder, name, identity, tokenise)
+    return dataclasses.replace(features, label_ids=label_ids(examples, kind, labels))
+
+
+def texts_fingerprint(
+    tokenizer: Tokenizer, examples: Sequence[Example], kind: Kind, settings: TextSettings
+) -> str:
+    """The identity of the pieces: of texts, vocabulary and settings."""
+    return fingerprint(
+        [
+            [_FORMAT, kind.value, dataclasses.astuple(settings)],
+            [tokenizer.do_lower_case, tokenizer.vocab],
+            *([example.text_a, example.text_b, *example.choices] for example in examples),
+        ]
+    )

@@ -1,0 +1,97 @@
+"""A part of a task's data, read, tokenised and ready to be batched: the same for every task.
+
+split = TaskSplit("dev", features, fingerprint([features.ids, labels]), describe, examples)
+for batch in split.batches(batch_size=32): …
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from data import batching
+from data.features import Features
+from data.vectors.store import StoredVectors
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskSplit:
+    """A part of a task's data.
+
+    Attributes:
+        name: "train", "dev", "test" or, of a further one, with more behind it: "dev_mismatched".
+        features: The rows that batches are made of; None if they are made later, in portions.
+        fingerprint: Checksum of all that batches depend on: texts, labels, vocabulary, lengths.
+        describe: Says where the examples come from that the `index` of a batch names.
+        examples: As they were read, of the task's own kind.
+        rows: What leads from the rows back to the examples, of the task's own kind.
+        budget: Places of a training batch, padding counted, in place of a number of examples; 0
+            for none.
+        vectors: A frozen encoder's, which stand beside the pieces in every batch; None for none.
+        by_piece: Whether there is an output for every piece, so that what several workers have
+            computed of one batch only fits together if it is of one length.
+        fixed_shapes: Whether all batches have one shape, whatever is asked for.
+        epochs: Passes of training over it, if not as many as the run asks for.
+        epoch_size: Examples that count as one pass, if not all.
+    """
+
+    name: str
+    features: Features | None
+    fingerprint: str
+    describe: Callable[[np.ndarray], str]
+    examples: Sequence[Any] = ()
+    rows: Any = None
+    budget: int = 0
+    vectors: StoredVectors | None = None
+    by_piece: bool = False
+    fixed_shapes: bool = False
+    epochs: float | None = None
+    epoch_size: int | None = None
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    def batches(
+        self,
+        batch_size: int,
+        seed: int | None = None,
+        *,
+        fixed_shapes: bool = False,
+        multiple: int = 1,
+        num_parts: int = 1,
+        parts: Sequence[int] = (0,),
+    ) -> tf.data.Dataset:
+        """Every example once, or, with a seed, endless batches to train on in an order of it.
+
+        Args:
+            batch_size: Examples, over all processes.
+            seed: See above.
+            fixed_shapes: Whether all batches have one shape, as compilers want it.
+            multiple, num_parts, parts: See `batching.Batching`.
+        """
+        training = seed is not None
+        fixed_shapes = fixed_shapes or self.fixed_shapes
+        fixed_shapes = fixed_shapes or (self.by_piece and not training and num_parts > 1)
+        shape = dataclasses.replace(
+            self._shape(batch_size, fixed_shapes, multiple if training else 1),
+            num_parts=num_parts,
+            parts=parts,
+        )
+        if self.vectors:
+            return self.vectors.batches(self.features, shape, training, seed or 0)
+        return batching.batches(self.features, shape, training, seed or 0)
+
+    def steps_per_epoch(
+        self, batch_size: int, fixed_shapes: bool = False, multiple: int = 1
+    ) -> float:
+        """Training batches of a pass; the arguments are those of `batches`."""
+        if self.epoch_size is not None:
+            return self.epoch_size / batch_size
+        shape = self._shape(batch_size, fixed_shapes, multiple)
+        return batching.steps_per_epoch(self.features, shape)
+
+    def _shape(self, batch_size: int, fixed_shapes: bool, multiple: int) -> batching.Batching:
+        buckets = None if fixed_shapes else batching.default_buckets(self.features.max_seq_length)
+        return batching.Batching(batch_size, buckets, self.budget, multiple)

@@ -1,0 +1,97 @@
+"""Flags of the model, and the page of all flags that --help shows.
+
+They are defined, and shown, without TensorFlow, which takes seconds to import.
+"""
+
+import re
+import sys
+import textwrap
+
+from absl import flags
+
+VECTOR_LAYERS = ("first", "second_to_last", "last", "sum_last4", "concat_last4", "sum_all")
+# Which flags stand under which title: by the beginning of the module that defines them.
+_GROUPS = {
+    "data": "Data",
+    "modeling.flags": "Model",
+    "modeling.training.flags": "Training",
+    "modeling.training.engine": "Hardware",
+    "modeling.serving": "Export",
+}
+_LIBRARIES = ("absl", "tensorflow", "keras")
+
+
+def define_model_flags() -> None:
+    """What every script has."""
+    flags.DEFINE_string(
+        "bert_config_file", None, "bert_config.json (or Hugging Face's config.json) of the model."
+    )
+    flags.DEFINE_string(
+        "init_checkpoint",
+        None,
+        "Weights to start from: bert_model.ckpt, a Hugging Face folder or .safetensors file.",
+    )
+    flags.DEFINE_string("vocab_file", None, "The vocabulary that the model was pre-trained with.")
+
+
+def define_classifier_flags() -> None:
+    """What may stand between encoder and classes."""
+    flags.DEFINE_bool(
+        "bilstm", False, "Classify by a new BiLSTM over the encoder's outputs (paper, section 5.1)."
+    )
+    flags.DEFINE_string(
+        "second_bert_config_file",
+        None,
+        "A second encoder's sizes: classify both encoders' vectors side by side (paper, 5.1).",
+    )
+    flags.DEFINE_string("second_init_checkpoint", None, "Weights that the second one starts from.")
+    flags.DEFINE_enum("window_pooling", "mean", ["mean", "max"], "Of the windows' logits.")
+
+
+def define_tagger_flags() -> None:
+    """Whether the encoder is trained too."""
+    flags.DEFINE_bool(
+        "feature_based",
+        False,
+        "Train two layers of LSTM on the vectors of the frozen model (paper, section 5.3).",
+    )
+    flags.DEFINE_enum(
+        "feature_layers", "concat_last4", VECTOR_LAYERS, "Which layers' vectors that is."
+    )
+
+
+def answer_help(documentation: str) -> None:
+    """Shows what a script is for and all of its flags, and ends it, if --help is asked for."""
+    if {"--help", "-help", "-h", "--helpfull", "-?", "--helpshort"} & set(sys.argv[1:]):
+        print(help_page(documentation))
+        sys.exit(0)
+
+
+def help_page(documentation: str) -> str:
+    """The text of --help: documentation, then the flags with their defaults, by subject."""
+    titles: dict[str, list[flags.Flag]] = {title: [] for title in _GROUPS.values()}
+    for module, of_module in flags.FLAGS.flags_by_module_dict().items():
+        if module.partition(".")[0] not in _LIBRARIES:
+            titles.setdefault(_title(module), []).extend(of_module)
+    parts = [documentation.strip()]
+    for title, of_title in titles.items():
+        if of_title:
+            lines = [_described(flag) for flag in sorted(of_title, key=lambda flag: flag.name)]
+            parts.append("\n".join([f"{title}:", *lines]))
+    return "\n\n".join(parts)
+
+
+def _title(module: str) -> str:
+    return next((title for start, title in _GROUPS.items() if module.startswith(start)), "Script")
+
+
+def _described(flag: flags.Flag) -> str:
+    # absl puts the values of an enumeration before its help.
+    description = re.sub(r"^<[^>]*>: ", "", flag.help)
+    forms = {"bool": "true|false", "int": "N", "float": "X", "string": "TEXT"}
+    form = forms.get(flag.flag_type(), "TEXT,TEXT,…")
+    form = "|".join(getattr(flag.parser, "enum_values", None) or [form])
+    default = (flag.default_as_str or "").strip("'") or "none"
+    text = f"{description} (default: {default})"
+    wrapped = textwrap.fill(text, 96, initial_indent=" " * 6, subsequent_indent=" " * 6)
+    return f"  --{flag.name}={form}\n{wrapped}"

@@ -1,0 +1,157 @@
+"""What a kind of label means for model, loss and results, for tasks on sentences.
+
+head = SentenceHead("classes", num_labels=2)
+model = head.make_model(config)
+results = head.evaluate(logits, label_ids, ("f1", "accuracy"))
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from modeling import checkpoints, metrics
+from modeling.config import BertConfig
+from modeling.errors import ModelingError
+from modeling.losses import ClassifierLosses, Losses, MultiLabelLosses, RegressionLosses
+from modeling.models import BertClassifier, BertModel, BertMultipleChoice
+
+KINDS = ("classes", "multi_label", "regression", "choices")
+
+
+@dataclasses.dataclass(frozen=True)
+class SentenceHead:
+    """One kind of task on sentences.
+
+    Attributes:
+        kind: "classes", "multi_label", "regression" or "choices".
+        num_labels: Of classes.
+        class_weights: How much the examples of each class count in training; None for alike.
+    """
+
+    kind: str
+    num_labels: int = 1
+    class_weights: Sequence[float] | None = None
+
+    def __post_init__(self):
+        if self.kind not in KINDS:
+            raise ModelingError(f"The kind {self.kind!r} isn't one of {', '.join(KINDS)}.")
+        weighted = self.class_weights is not None
+        if weighted and self.kind not in ("classes", "multi_label"):
+            raise ModelingError(
+                f"Class weights need classes, but the task's labels are {self.kind}."
+            )
+        if weighted and len(self.class_weights) != self.num_labels:
+            raise ModelingError(
+                f"There are {len(self.class_weights)} class weights for {self.num_labels} labels."
+            )
+
+    def make_model(
+        self,
+        config: BertConfig,
+        bilstm: bool = False,
+        row_pooling: str = "mean",
+        remat: bool = False,
+        second: BertConfig | None = None,
+    ) -> keras.Model:
+        """The built model, with random weights."""
+        if self.kind == "choices":
+            if bilstm or second:
+                raise ModelingError("A BiLSTM, or a second encoder, is not for multiple choice.")
+            model = BertMultipleChoice(config, remat=remat)
+        else:
+            number = 1 if self.kind == "regression" else self.num_labels
+            model = BertClassifier(
+                config,
+                number,
+                bilstm=bilstm,
+                row_pooling=row_pooling,
+                remat=remat,
+                second=second,
+            )
+        model.build()
+        return model
+
+    @property
+    def losses(self) -> Losses:
+        """For training."""
+        return self._losses(self.class_weights)
+
+    def probabilities(self, logits: np.ndarray) -> np.ndarray:
+        """Float32 [N, L] for classes, labels and choices; for regression the numbers [N]."""
+        if self.kind == "regression":
+            return logits[:, 0]
+        function = tf.nn.sigmoid if self.kind == "multi_label" else tf.nn.softmax
+        return function(logits).numpy()
+
+    def evaluate(
+        self, logits: np.ndarray, label_ids: np.ndarray, names: Sequence[str]
+    ) -> dict[str, float]:
+        """Results over a whole set, each example counted once and alike.
+
+        Args:
+            logits: float32 [N, L], [N, 1] or [N, C].
+            label_ids: [N] or [N, L].
+            names: Metrics, see `modeling.metrics`.
+
+        Returns:
+            `eval_NAME` of each metric, and `eval_loss`, without class weights.
+
+        Raises:
+            ModelingError: There are no examples.
+        """
+        if not len(logits):
+            raise ModelingError("There is nothing to evaluate on: the data set has no examples.")
+        outputs = self.probabilities(logits)
+        values = metrics.compute(names, outputs, label_ids)
+        losses, _ = self._losses(None)(
+            {"logits": tf.constant(logits)}, {"label_ids": tf.constant(label_ids)}
+        )
+        results = {f"eval_{name}": value for name, value in values.items()}
+        return results | {"eval_loss": float(losses["loss"].result())}
+
+    def _losses(self, class_weights) -> Losses:
+        if self.kind == "regression":
+            return RegressionLosses()
+        if self.kind == "multi_label":
+            return MultiLabelLosses(class_weights)
+        return ClassifierLosses(class_weights)
+
+
+def load_second_encoder(model: BertClassifier, path: str) -> None:
+    """Gives the second encoder the weights of a checkpoint, where they are called as usual.
+
+    Raises:
+        ModelingError: See `checkpoints.load`.
+    """
+    source = BertModel(model.second_encoder.config, name="second")
+    source.build()
+    checkpoints.load(source, path, required=checkpoints.ENCODER)
+    pairs = zip(model.second_encoder.weights, source.encoder.weights, strict=True)
+    for weight, stored in pairs:
+        weight.assign(stored)
+
+
+def read_second_config(values, config: BertConfig) -> BertConfig | None:
+    """The second encoder's configuration, if the flags name one; None otherwise.
+
+    Raises:
+        ModelingError: It doesn't fit the first one, or weights are given without it.
+    """
+    path = values.second_bert_config_file
+    if not path:
+        if values.second_init_checkpoint:
+            raise ModelingError(
+                "--second_init_checkpoint needs --second_bert_config_file, the sizes that the "
+                "second encoder has."
+            )
+        return None
+    second = BertConfig.from_json_file(path)
+    if second.num_hidden_layers != config.num_hidden_layers:
+        raise ModelingError(
+            f"{path} has {second.num_hidden_layers} layers, {values.bert_config_file} has "
+            f"{config.num_hidden_layers}; two encoders side by side need equally many."
+        )
+    return second

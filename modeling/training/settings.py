@@ -1,0 +1,195 @@
+"""From the values of flags to what training takes: devices, trials, and all that a run is told.
+
+settings = run_settings(values)
+"""
+
+import dataclasses
+
+import tensorflow as tf
+
+from modeling.config import BertConfig
+from modeling.errors import ModelingError
+from modeling.training.engine import distribution
+from modeling.training.engine.setup import Settings
+from modeling.training.runs.fit import Options
+from modeling.training.search import Trial, grid
+
+
+@dataclasses.dataclass(frozen=True)
+class RunSettings:
+    """What the driver of fine-tuning is told.
+
+    Attributes:
+        output_dir: The run's folder.
+        init_checkpoint: Weights that training starts from; None for random ones.
+        do_train, do_eval, do_predict, do_export: What to do.
+        trials: The runs of a search, or the only one.
+        optimization: How a model is trained; rate, steps and seed are each trial's own.
+        loop: When to save, report, evaluate and stop.
+        num_train_steps: Steps of a split to train on, in place of passes; 0: passes count.
+        warmup_proportion: Share of the steps that warm up.
+        eval_batch_size, predict_batch_size: Examples over all replicas.
+        length_buckets: Whether batches may differ in length.
+    """
+
+    output_dir: str
+    init_checkpoint: str | None
+    do_train: bool
+    do_eval: bool
+    do_predict: bool
+    do_export: bool
+    trials: list[Trial]
+    optimization: Settings
+    loop: Options
+    num_train_steps: int
+    warmup_proportion: float
+    eval_batch_size: int
+    predict_batch_size: int
+    length_buckets: bool
+
+    @property
+    def searching(self) -> bool:
+        """Whether several runs are trained and the best one is taken."""
+        return self.do_train and len(self.trials) > 1
+
+    @property
+    def evaluating(self) -> bool:
+        """Whether the dev set is needed."""
+        return bool(self.do_eval or self.searching or (self.do_train and self.loop.eval_steps))
+
+    @property
+    def fixed_shapes(self) -> bool:
+        """Whether all batches have one shape: each shape is compiled by XLA, on a TPU too."""
+        return not self.length_buckets or self.optimization.jit_compile or distribution.on_tpu()
+
+
+def run_settings(values) -> RunSettings:
+    """Reads the flag values of a fine-tuning script.
+
+    Raises:
+        ModelingError: There is nothing to do, or flags contradict each other.
+    """
+    do_eval = "do_eval" in values and values.do_eval
+    jobs = ["do_train", *(["do_eval"] if "do_eval" in values else []), "do_predict", "do_export"]
+    if not any(values[name].value for name in jobs):
+        raise ModelingError(
+            f"Nothing to do: give at least one of {', '.join(f'--{name}' for name in jobs)}."
+        )
+    return RunSettings(
+        output_dir=values.output_dir,
+        init_checkpoint=values.init_checkpoint,
+        do_train=values.do_train,
+        do_eval=do_eval,
+        do_predict=values.do_predict,
+        do_export=values.do_export,
+        trials=search_trials(values),
+        optimization=training_settings(values),
+        loop=loop_options(values),
+        num_train_steps=values.num_train_steps,
+        warmup_proportion=values.warmup_proportion,
+        eval_batch_size=values.eval_batch_size,
+        predict_batch_size=values.predict_batch_size,
+        length_buckets=values.length_buckets,
+    )
+
+
+def make_strategy(values) -> tf.distribute.Strategy:
+    """The strategy that the hardware flags ask for; before anything else of TensorFlow."""
+    return distribution.get_strategy(
+        values.distribution_strategy,
+        values.use_tpu,
+        values.tpu_name,
+        values.tpu_zone,
+        values.gcp_project,
+        values.master,
+        values.num_tpu_cores,
+    )
+
+
+def check_model_fits(
+    values, config: BertConfig, vocab_size: int, config_file: str | None = None
+) -> None:
+    """Refuses a sequence length or a vocabulary that the model has no embeddings for.
+
+    Args:
+        values: The flag values `max_seq_length`, `bert_config_file` and `vocab_file`.
+        config: Of the model.
+        vocab_size: Tokens of the vocabulary.
+        config_file: Where the configuration is from, if not from --bert_config_file.
+
+    Raises:
+        ModelingError: Says which.
+    """
+    config_file = config_file or values.bert_config_file
+    if values.max_seq_length > config.max_position_embeddings:
+        raise ModelingError(
+            f"--max_seq_length is {values.max_seq_length}, but the model was made for "
+            f"max_position_embeddings {config.max_position_embeddings} "
+            f"({config_file})."
+        )
+    if vocab_size > config.vocab_size:
+        raise ModelingError(
+            f"The vocabulary {values.vocab_file} has {vocab_size} tokens, but vocab_size in "
+            f"{config_file} is {config.vocab_size}. Use the vocabulary that the model "
+            f"was pre-trained with."
+        )
+
+
+def search_trials(values) -> list[Trial]:
+    """The runs that the search flags ask for; one if none.
+
+    Raises:
+        ModelingError: A list holds something that isn't a positive number.
+    """
+    return grid(
+        _numbers(values.learning_rates, "learning_rates", float) or [values.learning_rate],
+        _numbers(values.batch_sizes, "batch_sizes", int) or [values.train_batch_size],
+        _numbers(values.epochs, "epochs", float) or [values.num_train_epochs],
+        values.num_runs,
+        values.random_seed,
+    )
+
+
+def _numbers(items: list[str], flag: str, of: type) -> list:
+    try:
+        numbers = [of(item) for item in items]
+    except ValueError:
+        numbers = [-1]
+    if any(not number > 0 for number in numbers):
+        raise ModelingError(
+            f"--{flag} is {','.join(items)}; it has to be positive "
+            f"{'whole ' if of is int else ''}numbers with commas between them."
+        )
+    return numbers
+
+
+def training_settings(values, num_train_steps: int = 0, num_warmup_steps: int = 0) -> Settings:
+    """How a model is trained."""
+    return Settings(
+        learning_rate=values.learning_rate,
+        num_train_steps=num_train_steps,
+        num_warmup_steps=num_warmup_steps,
+        seed=values.random_seed,
+        optimizer=values.optimizer,
+        lr_schedule=values.lr_schedule,
+        lr_decay_power=values.lr_decay_power,
+        weight_decay_rate=values.weight_decay_rate,
+        layerwise_lr_decay=values.layerwise_lr_decay,
+        freeze_layers=values.freeze_layers,
+        accumulation_steps=values.gradient_accumulation_steps,
+        jit_compile=values.xla,
+    )
+
+
+def loop_options(values) -> Options:
+    """When to save, report and evaluate."""
+    return Options(
+        save_checkpoints_steps=values.save_checkpoints_steps,
+        save_checkpoints_minutes=values.save_checkpoints_minutes,
+        keep_checkpoint_max=values.keep_checkpoint_max,
+        steps_per_call=values.iterations_per_loop,
+        log_steps=values.log_steps,
+        eval_steps=values.eval_steps,
+        best_metric=values.best_metric,
+        early_stopping_patience=values.early_stopping_patience,
+    )
