@@ -89,12 +89,13 @@ class Tagging:
             labels.keep(FLAGS.output_dir, tags.saved_form(self.tags), is_chief())
         else:
             # Of a frozen model's checkpoint the tagger beside it isn't this one.
-            place = labels.find(FLAGS.output_dir, None if frozen else FLAGS.init_checkpoint)
-            self.tags = tags.load_tags(place)
+            checkpoint = None if frozen else FLAGS.init_checkpoint
+            self.tags = tags.load_tags(FLAGS.output_dir, checkpoint)
         self.identity = {
             "labels": self.tags.names,
             "bert_config_file": config.to_dict(),
             "vectors": frozen.fingerprint if frozen else None,
+            **{name: FLAGS[name].value for name in ("token_column", "tag_column", "scheme")},
         }
 
     def _sentences(self, purpose: str, scheme: str) -> list:

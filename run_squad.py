@@ -89,7 +89,13 @@ class QuestionAnswering:
     def read(self, purpose: str) -> list:
         if purpose == "train":
             return reading.read_to_train(FLAGS, self.tokenizer)
-        return [reading.read_to_answer(FLAGS, purpose)]
+        split = reading.read_to_answer(FLAGS, purpose)
+        if purpose == "dev" and not reading.with_answers(split):
+            raise errors.ModelingError(
+                f"{FLAGS.predict_file} doesn't say what the right answers are, so that there is "
+                f"nothing to evaluate on while training; leave out --eval_steps and the search."
+            )
+        return [split]
 
     def make_model(self):
         model = BertQuestionAnswering(self.config, remat=FLAGS.remat)
@@ -160,11 +166,6 @@ class QuestionAnswering:
         for answered in answers:
             best_texts[answered.id] = answered.best_text
             null_odds[answered.id] = answered.null_odds
-        if not reading.with_answers(split):
-            raise errors.ModelingError(
-                f"{FLAGS.predict_file} doesn't say what the right answers are, so that there is "
-                f"nothing to evaluate on while training; leave out --eval_steps and the search."
-            )
         threshold = self._threshold(split, best_texts, null_odds) if self.version_2 else 0.0
         odds = null_odds if self.version_2 else {}
         texts = answer_files.predictions(best_texts, odds, threshold)

@@ -7,6 +7,7 @@ whatever the data, and everything is deterministic.
 
 import dataclasses
 import math
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,6 +20,8 @@ from data.tasks.sentences.examples import Example
 
 BUCKETS = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 """Lengths that batches are padded to by default; few, as compilers make a program of each."""
+
+_SOURCE = re.compile(r"(.*):(?: ?(row) )?(\d+)", re.DOTALL)
 
 EVALUATION_STEP = 8
 """In evaluation with buckets rows are padded to a multiple of this, if that is shorter."""
@@ -131,13 +134,14 @@ def sources(examples: Sequence[Example], index: np.ndarray) -> str:
     Returns:
         Every line, each once.
     """
-    of_file: dict[str, set[int]] = {}
+    of_file: dict[tuple[str, str], set[int]] = {}
     for place in sorted({int(place) for place in index if place >= 0}):
-        file, _, line = examples[place].source.rpartition(":")
-        of_file.setdefault(file, set()).add(int(line))
+        # "a.tsv:3" is a line, "a.parquet: row 3" a row.
+        file, unit, number = _SOURCE.fullmatch(examples[place].source).groups()
+        of_file.setdefault((file, unit or "line"), set()).add(int(number))
     return "; ".join(
-        f"{file}: line{'s' if len(lines) > 1 else ''} {', '.join(map(str, sorted(lines)))}"
-        for file, lines in of_file.items()
+        f"{file}: {unit}{'s' if len(numbers) > 1 else ''} {', '.join(map(str, sorted(numbers)))}"
+        for (file, unit), numbers in of_file.items()
     )
 
 

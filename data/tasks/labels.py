@@ -14,25 +14,27 @@ from data.files.text_files import listing, read_text
 FILE = "labels.json"
 
 
-def find(output_dir: str, init_checkpoint: str | None) -> str:
-    """Where the labels of the weights that will be used are: beside them, or in the output folder.
+def places(output_dir: str, init_checkpoint: str | None) -> list[str]:
+    """Where the labels of the weights to be used may be: beside them, or in the output folder.
 
     Args:
         output_dir: Of the run.
         init_checkpoint: Weights that are loaded from elsewhere: a folder, or a checkpoint in one,
             or in the folder `best` of one.
-
-    Returns:
-        The first of the places that exists, else the file in the output folder.
     """
-    own = os.path.join(output_dir, FILE)
-    if not init_checkpoint:
-        return own
-    path = init_checkpoint.rstrip("/")
-    folders = [path, os.path.dirname(path)]
-    folders += [os.path.dirname(f) for f in folders if os.path.basename(f) == "best"]
-    places = [*(os.path.join(folder, FILE) for folder in folders), own]
-    return next((place for place in places if tf.io.gfile.exists(place)), own)
+    folders = []
+    if init_checkpoint:
+        path = init_checkpoint.rstrip("/")
+        folders = [path, os.path.dirname(path)]
+        folders += [os.path.dirname(f) for f in folders if os.path.basename(f) == "best"]
+        folders = [folder for folder in folders if tf.io.gfile.isdir(folder)]
+    return [os.path.join(folder, FILE) for folder in [*folders, output_dir]]
+
+
+def find(output_dir: str, init_checkpoint: str | None) -> str | None:
+    """The first of the `places` that there is; None if there is none."""
+    candidates = places(output_dir, init_checkpoint)
+    return next((place for place in candidates if tf.io.gfile.exists(place)), None)
 
 
 def read(path: str) -> Any:
@@ -50,8 +52,8 @@ def read(path: str) -> Any:
         return json.loads(text)
     except ValueError as error:
         raise DataError(
-            f"{path} isn't JSON as written beside a trained model ({error}); give the labels or "
-            "the --train_file instead."
+            f"{path} doesn't hold JSON as written beside a trained model ({error}); give the "
+            "labels or the --train_file instead."
         ) from error
 
 

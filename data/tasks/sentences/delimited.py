@@ -169,7 +169,7 @@ def make_task(
     kind: str | Kind | None = None,
     labels: str | Sequence[str] | None = None,
     saved_labels: SavedLabels | None = None,
-    saved_place: str | None = None,
+    searched: Sequence[str] = (),
     label_separator: str = ",",
     has_header: bool = True,
     dev_fraction: float = 0.0,
@@ -193,7 +193,7 @@ def make_task(
         labels: Class names in the order of their ids; by default those saved, else those of the
             training file, sorted, by value if all are numbers.
         saved_labels: From `load_labels`, for a trained model.
-        saved_place: Where they would be, for messages.
+        searched: Where they might have been, for messages.
         label_separator: Splits multi-label strings, whose parts lose surrounding white space;
             the empty string has no label. Lists need none.
         has_header: See `read_table`.
@@ -207,7 +207,7 @@ def make_task(
     """
     dev_files = _listed(dev_files)
     text_columns = _listed(text_columns) or (saved_labels.text_columns if saved_labels else ())
-    _check_columns(text_columns, label_column, saved_labels, saved_place)
+    _check_columns(text_columns, label_column, saved_labels, searched)
     if not 0 <= dev_fraction < 1:
         raise DataError(f"dev_fraction is {dev_fraction}; it has to be at least 0 and below 1.")
     if dev_fraction and dev_files:
@@ -233,7 +233,7 @@ def make_task(
     if not train_file:
         raise DataError(
             "The labels aren't known: there is no training file to find them in, no list of them,"
-            f" and none saved with a trained model{_missing(saved_place)}. To train, give"
+            f" and none saved with a trained model{_missing(searched)}. To train, give"
             " --train_file; to evaluate or predict, a trained model with its labels beside it, or"
             " --labels in the order that it was trained with."
         )
@@ -283,8 +283,8 @@ def load_labels(path: str) -> SavedLabels:
         ) from error
 
 
-def _missing(place: str | None) -> str:
-    return f" ({place} isn't there)" if place else ""
+def _missing(places: Sequence[str]) -> str:
+    return f" (there is no {' and no '.join(places)})" if places else ""
 
 
 def _listed(names: str | Sequence[str]) -> tuple[str, ...]:
@@ -294,10 +294,13 @@ def _listed(names: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def _check_columns(
-    texts: Sequence[str], label_column: str | None, saved: SavedLabels | None, place: str | None
+    texts: Sequence[str],
+    label_column: str | None,
+    saved: SavedLabels | None,
+    searched: Sequence[str],
 ) -> None:
     if not 1 <= len(texts) <= 2 or len(set(texts)) < len(texts):
-        absent = "" if saved else _missing(place)
+        absent = "" if saved else _missing(searched)
         raise DataError(
             f"The text columns are {', '.join(texts) or 'none'}{absent}; name one with"
             " --text_columns, or two different ones for pairs of texts."

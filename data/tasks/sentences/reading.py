@@ -6,7 +6,6 @@ splits = read_splits(task, "dev", tokenizer, text_settings(values), data_dir)
 
 import functools
 
-import tensorflow as tf
 from absl import logging
 
 from data import batching
@@ -34,8 +33,8 @@ def open_task(values, train: bool) -> SentenceTask:
     """
     name = values.task_name.lower()
     if name == OWN_FILES:
-        place = labels.find(values.output_dir, values.init_checkpoint)
-        known = not train and tf.io.gfile.exists(place)
+        folders = (values.output_dir, values.init_checkpoint)
+        place = None if train else labels.find(*folders)
         return delimited.make_task(
             text_columns=values.text_columns,
             label_column=values.label_column,
@@ -45,8 +44,8 @@ def open_task(values, train: bool) -> SentenceTask:
             test_file=values.test_file,
             kind=values.label_kind,
             labels=values.labels or None,
-            saved_labels=delimited.load_labels(place) if known else None,
-            saved_place=place,
+            saved_labels=delimited.load_labels(place) if place else None,
+            searched=() if train else labels.places(*folders),
             label_separator=values.label_separator,
             has_header=values.header,
             dev_fraction=values.dev_fraction,

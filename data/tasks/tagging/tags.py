@@ -29,11 +29,6 @@ class TagSet:
     def __len__(self) -> int:
         return len(self.names)
 
-    @property
-    def types(self) -> list[str]:
-        """Types of entities, sorted."""
-        return sorted({split_tag(name)[1] for name in self.names if name != OUTSIDE})
-
     def numbers(self, sentences: Sequence[Sentence]) -> np.ndarray:
         """int32, of all words of all sentences; NO_TAG where there is none or one not known.
 
@@ -82,12 +77,19 @@ def saved_form(tags: TagSet) -> dict:
     return {"scheme": tags.scheme, "labels": list(tags.names)}
 
 
-def load_tags(path: str) -> TagSet:
-    """Reads what was kept.
+def load_tags(output_dir: str, init_checkpoint: str | None) -> TagSet:
+    """Reads what was kept beside the weights that will be used, see `labels.places`.
 
     Raises:
-        DataError: The file can't be read or is another.
+        DataError: There is none, or it can't be read or is another.
     """
+    path = labels.find(output_dir, init_checkpoint)
+    if path is None:
+        raise DataError(
+            "The tags of the model aren't known: there is no "
+            f"{' and no '.join(labels.places(output_dir, init_checkpoint))}. It is written beside "
+            "a model when that is trained; without it give the --train_file."
+        )
     saved = labels.read(path)
     try:
         scheme, names = saved["scheme"], saved["labels"]

@@ -8,9 +8,10 @@ import tensorflow as tf
 
 from data import batching
 from data.errors import DataError
+from data.tasks import labels
 from data.tasks.tagging.conll import Sentence, TagFormat, read_sentences
 from data.tasks.tagging.rows import TaggingSettings, make_rows
-from data.tasks.tagging.tags import NO_TAG, TagSet, load_tags, make_tag_set, save_tags
+from data.tasks.tagging.tags import NO_TAG, TagSet, load_tags, make_tag_set, saved_form
 from data.tasks.tagging.windows import make_windows
 from data.tokenization import Tokenizer
 
@@ -191,14 +192,13 @@ def test_lengths(tokenizer):
 def test_tag_sets(tmp_path):
     sentences = [sentence("ab", ["B-Y", "O"]), sentence("a", ["B-X"]), sentence("a")]
     tags = make_tag_set(sentences, "iobes")
-    assert tags.types == ["X", "Y"] and len(tags) == 9
+    assert len(tags) == 9
     assert tags.names[:5] == ("O", "B-X", "I-X", "E-X", "S-X")
-    path = str(tmp_path / "labels.json")
-    save_tags(path, tags)
-    assert load_tags(path) == tags
+    labels.keep(str(tmp_path), saved_form(tags), write=True)
+    assert load_tags(str(tmp_path), None) == tags
     with pytest.raises(DataError, match="not one of 1 sentences has an entity"):
         make_tag_set([sentence("a", ["O"])], "iob2")
     for content in ('{"labels": ["O"]}', "[]", '{"scheme": "x", "labels": ["O"]}', "{"):
         (tmp_path / "labels.json").write_text(content)
         with pytest.raises(DataError, match=r"labels\.json doesn't hold"):
-            load_tags(path)
+            load_tags(str(tmp_path), None)

@@ -1,0 +1,177 @@
+"""The driver with a task of a few lines: what it asks of it, and in which order."""
+
+import dataclasses
+import json
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from modeling.config import BertConfig
+from modeling.errors import ModelingError
+from modeling.losses import ClassifierLosses
+from modeling.models import BertClassifier
+from modeling.training.engine.evaluation import Predictor
+from modeling.training.engine.precision import set_precision
+from modeling.training.engine.setup import Settings
+from modeling.training.fine_tuning import fine_tune
+from modeling.training.runs.fit import Options
+from modeling.training.runs.summary import RunSummary
+from modeling.training.search import Trial
+from modeling.training.settings import RunSettings
+from modeling.training.task import Evaluation
+
+
+@pytest.fixture(autouse=True)
+def policy():
+    yield
+    keras.config.set_dtype_policy("float32")
+
+
+@dataclasses.dataclass
+class Split:
+    """Texts of one word, whose class is whether its number is even."""
+
+    name: str
+    words: np.ndarray
+    epochs: float | None = None
+    fingerprint: str = "a"
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def batches(self, batch_size, seed=None, *, fixed_shapes, multiple, num_parts, parts):
+        ids = np.stack([np.full_like(self.words, 1), self.words], axis=1).astype(np.int32)
+        columns = {
+            "input_ids": ids,
+            "input_mask": np.ones_like(ids),
+            "segment_ids": np.zeros_like(ids),
+            "label_ids": (self.words % 2).astype(np.int32),
+            "is_real_example": np.ones(len(ids), np.float32),
+            "index": np.arange(len(ids), dtype=np.int64),
+        }
+        dataset = tf.data.Dataset.from_tensor_slices(columns)
+        if seed is not None:
+            dataset = dataset.shuffle(len(ids), seed=seed).repeat()
+        return dataset.batch(batch_size)
+
+    def steps_per_epoch(self, batch_size, fixed_shapes, multiple):
+        return len(self) / batch_size
+
+    def describe(self, index):
+        return f"words {index}"
+
+
+class ToyTask:
+    """Writes down what it is asked."""
+
+    losses = ClassifierLosses()
+    result_names = ("eval_accuracy", "eval_loss")
+
+    def __init__(self):
+        self.asked: list = []
+        self.formats: set = set()
+        self.identity = {"labels": ["odd", "even"]}
+        self.splits = {"train": [Split("train", np.arange(4, 28))]}
+        self.splits |= {name: [Split(name, np.arange(4, 12))] for name in ("dev", "test")}
+
+    def read(self, purpose):
+        self.asked.append(f"read {purpose}")
+        return self.splits[purpose]
+
+    def make_model(self):
+        model = BertClassifier(BertConfig.named("tiny", 30), 2)
+        model.build()
+        self.formats.add((model.compute_dtype, model.encoder.embeddings.compute_dtype))
+        return model
+
+    def predictor(self, model):
+        predictor = Predictor(model)
+        return lambda split, batches: predictor(batches(split))
+
+    def evaluate(self, split, answers):
+        right = answers.argmax(-1) == split.words % 2
+        return Evaluation({"eval_accuracy": float(right.mean()), "eval_loss": 0.5})
+
+    def write_evaluation(self, split, answers, results, first):
+        self.asked.append(("evaluation", split.name, results["global_step"], first))
+
+    def write_predictions(self, split, answers, step, first):
+        self.asked.append(("predictions", split.name, answers.shape, step, first))
+
+    def export(self, model):
+        self.asked.append("export")
+        return "nowhere"
+
+
+def run(task, folder, seeds=(1,), loop=None, **changes):
+    trials = [Trial(1e-3, 8, 1.0, seed) for seed in seeds]
+    settings = RunSettings(
+        output_dir=str(folder),
+        init_checkpoint=None,
+        do_train=True,
+        do_eval=True,
+        do_predict=True,
+        do_export=True,
+        trials=trials,
+        optimization=Settings(1e-3, 0, 0, seed=1),
+        loop=Options(save_checkpoints_steps=100, log_steps=1, **(loop or {})),
+        num_train_steps=0,
+        warmup_proportion=0.0,
+        eval_batch_size=4,
+        predict_batch_size=4,
+        length_buckets=True,
+    )
+    with RunSummary(str(folder)) as summary:
+        fine_tune(task, dataclasses.replace(settings, **changes), summary)
+    return task
+
+
+def steps(folder):
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [(line["kind"], line["step"]) for line in lines]
+
+
+def test_everything_in_its_order(tmp_path):
+    task = run(ToyTask(), tmp_path, loop={"eval_steps": 2})
+    assert task.asked[:3] == ["read train", "read dev", "read test"]
+    assert task.asked[3:] == [
+        ("evaluation", "dev", 3, True),
+        ("predictions", "test", (8, 2), 3, True),
+        "export",
+    ]
+    assert ("eval", 2) in steps(tmp_path) and ("eval", 3) in steps(tmp_path)
+    # Again: nothing is trained, the weights are those of before.
+    again = run(ToyTask(), tmp_path, do_train=False, do_export=False)
+    assert again.asked == ["read dev", "read test", *task.asked[3:5]]
+
+
+def test_splits_to_train_on_follow_each_other(tmp_path):
+    """Each with its own passes over it, and the data of each is part of the run's identity."""
+    task = ToyTask()
+    task.splits["train"] = [
+        Split("first", np.arange(4, 20), epochs=2.0),
+        Split("second", np.arange(4, 28), fingerprint="b"),
+    ]
+    only_train = {"do_eval": False, "do_predict": False, "do_export": False}
+    run(task, tmp_path, **only_train)
+    assert steps(tmp_path)[-1] == ("train", 7)
+    kept = json.loads((tmp_path / "training.json").read_text())
+    assert kept["train_file"] == ["a", "b"] and kept["labels"] == ["odd", "even"]
+    task.splits["train"][1].fingerprint = "c"
+    with pytest.raises(ModelingError, match=r"finished, at step 7.*train_file.*overwrite_output"):
+        run(task, tmp_path, **only_train)
+
+
+def test_models_of_a_search_compute_in_the_format_that_was_set(tmp_path):
+    set_precision("bfloat16")
+    task = run(ToyTask(), tmp_path, seeds=(1, 2), do_export=False)
+    assert task.formats == {("bfloat16", "bfloat16")}
+    assert task.asked[-1][3] == 3 and len(list(tmp_path.glob("runs/*/result.json"))) == 2
+
+
+def test_nothing_to_compare_runs_by(tmp_path):
+    task = ToyTask()
+    with pytest.raises(ModelingError, match=r"'eval_f1'.*eval_accuracy, eval_loss"):
+        run(task, tmp_path, loop={"eval_steps": 2, "best_metric": "eval_f1"})
