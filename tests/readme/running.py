@@ -17,8 +17,7 @@ from tests.scripts import ROOT, Script
 _PYTHON = """#!{python} -SE
 import json, os, socket, sys
 request = {{"arguments": sys.argv[1:], "folder": os.getcwd(), "stdin": sys.stdin.read()}}
-with socket.socket(socket.AF_UNIX) as connection:
-    connection.connect({address!r})
+with socket.create_connection(("127.0.0.1", {port})) as connection:
     with connection.makefile("rw") as file:
         file.write(json.dumps(request) + "\\n")
         file.flush()
@@ -40,20 +39,16 @@ def run(blocks: list[Block], folder: pathlib.Path, variables: dict[str, str]) ->
     tools = folder / ".tools"
     tools.mkdir()
     python = tools / "python"
-    with socket.socket(socket.AF_UNIX) as listener:
-        # The address of a socket is at most 107 bytes long, so it isn't in the folder.
-        address = f"/tmp/bert-readme-{os.getpid()}"
-        listener.bind(address)
+    path = f"{tools}{os.pathsep}{os.environ['PATH']}"
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        python.write_text(_PYTHON.format(python=sys.executable, port=listener.getsockname()[1]))
+        python.chmod(0o755)
+        threading.Thread(target=_answer, args=(listener, variables), daemon=True).start()
         try:
-            listener.listen()
-            threading.Thread(target=_answer, args=(listener, variables), daemon=True).start()
-            python.write_text(_PYTHON.format(python=sys.executable, address=address))
-            python.chmod(0o755)
-            path = f"{tools}{os.pathsep}{os.environ['PATH']}"
             for block in blocks:
                 _run(block, folder, os.environ | variables | {"PATH": path})
         finally:
-            os.unlink(address)
+            listener.shutdown(socket.SHUT_RDWR)  # closing alone wouldn't end the thread's waiting
 
 
 def _run(block: Block, folder: pathlib.Path, variables: dict[str, str]) -> None:

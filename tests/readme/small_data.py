@@ -68,10 +68,11 @@ def squad(draw: random.Random) -> None:
 
 
 def conll(draw: random.Random) -> None:
-    """conll/eng.train, eng.testa and eng.testb with words and tags."""
-    for name, count in (("train", 48), ("testa", 16), ("testb", 16)):
-        lines = ["-DOCSTART- O", ""]
-        for _ in range(count):
+    """conll/eng.train, eng.testa and eng.testb: words and tags, documents of eight sentences."""
+    for name, count in (("train", 240), ("testa", 16), ("testb", 16)):
+        lines = []
+        for number in range(count):
+            lines += [] if number % 8 else ["-DOCSTART- O", ""]
             text, who, where = sentence(draw)
             tags = {who: "B-PER", where: "B-LOC"}
             lines += [*(f"{word} {tags.get(word, 'O')}" for word in text.split()), ""]
