@@ -1,8 +1,8 @@
 """Runs Python commands in forks of one process that has imported TensorFlow: seconds less for each.
 
 Started by `tests.scripts`. Reads one request a line from standard input, in JSON, and answers with
-a line. {"arguments", "environment", "stdin", "stdout", "stderr"}, the last three names of files,
-begins a command: its process id. {"process"}: its exit status, or null while it runs.
+a line. {"arguments", "environment", "folder", "stdin", "stdout", "stderr"}, the last three names of
+files, begins a command: its process id. {"process"}: its exit status, or null while it runs.
 """
 
 from modeling import quiet  # noqa: F401  isort: skip
@@ -50,6 +50,7 @@ def child(request: dict) -> None:
         setattr(sys, name, os.fdopen(number, mode, closefd=False, buffering=1))
     os.environ.clear()
     os.environ.update(request["environment"])
+    os.chdir(request["folder"] or ".")
     status = 1
     try:
         command(request["arguments"])

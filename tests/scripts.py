@@ -34,9 +34,16 @@ class Script:
         arguments: Of the command line.
         stdin: What it reads from standard input.
         environment: Variables besides those of this process.
+        folder: Where it runs; default: the project's folder.
     """
 
-    def __init__(self, *arguments, stdin: str = "", environment: dict[str, str] | None = None):
+    def __init__(
+        self,
+        *arguments,
+        stdin: str = "",
+        environment: dict[str, str] | None = None,
+        folder: str = "",
+    ):
         self.arguments = [str(argument) for argument in arguments]
         self.returncode: int | None = None
         self._folder = tempfile.TemporaryDirectory()
@@ -46,7 +53,7 @@ class Script:
         for name, path in self._files.items():
             path.write_text(stdin if name == "stdin" else "")
         variables = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"} | (environment or {})
-        request = {"arguments": self.arguments, "environment": variables}
+        request = {"arguments": self.arguments, "environment": variables, "folder": folder}
         self.pid = _ask(request | {name: str(path) for name, path in self._files.items()})
 
     def poll(self) -> int | None:
