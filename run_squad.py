@@ -45,7 +45,7 @@ from absl import logging
 
 from data.errors import DataError
 from data.tasks.questions import answers as answer_files
-from data.tasks.questions import metrics, original, original_answers, reading, windows
+from data.tasks.questions import original, original_answers, reading, scoring, windows
 from data.tasks.questions.rows import make_rows
 from data.tokenization import Tokenizer, casing
 from modeling import errors
@@ -64,8 +64,6 @@ from modeling.training.runs.session import session
 from modeling.training.settings import RunSettings, check_model_fits, run_settings
 from modeling.training.task import Evaluation
 
-THRESHOLD_FILE = "null_score_diff_threshold.json"
-
 
 class QuestionAnswering:
     """Spans as answers, as `modeling.training.task.Task` wants it; answers come one by one."""
@@ -75,13 +73,13 @@ class QuestionAnswering:
     def __init__(self, tokenizer: Tokenizer, config: BertConfig):
         self.tokenizer = tokenizer
         self.config = config
-        self.version_2 = FLAGS.version_2_with_negative
+        self.scoring = scoring.Scoring(FLAGS)
         self.settings = reading.span_settings(FLAGS)
-        exact = "eval_exact" if self.version_2 else "eval_exact_match"
+        exact = "eval_exact" if self.scoring.version_2 else "eval_exact_match"
         self.result_names = ["eval_f1", exact]
         self.identity = {
             "bert_config_file": config.to_dict(),
-            "version_2_with_negative": self.version_2,
+            "version_2_with_negative": self.scoring.version_2,
             "epochs_per_file": FLAGS.epochs_per_file,
             "original_step_count": FLAGS.original_step_count,
         }
@@ -90,7 +88,7 @@ class QuestionAnswering:
         if purpose == "train":
             return reading.read_to_train(FLAGS, self.tokenizer)
         split = reading.read_to_answer(FLAGS, purpose)
-        if purpose == "dev" and not reading.with_answers(split):
+        if purpose == "dev" and not scoring.with_answers(split.examples):
             raise errors.ModelingError(
                 f"{FLAGS.predict_file} doesn't say what the right answers are, so that there is "
                 f"nothing to evaluate on while training; leave out --eval_steps and the search."
@@ -136,12 +134,12 @@ class QuestionAnswering:
             rows = make_rows(self.tokenizer, some, self.settings, training=False)
             spans = predictor(batches(dataclasses.replace(split, features=rows.features)))
             merged = merge_arrays(spans, rows.counts)
-            yield from answer_files.read_answers(some, rows, merged, self.version_2)
+            yield from answer_files.read_answers(some, rows, merged, self.scoring.version_2)
             progress.add(len(some))
 
     def _as_original(self, predictor, split, batches):
         """Answers as the original puts them together."""
-        examples = original.read_examples(split.examples, False, self.version_2)
+        examples = original.read_examples(split.examples, False, self.scoring.version_2)
         lengths = dataclasses.astuple(self.settings)
         features = original.build_features(examples, self.tokenizer, False, *lengths)
         progress = Progress("windows")
@@ -157,7 +155,7 @@ class QuestionAnswering:
                 progress.add(len(some))
 
         settings = original_answers.OriginalSettings(
-            FLAGS.n_best_size, FLAGS.max_answer_length, self.version_2
+            FLAGS.n_best_size, FLAGS.max_answer_length, self.scoring.version_2
         )
         return original_answers.predict(examples, with_logits(), self.tokenizer, settings)
 
@@ -166,68 +164,35 @@ class QuestionAnswering:
         for answered in answers:
             best_texts[answered.id] = answered.best_text
             null_odds[answered.id] = answered.null_odds
-        threshold = self._threshold(split, best_texts, null_odds) if self.version_2 else 0.0
-        odds = null_odds if self.version_2 else {}
-        texts = answer_files.predictions(best_texts, odds, threshold)
-        results = self._scores(split, best_texts, null_odds, threshold)
+        threshold = self.scoring.threshold(split.examples, best_texts, null_odds)
+        results = self.scoring.results(split.examples, best_texts, null_odds, threshold)
+        odds = null_odds if self.scoring.version_2 else {}
+        texts = set(answer_files.predictions(best_texts, odds, threshold).values())
         named = {f"eval_{name}": value for name, value in results.items()}
-        return Evaluation(named, len(set(texts.values())) == 1 < len(texts))
-
-    def _threshold(self, split, best_texts, null_odds) -> float:
-        """What --null_score_diff_threshold says; auto: found on the split, or else kept earlier."""
-        threshold = reading.fixed_threshold(FLAGS)
-        if threshold is not None:
-            return threshold
-        if not reading.with_answers(split):
-            return answer_files.kept_threshold(os.path.join(FLAGS.output_dir, THRESHOLD_FILE))
-        return metrics.best_threshold(
-            split.examples, best_texts, null_odds, characters=FLAGS.characters
-        )
-
-    def _scores(self, split, texts, null_odds, threshold: float) -> dict[str, float]:
-        results = metrics.evaluate(
-            split.examples,
-            texts,
-            null_odds if self.version_2 else None,
-            threshold,
-            version_2=self.version_2,
-            characters=FLAGS.characters,
-        )
-        return results | ({"threshold": threshold} if self.version_2 else {})
+        return Evaluation(named, len(texts) == 1 < len(best_texts))
 
     def write_predictions(self, split, answers, step: int, first: bool) -> None:
         """The original's files; eval_results.json where the right answers are known."""
         directory = FLAGS.output_dir if is_chief() else None
-        with answer_files.AnswerFiles(directory, self.version_2) as files:
+        with answer_files.AnswerFiles(directory, self.scoring.version_2) as files:
             for answered in answers:
                 odds = answered.null_odds or 0.0
                 files.add(answered.id, answered.n_best(), answered.best_text, odds)
-            best_texts, null_odds, threshold = files.best_texts, files.null_odds, 0.0
-            if self.version_2:
-                threshold = self._threshold(split, best_texts, null_odds)
-            predictions = files.finish(threshold)
+            answered = (split.examples, files.best_texts, files.null_odds)
+            threshold = self.scoring.threshold(*answered)
+            files.finish(threshold)
         logging.info("Answered %d questions, in %s", len(split.examples), FLAGS.output_dir)
-        if not reading.with_answers(split):
+        if not scoring.with_answers(split.examples):
             return
-        texts = best_texts if self.version_2 else predictions
-        results = self._scores(split, texts, null_odds, threshold)
+        results = self.scoring.results(*answered, threshold)
         for name, value in results.items():
             logging.info("  %s = %.4f", name, value)
-        if directory is None:
-            return
-        answer_files.write_json(os.path.join(directory, "eval_results.json"), results)
-        if self.version_2 and FLAGS.null_score_diff_threshold == "auto":
-            path = os.path.join(directory, THRESHOLD_FILE)
-            answer_files.keep_threshold(path, threshold)
-            logging.info(
-                "Best threshold on %s: %.4f, kept in %s", FLAGS.predict_file, threshold, path
-            )
+        if directory is not None:
+            answer_files.write_json(os.path.join(directory, "eval_results.json"), results)
+            self.scoring.keep(threshold)
 
     def export(self, model) -> str:
         """A SavedModel from question and context to answer."""
-        threshold = reading.fixed_threshold(FLAGS) if self.version_2 else 0.0
-        if threshold is None:
-            threshold = answer_files.kept_threshold(os.path.join(FLAGS.output_dir, THRESHOLD_FILE))
         settings = dataclasses.asdict(self.settings)
         return export_question_answering(
             model,
@@ -235,8 +200,8 @@ class QuestionAnswering:
             functools.partial(windows.make_windows, self.tokenizer, **settings),
             n_best=FLAGS.n_best_size,
             max_answer_length=FLAGS.max_answer_length,
-            version_2=self.version_2,
-            threshold=threshold,
+            version_2=self.scoring.version_2,
+            threshold=self.scoring.threshold(),
             max_windows=FLAGS.export_max_windows,
         )
 
@@ -249,7 +214,7 @@ def check_flags(settings: RunSettings) -> None:
         if is_needed and not FLAGS[flag].value:
             raise errors.ModelingError(f"--{flag} is missing: a file in the form of SQuAD's.")
     windows.check(FLAGS.max_seq_length, FLAGS.max_query_length, FLAGS.doc_stride)
-    reading.fixed_threshold(FLAGS)
+    scoring.Scoring(FLAGS)
     reading.epochs_per_file(FLAGS)
 
 

@@ -210,25 +210,3 @@ def predictions(
 def write_json(path: str, values: Mapping) -> None:
     """Writes a JSON file as the original writes its own, whole or not at all."""
     atomic.write_text(path, json.dumps(values, indent=4) + "\n")
-
-
-def keep_threshold(path: str, threshold: float) -> None:
-    """Writes a threshold that was found on a dev set, for `kept_threshold`."""
-    write_json(path, {"null_score_diff_threshold": threshold})
-
-
-def kept_threshold(path: str) -> float:
-    """Reads what `keep_threshold` wrote.
-
-    Raises:
-        DataError: The file is absent or is another.
-    """
-    try:
-        with tf.io.gfile.GFile(path, "r") as file:
-            return float(json.load(file)["null_score_diff_threshold"])
-    except (tf.errors.OpError, ValueError, KeyError, TypeError) as error:
-        raise DataError(
-            f"The threshold for the empty answer isn't known: {path} can't be read "
-            f"({type(error).__name__}). It is written when questions with answers are answered "
-            f"with the threshold auto; do that first, or give a number."
-        ) from error

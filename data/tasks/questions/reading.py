@@ -20,23 +20,6 @@ def span_settings(values) -> SpanSettings:
     return SpanSettings(values.max_seq_length, values.doc_stride, values.max_query_length)
 
 
-def fixed_threshold(values) -> float | None:
-    """The number that --null_score_diff_threshold gives; None for "auto".
-
-    Raises:
-        DataError: It gives neither.
-    """
-    if values.null_score_diff_threshold == "auto":
-        return None
-    try:
-        return float(values.null_score_diff_threshold)
-    except ValueError as error:
-        raise DataError(
-            f"--null_score_diff_threshold is {values.null_score_diff_threshold}; it has to be a "
-            f"number or auto."
-        ) from error
-
-
 def epochs_per_file(values) -> list[float | None]:
     """Passes over each training file; None where --num_train_epochs holds.
 
@@ -99,8 +82,3 @@ def read_to_answer(values, name: str) -> TaskSplit:
     )
     content = fingerprint(dataclasses.astuple(question)[:5] for question in questions)
     return TaskSplit(name, None, content, str, questions)
-
-
-def with_answers(split: TaskSplit) -> bool:
-    """Whether the file says what the right answers are."""
-    return all(question.answers or question.is_impossible for question in split.examples)

@@ -14,8 +14,6 @@ from data.tasks.questions.answers import (
     Answered,
     AnswerFiles,
     Candidate,
-    keep_threshold,
-    kept_threshold,
     read_answers,
     write_json,
 )
@@ -180,16 +178,3 @@ def test_folders_that_cannot_be_written_to(tmp_path):
         fill(tmp_path / "file", ADDED, True)
     with pytest.raises(DataError, match="can't be written"):
         write_json(str(tmp_path / "absent" / "x.json"), {})
-
-
-def test_threshold_kept_with_the_model(tmp_path):
-    path = tmp_path / "threshold.json"
-    for threshold in (-1.2345678901234567, 0.0, 1e9):
-        keep_threshold(str(path), threshold)
-        assert kept_threshold(str(path)) == threshold
-    for content in ("", "{}", "[]", '{"null_score_diff_threshold": null}', "\xff"):
-        path.write_text(content, "latin-1")
-        with pytest.raises(DataError, match=r"threshold.json can't be read.*auto"):
-            kept_threshold(str(path))
-    with pytest.raises(DataError, match="NotFoundError"):
-        kept_threshold(str(tmp_path / "absent.json"))
