@@ -3,6 +3,8 @@
 They are defined, and shown, without TensorFlow, which takes seconds to import.
 """
 
+import contextlib
+import os
 import re
 import sys
 import textwrap
@@ -63,8 +65,10 @@ def define_tagger_flags() -> None:
 def answer_help(documentation: str) -> None:
     """Shows what a script is for and all of its flags, and ends it, if --help is asked for."""
     if {"--help", "-help", "-h", "--helpfull", "-?", "--helpshort"} & set(sys.argv[1:]):
-        print(help_page(documentation))
-        sys.exit(0)
+        with contextlib.suppress(BrokenPipeError):
+            print(help_page(documentation), flush=True)
+        # What is left in the buffer of a pipe that was closed would be complained of at the end.
+        os._exit(0)
 
 
 def help_page(documentation: str) -> str:
