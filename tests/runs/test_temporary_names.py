@@ -8,7 +8,6 @@ import socket
 import numpy as np
 import pytest
 import tensorflow as tf
-from tests.data.test_feature_store import WIDTH, Extract, rows
 
 from data import features
 from data.prediction.outputs import PredictionOutputs
@@ -30,6 +29,7 @@ from modeling.checkpoints.files import staged, write_text
 from modeling.models import BertClassifier
 from modeling.serving.export import Export
 from modeling.serving.sentences import export_sentence_model
+from tests.data.vectors.test_store import WIDTH, Extract, rows
 from tests.modeling.serving.test_export import LABELS, VOCAB, randomised, small
 
 HOST = re.sub(r"[^\w.]", "_", socket.gethostname())
