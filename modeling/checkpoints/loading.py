@@ -122,8 +122,8 @@ def load(
     if held.ignored:
         # Nearly every checkpoint has some, and nothing is amiss with it.
         logging.debug(
-            "  Not looked at: %d tensor%s besides weights (optimizer slots, counters, buffers, tied "
-            "copies): %s",
+            "  Not looked at: %d tensor%s besides weights (optimizer slots, counters, buffers, "
+            "tied copies): %s",
             len(held.ignored),
             "" if len(held.ignored) == 1 else "s",
             _some(held.ignored),
