@@ -5,7 +5,6 @@ import textwrap
 from collections.abc import Callable
 from logging import Formatter
 
-import tensorflow as tf
 from absl import app, logging
 
 
@@ -20,14 +19,6 @@ class NotFiniteError(ModelingError):
     """Training has diverged: a loss, a gradient or a weight isn't finite."""
 
 
-# How tf.io.gfile reports a missing file, a forbidden one and a full disk.
-_FILE_ERRORS = (
-    tf.errors.NotFoundError,
-    tf.errors.PermissionDeniedError,
-    tf.errors.FailedPreconditionError,
-)
-
-
 def run(
     main: Callable[[list[str]], None], *user_errors: type[Exception], positional: bool = False
 ) -> None:
@@ -37,9 +28,9 @@ def run(
         main: Takes the arguments that are left after flag parsing.
         *user_errors: Further exception classes that stand for the user's mistake, such as
             `data.errors.DataError`. `ModelingError` and `OSError` always count.
+            Their traceback is logged at debug level.
         positional: Whether there may be arguments besides flags.
     """
-    quiet = (ModelingError, OSError, *_FILE_ERRORS, *user_errors)
 
     def wrapped(argv: list[str]) -> None:
         logging.use_absl_handler()
@@ -48,7 +39,8 @@ def run(
             raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}.")
         try:
             main(argv)
-        except quiet as error:
+        except (ModelingError, OSError, *_file_errors(), *user_errors) as error:
+            logging.debug("Where it happened:", exc_info=True)
             paragraph = textwrap.fill(
                 " ".join(str(error).split()),
                 width=100,
@@ -60,3 +52,14 @@ def run(
 
     logging.set_verbosity(logging.INFO)  # before the flags are read, so that --verbosity counts
     app.run(wrapped)
+
+
+def _file_errors() -> tuple[type[Exception], ...]:
+    """How tf.io.gfile reports a missing file, a forbidden one and a full disk."""
+    # Not imported for this: what hasn't used TensorFlow can't have met its errors, and the page of
+    # --help would take seconds.
+    tf = sys.modules.get("tensorflow")
+    if tf is None:
+        return ()
+    kinds = tf.errors
+    return (kinds.NotFoundError, kinds.PermissionDeniedError, kinds.FailedPreconditionError)

@@ -22,7 +22,7 @@ def load_vocab(vocab_file: str) -> list[str]:
 
     Each line is stripped of white space at both ends. Blank lines take an id (their token is "",
     which no text yields). Of a token that stands there twice the last id counts, see `token_ids`.
-    Both are reported in the log.
+    The log tells of these, and of blank lines at debug level.
 
     Args:
         vocab_file: Any path that `tf.io.gfile` opens.
@@ -169,17 +169,15 @@ def _report(tokens: Sequence[str], vocab_file: str) -> None:
     blank = [index for index, token in enumerate(tokens) if not token]
     doubled = [index for index, token in enumerate(tokens) if token and last[token] != index]
     if blank:
-        logging.warning(
-            "%s: %d blank lines take up ids that no text yields: %s",
+        logging.debug(
+            "%s: blank lines, whose ids no text yields: %s",
             vocab_file,
-            len(blank),
             _some(blank),
         )
     if doubled:
         logging.warning(
-            "%s: %d tokens stand there again further down; the last id counts: %s",
+            "%s: tokens that stand there again further down, where the last id counts: %s",
             vocab_file,
-            len(doubled),
             _some(f"{tokens[index]} ({index}, {last[tokens[index]]})" for index in doubled),
         )
 

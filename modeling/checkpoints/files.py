@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Iterator
 
 import tensorflow as tf
+from absl import logging
 
 from modeling.errors import ModelingError
 
@@ -23,6 +24,24 @@ _under_way: set[str] = set()  # names of this process's temporary folders
 def join(directory: str, name: str) -> str:
     """Joins paths, also of gs:// and the like."""
     return posixpath.join(directory, name) if "://" in directory else os.path.join(directory, name)
+
+
+@contextlib.contextmanager
+def temporary_folder(directory: str) -> Iterator[str]:
+    """A new folder inside `directory`, removed in the end unless it has been renamed.
+
+    No other host, process or call gives it the same name, and `remove_abandoned` knows whose it is.
+    """
+    name = f"{_STAGING}{_HOST}-{os.getpid()}-{uuid.uuid4().hex[:12]}"
+    temporary = join(directory, name)
+    _under_way.add(name)
+    try:
+        tf.io.gfile.makedirs(temporary)
+        yield temporary
+    finally:
+        if tf.io.gfile.exists(temporary):
+            tf.io.gfile.rmtree(temporary)
+        _under_way.discard(name)
 
 
 @contextlib.contextmanager
@@ -40,31 +59,22 @@ def staged(directory: str) -> Iterator[str]:
     Raises:
         ModelingError: The folder can't be made or written.
     """
-    name = f"{_STAGING}{_HOST}-{os.getpid()}-{uuid.uuid4().hex[:12]}"
-    temporary = join(directory, name)
-    _under_way.add(name)
     try:
-        try:
-            tf.io.gfile.makedirs(temporary)
+        with temporary_folder(directory) as temporary:
             yield temporary
             files = tf.io.gfile.listdir(temporary)
             for file in sorted(files, key=lambda file: (file.endswith(".index"), file)):
                 source, target = join(temporary, file), join(directory, file)
                 tf.io.gfile.rename(source, target, overwrite=True)
-        finally:
-            if tf.io.gfile.exists(temporary):
-                tf.io.gfile.rmtree(temporary)
     except tf.errors.OpError as error:
         raise ModelingError(
             f"Can't write to the folder {directory}: {error.message}. Check that it is a folder, "
             f"that you may write to it and that the disk isn't full."
         ) from error
-    finally:
-        _under_way.discard(name)
 
 
 def remove_abandoned(directory: str) -> None:
-    """Removes temporary folders of `staged` whose process was killed.
+    """Removes temporary folders whose process was killed.
 
     Those of processes that are still writing stay: their names say which machine and process.
     """
@@ -73,13 +83,14 @@ def remove_abandoned(directory: str) -> None:
         # Another worker may be removing the same ones.
         with contextlib.suppress(tf.errors.NotFoundError):
             if name.startswith(_STAGING) and _is_abandoned(directory, name):
+                logging.info("Removing %s, which a killed process left.", join(directory, name))
                 tf.io.gfile.rmtree(join(directory, name))
 
 
 def _is_abandoned(directory: str, name: str) -> bool:
-    host, _, rest = name.removeprefix(_STAGING).rpartition(f"{_HOST}-")
+    host, _, rest = name.removeprefix(_STAGING).partition("-")
     process = rest.partition("-")[0]
-    if rest and not host and process.isdecimal() and os.name == "posix":
+    if host == _HOST and process.isdecimal() and os.name == "posix":
         if int(process) == os.getpid():  # maybe of an earlier process of the same number
             return name not in _under_way
         try:

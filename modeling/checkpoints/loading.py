@@ -58,11 +58,6 @@ class LoadReport:
                 f"  Left over, without a place in the model: {_weights(self.left_over)}: "
                 f"{_some(self.left_over)}"
             )
-        if self.ignored:
-            lines.append(
-                f"  Not looked at: {len(self.ignored)} tensors that are no weights (optimizer "
-                f"slots, counters, buffers, tied copies)."
-            )
         return "\n".join(lines)
 
 
@@ -124,6 +119,15 @@ def load(
         format=held.format,
     )
     logging.info("%s", report.summary())
+    if held.ignored:
+        # Nearly every checkpoint has some, and nothing is amiss with it.
+        logging.debug(
+            "  Not looked at: %d tensor%s besides weights (optimizer slots, counters, buffers, "
+            "tied copies): %s",
+            len(held.ignored),
+            "" if len(held.ignored) == 1 else "s",
+            _some(held.ignored),
+        )
     lost = [n for n in missing if n.startswith("bert/") and not n.startswith(tuple(skip))]
     if lost:
         logging.warning(

@@ -19,9 +19,8 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf
-from absl import logging
 
-from modeling.checkpoints.files import join
+from modeling.checkpoints.files import join, remove_abandoned, temporary_folder
 from modeling.errors import ModelingError
 from modeling.logs import only_warnings
 from modeling.serving import operations, requests, warm_up
@@ -137,24 +136,25 @@ class Export:
 
     def _write(self, servable, signatures, functions, texts) -> str:
         tf.io.gfile.makedirs(self.directory)
-        _remove_leftovers(self.directory)
-        temporary = join(self.directory, f"{_TEMPORARY}{os.getpid()}")
-        with only_warnings():
-            tf.saved_model.save(servable, temporary, signatures=functions)
-        folder = join(temporary, "assets")
-        tf.io.gfile.makedirs(folder)
-        for name, path in self.assets.items():
-            tf.io.gfile.copy(path, join(folder, name), overwrite=True)
-        for name, content in texts.items():
-            with tf.io.gfile.GFile(join(folder, name), "w") as file:
-                file.write(json.dumps(list(content), ensure_ascii=False) + "\n")
-        name = os.path.basename(self.directory.rstrip("/"))
-        words = warm_up.words_of(self.assets["vocab.txt"]) if "vocab.txt" in self.assets else None
-        logs = warm_up.requests(name, signatures, self.max_seq_length, words)
-        warm_up.write(temporary, logs)
-        # The folder of the highest version is what a server loads; it has to appear whole.
-        target = join(self.directory, str(_last_version(self.directory) + 1))
-        tf.io.gfile.rename(temporary, target)
+        remove_abandoned(self.directory)
+        with temporary_folder(self.directory) as temporary:
+            with only_warnings():
+                tf.saved_model.save(servable, temporary, signatures=functions)
+            folder = join(temporary, "assets")
+            tf.io.gfile.makedirs(folder)
+            for name, path in self.assets.items():
+                tf.io.gfile.copy(path, join(folder, name), overwrite=True)
+            for name, content in texts.items():
+                with tf.io.gfile.GFile(join(folder, name), "w") as file:
+                    file.write(json.dumps(list(content), ensure_ascii=False) + "\n")
+            name = os.path.basename(self.directory.rstrip("/"))
+            vocab_file = self.assets.get("vocab.txt")
+            words = warm_up.words_of(vocab_file) if vocab_file else None
+            logs = warm_up.requests(name, signatures, self.max_seq_length, words)
+            warm_up.write(temporary, logs)
+            # The folder of the highest version is what a server loads; it has to appear whole.
+            target = join(self.directory, str(_last_version(self.directory) + 1))
+            tf.io.gfile.rename(temporary, target)
         return target
 
 
@@ -180,36 +180,7 @@ def from_examples(signature: Signature) -> Signature:
     return Signature(call, of_strings, signature.sample, signature.inputs)
 
 
-_TEMPORARY = ".saving-"
-
-
-def _remove_leftovers(directory: str) -> None:
-    """What exports of this machine left that were killed; a server never looks at it."""
-    for name in map(_bare, tf.io.gfile.listdir(directory)):
-        process = name.removeprefix(_TEMPORARY)
-        if name.startswith(_TEMPORARY) and process.isdigit() and not _runs(int(process)):
-            logging.info("Removing %s, of an export that was interrupted", join(directory, name))
-            tf.io.gfile.rmtree(join(directory, name))
-
-
-def _runs(process: int) -> bool:
-    """Whether there is another process of this number."""
-    if process == os.getpid():
-        return False
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True
-
-
 def _last_version(directory: str) -> int:
     """0 without one."""
-    names = map(_bare, tf.io.gfile.listdir(directory))
+    names = (name.rstrip("/") for name in tf.io.gfile.listdir(directory))
     return max((int(name) for name in names if name.isdigit()), default=0)
-
-
-def _bare(name: str) -> str:
-    return name.rstrip("/")

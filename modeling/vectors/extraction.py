@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 import tensorflow as tf
-from absl import logging
 
 from modeling import checkpoints
 from modeling.checkpoints import weights_by_name
@@ -106,8 +105,7 @@ class FrozenEncoder:
     def __init__(self, config: BertConfig, layers: str, init_checkpoint: str):
         self.model = BertFeatures(config, [layers])
         self.model.build()
-        report = checkpoints.load(self.model, init_checkpoint, required=ENCODER)
-        logging.info("%s", report.summary())
+        checkpoints.load(self.model, init_checkpoint, required=ENCODER)
         self.extractor = Extractor(self.model)
         self.fingerprint = fingerprint(self.model)
         self.width = self.model.width

@@ -1,6 +1,9 @@
 """How scripts end at a user's mistake: a paragraph, and where to look for who asks."""
 
-from tests.scripts import run
+import subprocess
+import sys
+
+from tests.scripts import ROOT, fail, run
 
 PROGRAM = """
 from modeling import errors
@@ -22,3 +25,13 @@ def test_the_traceback_is_there_for_who_asks():
     assert "Traceback" not in plain.stderr and "deep_inside" not in plain.stderr
     assert "Traceback (most recent call last)" in asked.stderr
     assert "in deep_inside" in asked.stderr
+
+
+def test_tensorflow_is_left_to_who_needs_it():
+    """Pages of --help come without it; a file that it misses is a user's mistake all the same."""
+    lines = "import sys, modeling.errors, modeling.logs; assert 'tensorflow' not in sys.modules"
+    subprocess.run([sys.executable, "-c", lines], cwd=ROOT, check=True)
+    opening = 'import tensorflow as tf\n    tf.io.gfile.GFile("/no/such/file").read()'
+    program = PROGRAM.replace('with open("/no/such/file"):\n        pass', opening)
+    assert program != PROGRAM
+    assert "/no/such/file; No such file" in fail("-c", program)

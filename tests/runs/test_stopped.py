@@ -1,10 +1,14 @@
 """Runs that are told to stop: what the shell sees, and what the person at the terminal."""
 
+import concurrent.futures
+import os
 import signal
+import threading
 import time
 
 import pytest
 
+from modeling.training.engine import loop
 from tests import test_run_classifier
 from tests.scripts import Script
 from tests.test_run_classifier import command
@@ -74,3 +78,47 @@ def test_a_signal_is_heard_inside_of_a_long_call(tmp_path, number):
     assert "Stopped at step" in ended.stderr, ended.stderr[-3000:]
     during = ended.stderr.partition("the call begins")[2].partition("the call ends")[0]
     assert "stopping" in during
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["SIGINT", "SIGTERM"]
+)
+def test_a_second_signal_ends_a_long_call(tmp_path, number, status):
+    script = Script("-c", PROGRAM, tmp_path)
+    wait_for("the call begins", script)
+    script.send_signal(number)
+    wait_for("stopping", script)
+    script.send_signal(number)
+    ended = script.wait(120)
+    assert "the call ends" not in ended.stderr and ended.returncode == status
+
+
+def test_one_run_after_another_hears_signals():
+    """As of a search; and nothing of the one before is left."""
+    before = [signal.getsignal(signal.SIGTERM), os.listdir("/proc/self/fd"), threading.enumerate()]
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with loop.Interruption() as interruption:
+            assert not interruption.wanted
+            os.kill(os.getpid(), number)
+            end = time.monotonic() + 10
+            while not interruption.wanted and time.monotonic() < end:
+                time.sleep(0.01)
+        assert interruption.number == number
+        with loop.Interruption() as interruption:
+            pass
+        assert not interruption.wanted
+    after = [signal.getsignal(signal.SIGTERM), os.listdir("/proc/self/fd"), threading.enumerate()]
+    assert after == before and signal.set_wakeup_fd(-1) == -1
+
+
+def test_beside_the_main_thread_nothing_is_heard():
+    handlers = []
+
+    def inside():
+        with loop.Interruption() as interruption:
+            handlers.append(signal.getsignal(signal.SIGTERM))
+        assert not interruption.wanted
+
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        pool.submit(inside).result()
+    assert handlers == [signal.getsignal(signal.SIGTERM)]

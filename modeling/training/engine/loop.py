@@ -2,9 +2,11 @@
 
 import contextlib
 import math
+import os
 import shlex
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import NoReturn
@@ -22,31 +24,76 @@ from modeling.training.runs.run_state import RunState
 # No more than about this long between looking up from the steps: to print, or to stop when told.
 CHUNK_SECONDS = 5.0
 REPORT_SECONDS = 60.0
+EXIT_CODES = {number: 128 + number for number in (signal.SIGINT, signal.SIGTERM)}
+"""How a run ends that was told to stop: as shells report a death by the signal, 130 or 143."""
+
+_END = b"\0"  # no signal's number
 
 
 class Interruption:
-    """Turns SIGTERM and SIGINT into a wish to stop after the steps under way.
+    """Turns SIGTERM and SIGINT into a wish to stop after the steps under way, and says so at once.
 
-    A second signal stops at once, as it would have done without this.
+    A second signal stops at once, as it would have done without this. Outside of the main thread
+    signals aren't heard, since Python hears them only there.
+
+    Attributes:
+        number: Of the signal that came; None: none has.
     """
 
     def __init__(self):
-        self.wanted = False
-        self._previous = {}
+        self.number: int | None = None
+        self._previous = {}  # the handlers whose place ours have taken
+
+    @property
+    def wanted(self) -> bool:
+        """Whether a signal has come."""
+        return self.number is not None
 
     def __enter__(self):
-        for number in (signal.SIGTERM, signal.SIGINT):
+        if threading.current_thread() is not threading.main_thread():
+            return self
+        # Python runs handlers between its own instructions, so not while a call to the device
+        # lasts. The number of a signal is in this pipe at once, and a thread can tell of it.
+        self._heard, self._sent = os.pipe()
+        os.set_blocking(self._sent, False)
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+        self._previous_pipe = signal.set_wakeup_fd(self._sent, warn_on_full_buffer=False)
+        for number in EXIT_CODES:
             self._previous[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(self, *unused):
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
+        if threading.current_thread() is not threading.main_thread():
+            return
+        self._give_back_handlers()
+        signal.set_wakeup_fd(self._previous_pipe)
+        os.write(self._sent, _END)
+        self._listener.join()
+        os.close(self._sent)
+        os.close(self._heard)
 
     def _handle(self, number, frame):
-        self.wanted = True
-        signal.signal(number, self._previous[number])
-        logging.info("Signal %d: stopping after the steps under way and saving.", number)
+        self.number = self.number or number
+        self._give_back_handlers()
+
+    def _give_back_handlers(self):
+        while self._previous:
+            signal.signal(*self._previous.popitem())
+
+    def _listen(self):
+        told = False
+        while (byte := os.read(self._heard, 1)) != _END:
+            number = byte[0]
+            if number not in EXIT_CODES:
+                continue
+            if not told:
+                told = True
+                self.number = self.number or number
+                logging.info("Signal %d: stopping after the steps under way and saving.", number)
+            elif self._previous:
+                # The first one's handler still waits for a call to end, so this one's does too.
+                os._exit(EXIT_CODES[number])
 
 
 def train(
@@ -91,7 +138,7 @@ def train(
 
     Raises:
         NotFiniteError: The loss is not finite.
-        SystemExit: With code 0, after SIGTERM or SIGINT, when the run has been saved.
+        SystemExit: After SIGTERM or SIGINT, when the run has been saved; see `leave`.
     """
     step = int(train_step.global_step.numpy())
     eval_steps = eval_steps if evaluate else 0
@@ -146,15 +193,27 @@ def train(
                 reporter.start_clock()
     if interrupted:
         reporter.close()
-        leave(step)
+        leave(step, interruption)
     return stop_early
 
 
-def leave(step: int) -> NoReturn:
-    """Ends the process, saying how the run can go on."""
+def leave(step: int, interruption: Interruption | None = None) -> NoReturn:
+    """Ends the process, saying how the run can go on.
+
+    The exit code is of `EXIT_CODES`: no success, so that what waits for the run's end in a command
+    line doesn't go on. A worker that stops because another one was told to ends as by SIGTERM.
+
+    Args:
+        step: Where the run stands.
+        interruption: Knows the signal, if this process got one.
+
+    Raises:
+        SystemExit: Always.
+    """
     command = shlex.join([sys.executable, *sys.argv])
     logging.info("Stopped at step %d. To go on: %s", step, command)
-    sys.exit(0)
+    number = interruption.number if interruption else None
+    sys.exit(EXIT_CODES[number or signal.SIGTERM])
 
 
 class Agreement:

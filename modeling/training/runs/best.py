@@ -16,7 +16,7 @@ from absl import logging
 
 from modeling import checkpoints
 from modeling.checkpoints import names, tf1
-from modeling.checkpoints.files import join, staged, write_text
+from modeling.checkpoints.files import join, remove_abandoned, staged, write_text
 from modeling.errors import ModelingError
 from modeling.metrics import smaller_is_better
 from modeling.training.engine.distribution import is_chief
@@ -158,8 +158,7 @@ class BestKeeper:
         for name in sorted(entries, key=lambda name: not name.endswith(".index")):
             if name.startswith("model.ckpt-") and not name.startswith(keep):
                 tf.io.gfile.remove(join(self._folder, name))
-            elif name.startswith(".saving-"):  # of a process that was killed while saving
-                tf.io.gfile.rmtree(join(self._folder, name))
+        remove_abandoned(self._folder)
 
     def _restore(self) -> None:
         """Makes `best/` agree with the history of the resumed run."""

@@ -34,6 +34,7 @@ from absl import logging
 
 from modeling.checkpoints.files import join, staged, write_text
 from modeling.training.engine.distribution import is_chief, num_workers
+from modeling.training.engine.loop import EXIT_CODES
 from modeling.training.engine.step import TrainStep
 from modeling.training.runs.reporting import Reporter, duration
 
@@ -45,9 +46,9 @@ _LIBRARIES = {"absl", "tensorflow", "keras"}
 class RunSummary:
     """One session of a run, as a context manager. One that ends before `attach` leaves no entry.
 
-    `ended` becomes "finished"; "interrupted" after a clean exit by SystemExit, as training does
-    when it is told to stop, or after KeyboardInterrupt; "failed" after any other exception, which
-    goes on its way.
+    `ended` becomes "finished"; "interrupted" after SystemExit with one of `loop.EXIT_CODES`, as
+    training ends when it is told to stop, or after KeyboardInterrupt; "failed" after any other
+    exception. Exceptions go on their way.
 
     Args:
         directory: The run's output folder; must exist.
@@ -217,7 +218,7 @@ def _ending(error: BaseException | None) -> str:
         return "finished"
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
-    if isinstance(error, SystemExit) and error.code in (None, 0):
+    if isinstance(error, SystemExit) and error.code in EXIT_CODES.values():
         return "interrupted"
     return "failed"
 

@@ -79,7 +79,7 @@ def test_optimizer_slots_are_ignored_not_left_over(tmp_path, weights):
     assert report.left_over == ["output_bias", "output_weights"]
 
 
-def test_summary_says_all_four_things(tmp_path, weights):
+def test_summary_says_what_became_of_weights(tmp_path, weights):
     extra = {"bert/pooler/dense/bias/adam_m": np.zeros(4, np.float32), "global_step": np.array(5)}
     del weights["cls/seq_relationship/output_bias"]
     tf1.write_bundle(tmp_path / "model.ckpt-5", weights | extra)
@@ -88,8 +88,8 @@ def test_summary_says_all_four_things(tmp_path, weights):
         summary.splitlines()[0] == f"Loaded 45 weights from {tmp_path}/model.ckpt-5 (tf1 format)."
     )
     assert "1 weight of the model: cls/seq_relationship/output_bias\n" in summary
-    assert "place in the model: 2 weights: output_bias, output_weights\n" in summary
-    assert "Not looked at: 2 tensors" in summary
+    assert summary.endswith("place in the model: 2 weights: output_bias, output_weights")
+    assert "global_step" not in summary and "adam_m" not in summary
 
 
 def test_load_logs_its_report(prefix, monkeypatch):

@@ -3,6 +3,8 @@
 import json
 import os
 import pathlib
+import subprocess
+import sys
 
 import keras
 import numpy as np
@@ -11,6 +13,7 @@ import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
 from data.tokenization import Tokenizer, build_choices, build_inputs
+from modeling.checkpoints import files
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
 from modeling.models import BertClassifier, BertMultipleChoice
@@ -297,9 +300,12 @@ def test_warm_up_requests_fit_their_signatures(model, export, tokenizer):
 def test_what_was_interrupted_is_removed(model, export, tokenizer):
     folder = pathlib.Path(export.directory)
     folder.mkdir(parents=True)
-    (folder / ".saving-999999999").mkdir()
-    (folder / ".saving-999999999/saved_model.pb").write_text("half")
-    alive = folder / f".saving-{os.getppid()}"
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    left = folder / f".saving-{files._HOST}-{ended.pid}-1"
+    left.mkdir()
+    (left / "saved_model.pb").write_text("half")
+    alive = folder / f".saving-{files._HOST}-{os.getppid()}-1"
     alive.mkdir()
     export_classes(model, export, tokenizer)
     assert sorted(p.name for p in folder.iterdir()) == [alive.name, "1"]

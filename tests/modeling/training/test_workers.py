@@ -100,7 +100,7 @@ def test_a_signal_to_one_worker_stops_both_and_they_go_on(tmp_path):
         time.sleep(0.2)
     processes[1].send_signal(signal.SIGTERM)
     outputs = finish(processes)
-    assert [process.returncode for process in processes] == [0, 0], outputs[0][-3000:]
+    assert [process.returncode for process in processes] == [143, 143], outputs[0][-3000:]
     stopped = max(newest_steps(tmp_path))
     assert 0 < stopped < 2000
     outputs = finish(start_workers(tmp_path, str(stopped + 4)))

@@ -68,7 +68,8 @@ def test_a_finished_session(tmp_path, caplog):
 @pytest.mark.parametrize(
     ("error", "ended", "message"),
     [
-        (SystemExit(0), "interrupted", None),
+        (SystemExit(130), "interrupted", None),
+        (SystemExit(143), "interrupted", None),
         (KeyboardInterrupt(), "interrupted", None),
         (SystemExit(1), "failed", "SystemExit: 1"),
         (ValueError("no good"), "failed", "ValueError: no good"),
