@@ -197,7 +197,7 @@ def train(
     return stop_early
 
 
-def leave(step: int, interruption: Interruption | None = None) -> NoReturn:
+def leave(step: int, interruption: Interruption) -> NoReturn:
     """Ends the process, saying how the run can go on.
 
     The exit code is of `EXIT_CODES`: no success, so that what waits for the run's end in a command
@@ -212,7 +212,7 @@ def leave(step: int, interruption: Interruption | None = None) -> NoReturn:
     """
     command = shlex.join([sys.executable, *sys.argv])
     logging.info("Stopped at step %d. To go on: %s", step, command)
-    number = interruption.number if interruption else None
+    number = interruption.number
     sys.exit(EXIT_CODES[number or signal.SIGTERM])
 
 

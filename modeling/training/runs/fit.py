@@ -121,7 +121,7 @@ def fit(
             if is_chief():
                 logging.info("Curves: %s", path)
         if run.is_to_leave():
-            leave(step)
+            leave(step, interruption)
     return step
 
 
@@ -266,7 +266,7 @@ class _Run:
             self._evaluate_and_judge(step)
         # The chief writes what the others are going to read.
         if self.is_to_leave():
-            leave(step)
+            leave(step, self.interruption)
         return load_best(self.train_step.model, self.directory)
 
 
