@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from data.errors import DataError
 from data.files import atomic
 
 
@@ -115,10 +116,8 @@ def cached(folder: str | None, name: str, identity: str, make: Callable[[], Feat
             np.savez(content, **arrays)
             file.write(content.getvalue())
         remove_others(path, name)
-    except (tf.errors.OpError, OSError) as error:
-        logging.warning(
-            "The pieces can't be kept in %s (%s); they are made again next time.", path, error
-        )
+    except (DataError, tf.errors.OpError) as error:
+        logging.warning("The pieces can't be kept, and are made again next time: %s", error)
     return features
 
 

@@ -1,35 +1,126 @@
-"""Files that are there whole or not at all: written under a temporary name, then renamed."""
+"""Files that are there whole or not at all, wherever `tf.io.gfile` can write.
+
+    with atomic.writing("answers.json", "w") as file:
+        file.write(…)
+    atomic.write_text("vocab.txt", text)
+    atomic.remove_leftovers(folder)
+
+What is written lies under PATH.HOST-PROCESS-RANDOM.partial until it is complete; then it is
+renamed. A failure (a full disk, an interruption) removes it. Only a process that is killed leaves
+something behind, which `remove_leftovers` finds by that name.
+"""
 
 import contextlib
 import os
+import re
 import socket
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import tensorflow as tf
 
 from data.errors import DataError
 
+ENDING = ".partial"
+HINT = "Name a file in a folder that exists and that you may write to, with room enough."
+
+_HOST = re.sub(r"[^0-9A-Za-z]", "_", socket.gethostname())[:40]
+_OURS = re.compile(rf"\.{_HOST}-(\d+)-[0-9a-f]{{12}}{re.escape(ENDING)}$")
+
 
 @contextlib.contextmanager
-def writing(path: str, mode: str = "w") -> Iterator:
-    temporary = f"{path}.tmp-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:12]}"
+def replacing(path: str, folder: str | None = None, hint: str = HINT) -> Iterator[str]:
+    """Gives a name to write a file under, which becomes `path` in the end.
+
+    Args:
+        path: Of the file; what is there stays until the new one is complete.
+        folder: Where the file lies until then; default: that of `path`.
+        hint: What to do if it can't be written.
+
+    Raises:
+        DataError: It can't be written: whatever error of a file system comes from inside of the
+            block, or from renaming.
+    """
+    name = path if folder is None else os.path.join(folder, os.path.basename(path))
+    # No two processes ever write to one: those of a run that was killed may live on for a second.
+    temporary = f"{name}.{_HOST}-{os.getpid()}-{uuid.uuid4().hex[:12]}{ENDING}"
     try:
-        with tf.io.gfile.GFile(temporary, mode) as file:
-            yield file
-        tf.io.gfile.rename(temporary, path, overwrite=True)
-    finally:
-        if tf.io.gfile.exists(temporary):
+        with named_failures(path, hint):
+            yield temporary
+            tf.io.gfile.rename(temporary, path, overwrite=True)
+    except BaseException:
+        with contextlib.suppress(tf.errors.OpError):
             tf.io.gfile.remove(temporary)
+        raise
+
+
+@contextlib.contextmanager
+def writing(path: str, mode: str = "wb", **options: Any) -> Iterator[tf.io.gfile.GFile]:
+    """Opens a file for writing that appears when it is complete.
+
+    Args:
+        path: Of the file.
+        mode: "w" for text, "wb" for bytes.
+        options: See `replacing`.
+
+    Raises:
+        DataError: See `replacing`.
+    """
+    with replacing(path, **options) as temporary, tf.io.gfile.GFile(temporary, mode) as file:
+        file.write("" if mode == "w" else b"")  # Without a write no file comes into being.
+        yield file
 
 
 def write_text(path: str, text: str) -> None:
+    """Writes a file of UTF-8 text; DataError as `replacing`."""
+    with writing(path, "w") as file:
+        file.write(text)
+
+
+def check_writable(path: str) -> None:
+    """Raises DataError now if a file couldn't be written later, after long work."""
+    with named_failures(path), contextlib.suppress(_OnlyTried), writing(path):
+        raise _OnlyTried
+
+
+class _OnlyTried(Exception):  # noqa: N818
+    """Ends a trial of writing."""
+
+
+def make_folder(path: str) -> None:
+    """Makes the folder that `path` lies in, if it is absent; DataError if that fails."""
+    with named_failures(path):
+        tf.io.gfile.makedirs(os.path.dirname(path) or ".")
+
+
+@contextlib.contextmanager
+def named_failures(path: str, hint: str = HINT) -> Iterator[None]:
+    """Turns errors of the file system into a DataError that names the file and says the hint."""
     try:
-        with writing(path) as file:
-            file.write(text)
-    except tf.errors.OpError as error:
-        raise DataError(f"{path} can't be written: {error.message}") from error
+        yield
+    except BrokenPipeError:
+        raise
+    except (tf.errors.OpError, OSError) as error:
+        reason = getattr(error, "message", error)
+        raise DataError(f"{path} can't be written: {reason}. {hint}") from error
 
 
 def remove_leftovers(folder: str) -> None:
-    pass
+    """Removes what processes of this host that are no more left half written in a folder."""
+    for name in tf.io.gfile.listdir(folder):
+        ours = _OURS.search(name)
+        if ours and not _is_alive(int(ours[1])):
+            # Another process may clean up at the same time.
+            with contextlib.suppress(tf.errors.NotFoundError):
+                tf.io.gfile.remove(os.path.join(folder, name))
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True

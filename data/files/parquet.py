@@ -1,20 +1,20 @@
-"""Corpora in Parquet: a column of strings, a row each document.
+"""Parquet: a column of strings, as corpora have their texts, or whole rows, as tables.
 
-Rows are numbered from 0 through all row groups. Reading streams: a column is taken in small
-pieces, whatever the size of its row groups, through `tf.io.gfile`. Needs the package `pyarrow`.
+Reading streams: columns are taken in small pieces, whatever the size of their row groups, through
+`tf.io.gfile`. Needs the package `pyarrow`.
 """
 
 import contextlib
 import io
 from collections.abc import Callable, Iterator
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
 from data.errors import DataError
-from data.files.compression import stored_bytes
-from data.pretraining.corpus.formats import Document, document_of
+from data.files.lines import not_utf8
+from data.files.streams import stored_bytes, unreadable
+from data.files.text_files import listing, shortened
 
 if TYPE_CHECKING:
     import pyarrow
@@ -27,101 +27,145 @@ _BATCH_BYTES, _BATCH_ROWS = 2**22, 1024
 _SHOWN_COLUMNS = 10
 
 
-def measure(path: str, text_field: str) -> tuple[int, int]:
+def measure(path: str, column: str) -> tuple[int, int]:
     """Reads a file's metadata.
 
     Returns:
         (number of rows, bytes of the text column before the file's compression).
 
     Raises:
-        DataError: If the file can't be read or is damaged, has no column `text_field` or one of
+        DataError: If the file can't be read or is damaged, has no column `column` or one of
             no strings, or if pyarrow is missing.
     """
     with _open(path) as file:
-        _check_column(file.schema_arrow, path, text_field)
+        _check_column(file.schema_arrow, path, column)
         metadata = file.metadata
         names = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
-        column = names.index(text_field)
+        index = names.index(column)
         groups = range(metadata.num_row_groups)
-        size = sum(metadata.row_group(g).column(column).total_uncompressed_size for g in groups)
+        size = sum(metadata.row_group(g).column(index).total_uncompressed_size for g in groups)
         return metadata.num_rows, size
 
 
-def read_documents(
+def read_column(
     path: str,
-    text_field: str,
+    column: str,
     begin: int = 0,
     end: int | None = None,
     on_read: Callable[[int], None] | None = None,
-) -> Iterator[Document]:
-    """Streams the documents of the rows in [begin, end).
+) -> Iterator[tuple[str, str]]:
+    """Streams the strings of a column in the rows [begin, end).
 
     Args:
         path: Anything that `tf.io.gfile` opens.
-        text_field: The column that holds the text.
+        column: Its name.
         begin, end: Numbers of rows, from 0; `end` isn't included, None is the last row's end.
         on_read: Called with the share of the file's bytes that the rows read stand for.
 
     Yields:
-        Documents of at least one sentence.
+        (source "file:row N", text).
 
     Raises:
-        DataError: As `measure`, and naming the row, for a null, bytes that aren't UTF-8 and a
-            text of more than `formats.MAX_DOCUMENT_CHARACTERS`.
+        DataError: As `measure`, and naming the row, for a null and bytes that aren't UTF-8.
     """
-    rows, size = measure(path, text_field)
+    rows, size = measure(path, column)
     end = rows if end is None else min(end, rows)
     stored = stored_bytes(path)
     batch_rows = min(_BATCH_ROWS, max(1, _BATCH_BYTES * rows // max(size, 1)))
     with _open(path) as file:
-        for first, texts in _batches(file, path, text_field, begin, end, batch_rows):
+        for first, texts in _batches(file, path, column, begin, end, batch_rows):
             for row, text in enumerate(texts, first):
                 source = f"{path}:row {row}"
                 if text is None:
                     raise DataError(
-                        f"{source} (from 0): the column {text_field!r} holds null; a string was"
+                        f"{source} (from 0): the column {column!r} holds null; a string was"
                         " expected. Leave such rows out of the file."
                     )
-                document = document_of(_decode(text, source), source)
-                if document.sentences:
-                    yield document
+                yield source, _decode(text, source)
             if on_read:
                 done = first + len(texts)
                 on_read(stored * done // rows - stored * first // rows)
 
 
+def read_rows(path: str) -> Iterator[tuple[str, dict[str, object]]]:
+    """Streams whole rows: source "file: row N", N counting from 1, and values by column.
+
+    Raises:
+        DataError: The file can't be read or is damaged, two columns have one name, or a string
+            isn't UTF-8; names the row.
+    """
+    with _open(path) as file:
+        check_names(path, file.schema_arrow.names)
+        with _damage_told(path):
+            batches = file.iter_batches(_BATCH_ROWS, use_threads=False)
+        number = 0
+        while True:
+            with _damage_told(path):
+                batch = next(batches, None)
+            if batch is None:
+                return
+            for fields in _unpacked(path, batch, number):
+                number += 1
+                yield f"{path}: row {number}", fields
+
+
+def check_names(source: str, names: list[str]) -> None:
+    """Raises DataError if two columns have one name."""
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise DataError(
+            f"{source}: the columns {listing(map(shortened, names))} have a name twice:"
+            f" {listing(map(shortened, twice))}. Rename one of them; if the first line is data and"
+            " no header, say so (--noheader)."
+        )
+
+
+def _unpacked(path: str, batch: "pyarrow.RecordBatch", before: int) -> list[dict[str, object]]:
+    try:
+        return batch.to_pylist()
+    except UnicodeDecodeError:
+        rows = []
+        for index in range(batch.num_rows):
+            try:
+                rows += batch.slice(index, 1).to_pylist()
+            except UnicodeDecodeError as error:
+                wrong = error.object[error.start : error.start + 4]
+                raise not_utf8(f"{path}: row {before + index + 1}", wrong) from error
+        return rows
+
+
 def _batches(
     file: "pyarrow.parquet.ParquetFile",
     path: str,
-    text_field: str,
+    column: str,
     begin: int,
     end: int,
     batch_rows: int,
 ) -> Iterator[tuple[int, list[bytes | None]]]:
     """(Number of the first row, texts) of the rows in [begin, end), some rows at a time."""
-    import pyarrow
-
     first = 0
     for group in range(file.metadata.num_row_groups):
         count = file.metadata.row_group(group).num_rows
         if first < end and begin < first + count:
-            options = {"columns": [text_field], "use_threads": False, "batch_size": batch_rows}
-            with _damage_told(path, pyarrow):
+            options = {"columns": [column], "use_threads": False, "batch_size": batch_rows}
+            with _damage_told(path):
                 batches = file.iter_batches(row_groups=[group], **options)
             at = first
             while at < end:
-                with _damage_told(path, pyarrow):
+                with _damage_told(path):
                     batch = next(batches, None)
                 if batch is None:
                     break
                 low, high = max(begin - at, 0), min(end - at, batch.num_rows)
                 if low < high:
-                    yield at + low, _bytes_of(batch.column(0)[low:high], pyarrow)
+                    yield at + low, _bytes_of(batch.column(0)[low:high])
                 at += batch.num_rows
         first += count
 
 
-def _bytes_of(column: "pyarrow.Array", pyarrow: ModuleType) -> list[bytes | None]:
+def _bytes_of(column: "pyarrow.Array") -> list[bytes | None]:
+    import pyarrow
+
     if pyarrow.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     # pyarrow would decode a whole batch, and wouldn't say which row isn't UTF-8.
@@ -138,26 +182,25 @@ def _decode(text: bytes, source: str) -> str:
         ) from None
 
 
-def _check_column(schema: "pyarrow.Schema", path: str, text_field: str) -> None:
+def _check_column(schema: "pyarrow.Schema", path: str, column: str) -> None:
     import pyarrow.types as types
 
     names = list(schema.names)
-    if text_field not in names:
-        more = f" and {len(names) - _SHOWN_COLUMNS} more" if len(names) > _SHOWN_COLUMNS else ""
-        there = ", ".join(map(repr, names[:_SHOWN_COLUMNS])) + more if names else "none"
+    if column not in names:
+        known = listing(map(repr, names), _SHOWN_COLUMNS) or "none"
         raise DataError(
-            f"{path} has no column {text_field!r}; its columns: {there}. Name the one that holds"
+            f"{path} has no column {column!r}; its columns: {known}. Name the one that holds"
             " the text with --text_field."
         )
-    if names.count(text_field) > 1:
-        raise DataError(f"{path} has several columns {text_field!r}; rename all but one.")
-    kind = schema.field(text_field).type
+    if names.count(column) > 1:
+        raise DataError(f"{path} has several columns {column!r}; rename all but one.")
+    kind = schema.field(column).type
     value = kind.value_type if types.is_dictionary(kind) else kind
     # Some writers leave out that bytes are text; decoding shows whether they are.
     checks = ("is_string", "is_large_string", "is_string_view", "is_binary", "is_large_binary")
     if not any(getattr(types, check, lambda _: False)(value) for check in checks):
         raise DataError(
-            f"{path}: the column {text_field!r} holds values of type {kind}; strings were"
+            f"{path}: the column {column!r} holds values of type {kind}; strings were"
             " expected. Name the column that holds the text with --text_field."
         )
 
@@ -174,14 +217,16 @@ def _open(path: str) -> Iterator["pyarrow.parquet.ParquetFile"]:
         ) from None
     stored_bytes(path)  # A missing file is told in the words of the other formats.
     with _Seekable(path) as raw:
-        with _damage_told(path, pyarrow):
+        with _damage_told(path):
             # With a buffer a column is read in pieces, else a row group's whole column at once.
             file = pyarrow.parquet.ParquetFile(raw, buffer_size=_BUFFER_BYTES, pre_buffer=False)
         yield file
 
 
 @contextlib.contextmanager
-def _damage_told(path: str, pyarrow: ModuleType) -> Iterator[None]:
+def _damage_told(path: str) -> Iterator[None]:
+    import pyarrow
+
     try:
         yield
     except (pyarrow.ArrowException, OSError) as error:
@@ -189,7 +234,7 @@ def _damage_told(path: str, pyarrow: ModuleType) -> Iterator[None]:
             f"{path} is a damaged or truncated Parquet file ({error}). Restore it or leave it out."
         ) from None
     except tf.errors.OpError as error:
-        raise DataError(f"{path} can't be read: {error.message}.") from None
+        raise unreadable(path, error) from None
 
 
 class _Seekable(io.RawIOBase):

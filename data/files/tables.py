@@ -8,8 +8,8 @@ The extension tells the format, unless the caller does:
     .jsonl, .ndjson, .json  one object on every line, its fields being the columns
     .parquet                needs pyarrow
 
-The text formats may be gzip-compressed (`.gz` behind the extension is fine); what else text files
-may be says `data.files.text_files`.
+The text formats may be compressed (`.gz`, `.bz2`, `.xz` or `.zst` behind the extension is fine);
+what else text files may be says `data.files.text_files`.
 
 Blank lines are skipped in JSON lines and at the end of a file. Elsewhere in a TSV or CSV file of
 one column a blank line is a row with an empty text, so that predictions stay aligned with the
@@ -21,12 +21,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from data.errors import DataError
+from data.files.parquet import check_names, read_rows
 from data.files.text_files import (
+    PACKED,
     csv_records,
     extension,
     json_records,
     listing,
-    read_bytes,
     read_text,
     shortened,
     tsv_records,
@@ -44,7 +45,6 @@ _FORMATS = {
     ".json": "jsonl",
     ".parquet": "parquet",
 }
-_PARQUET_BATCH = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def read_table(path: str, *, format: str | None = None, has_header: bool = True)
     if format not in FORMATS:
         raise DataError(f"{path}: unknown format {format!r}; it may be one of {listing(FORMATS)}.")
     if format == "parquet":
-        rows = _parquet(path)
+        rows = (Row(*record) for record in read_rows(path))
     elif format == "jsonl":
         rows = (Row(*record) for record in json_records(path, read_text(path)))
     else:
@@ -127,7 +127,7 @@ def _format_of(path: str) -> str:
         return _FORMATS[ending]
     raise DataError(
         f"{path}: the extension doesn't tell the format. Known are {listing(_FORMATS)} (the text"
-        f" formats with .gz too); rename the file or name its format (--file_format),"
+        f" formats with {listing(PACKED)} too); rename the file or name its format (--file_format),"
         f" one of {listing(FORMATS)}."
     )
 
@@ -140,59 +140,8 @@ def _named(
         if names is None:
             if has_header:
                 names = values
-                _check_names(source, names)
+                check_names(source, names)
                 continue
             names = [str(column) for column in range(len(values))]
         first = "header" if has_header else "first row"
         yield Row(source, with_names(source, names, values, separator, first))
-
-
-def _check_names(source: str, names: list[str]) -> None:
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise DataError(
-            f"{source}: the columns {listing(map(shortened, names))} have a name twice:"
-            f" {listing(map(shortened, twice))}. Rename one of them; if the first line is data and"
-            " no header, say so (--noheader)."
-        )
-
-
-def _parquet(path: str) -> Iterator[Row]:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise DataError(
-            f"{path}: reading Parquet needs the package pyarrow, which can't be imported"
-            f" ({error}); install it (pip install pyarrow) or convert the file to JSON lines."
-        ) from error
-    try:
-        file = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(read_bytes(path)))
-        _check_names(path, file.schema_arrow.names)
-        number = 0
-        for batch in file.iter_batches(_PARQUET_BATCH):
-            for fields in _unpacked(path, batch, number):
-                number += 1
-                yield Row(f"{path}: row {number}", fields)
-    except (pyarrow.ArrowException, OSError) as error:
-        raise DataError(
-            f"{path} can't be read as Parquet ({str(error).rstrip('.')}); check that it is a"
-            " Parquet file and complete."
-        ) from error
-
-
-def _unpacked(path: str, batch: "pyarrow.RecordBatch", before: int) -> list[dict[str, object]]:  # noqa: F821
-    try:
-        return batch.to_pylist()
-    except UnicodeDecodeError:
-        rows = []
-        for index in range(batch.num_rows):
-            try:
-                rows += batch.slice(index, 1).to_pylist()
-            except UnicodeDecodeError as error:
-                found = error.object[error.start : error.start + 4]
-                raise DataError(
-                    f"{path}: row {before + index + 1}: found the bytes {found!r} in a string,"
-                    " which are not UTF-8; write the file anew with UTF-8 strings."
-                ) from error
-        return rows

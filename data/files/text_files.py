@@ -1,32 +1,34 @@
 """Reading text files: bytes, lines and records, and the words that messages about them share.
 
-Every task reads its files through here, so all agree on what a file may be: UTF-8, with or
-without a byte order mark, gzip-compressed or not, with lines that end in LF, CRLF or CR. Every
-record comes with its source, "file:line", lines counting from 1.
+Every task reads its files through here, so all agree on what a file may be: UTF-8, with or without
+a byte order mark, compressed or not (see `data.files.streams`), with lines that end in LF, CRLF or
+CR. Every record comes with its source, "file:line", lines counting from 1.
 
 Files are read whole: what is fine-tuned on fits into memory.
 """
 
 import csv
-import gzip
 import io
 import json
 import os
 import re
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 
 import tensorflow as tf
 
 from data.errors import DataError
+from data.files import streams
+from data.files.lines import not_utf8
+from data.files.streams import READABLE, unreadable
 
 EXTENSIONS = (".tsv", ".csv", ".jsonl", ".ndjson", ".json", ".parquet")
-"""Extensions that `extension` and `stem` know, besides .gz behind them."""
+"""Extensions that `extension` and `stem` know."""
+PACKED = (".gz", ".bz2", ".xz", ".zst")
+"""Those that may stand behind them."""
 
 # The csv module refuses fields of more than 128 KiB unless told otherwise, and takes no more than
 # a C long, which has 32 bits on Windows.
 _CSV_FIELD_LIMIT = 2**31 - 1
-_READABLE = "Check the name and that the file is readable."
 
 
 def placed(data_dir: str | None, path: str) -> str:
@@ -38,21 +40,53 @@ def placed(data_dir: str | None, path: str) -> str:
 
 
 def extension(path: str) -> str:
-    """Which of EXTENSIONS the name ends in, .gz left aside; "" if none."""
-    name = path.lower().removesuffix(".gz")
+    """Which of EXTENSIONS the name ends in, one of PACKED left aside; "" if none."""
+    name = _unpacked_name(path).lower()
     return next((ending for ending in EXTENSIONS if name.endswith(ending)), "")
 
 
 def stem(path: str) -> str:
     """A file's name without its folder and the extensions that are known here."""
-    name = path.replace("\\", "/").rstrip("/").rsplit("/", 1)[-1]
-    for ending in (".gz", *EXTENSIONS):
-        if name.lower().endswith(ending) and len(name) > len(ending):
-            name = name[: -len(ending)]
-    return name
+    name = _unpacked_name(path.replace("\\", "/").rstrip("/").rsplit("/", 1)[-1])
+    known = extension(name)
+    return name[: -len(known)] if known and len(name) > len(known) else name
 
 
-def read_bytes(path: str, hint: str = _READABLE) -> bytes:
+def _unpacked_name(path: str) -> str:
+    packed = next((ending for ending in PACKED if path.lower().endswith(ending)), "")
+    return path[: len(path) - len(packed)] or path
+
+
+def expand(patterns: str | Iterable[str]) -> list[str]:
+    """Files that match a comma-separated list (or an iterable) of globs.
+
+    Returns:
+        Paths in the order of the patterns, sorted within each, none twice.
+
+    Raises:
+        DataError: If a pattern matches no file, or matches a folder only, or there is no pattern.
+    """
+    if isinstance(patterns, str):
+        patterns = patterns.split(",")
+    files: dict[str, None] = {}
+    for pattern in (pattern.strip() for pattern in patterns):
+        if not pattern:
+            continue
+        matches = sorted(tf.io.gfile.glob(pattern))
+        names = [path for path in matches if not tf.io.gfile.isdir(path)]
+        if not names:
+            what = "matches only folders" if matches else "matches no file"
+            raise DataError(
+                f"The file pattern {pattern!r} {what}. Give one file, a glob such as"
+                " 'corpus/*.txt', or a comma-separated list of these."
+            )
+        files.update(dict.fromkeys(names))
+    if not files:
+        raise DataError("No input file was given: the list of file patterns is empty.")
+    return list(files)
+
+
+def read_bytes(path: str, hint: str = READABLE) -> bytes:
     """The file's content.
 
     Args:
@@ -66,13 +100,11 @@ def read_bytes(path: str, hint: str = _READABLE) -> bytes:
         with tf.io.gfile.GFile(path, "rb") as file:
             return file.read()
     except (tf.errors.OpError, OSError) as error:
-        raise DataError(f"{path} can't be read ({type(error).__name__}). {hint}") from error
+        raise unreadable(path, error, hint) from error
 
 
-def read_text(path: str, hint: str = _READABLE) -> str:
-    """The text of a file, without a byte order mark, unpacked if it is gzip-compressed.
-
-    Compression is told by the first two bytes, whatever the name.
+def read_text(path: str, hint: str = READABLE) -> str:
+    """The text of a file, without a byte order mark, decompressed if it is compressed.
 
     Args:
         path: Anything that `tf.io.gfile` opens.
@@ -82,24 +114,16 @@ def read_text(path: str, hint: str = _READABLE) -> str:
         DataError: The file can't be read, is damaged, or isn't UTF-8; names the line.
     """
     data = read_bytes(path, hint)
-    if data[:2] == b"\x1f\x8b":
-        try:
-            data = gzip.decompress(data)
-        except (OSError, EOFError, zlib.error) as error:
-            raise DataError(
-                f"{path} is gzip-compressed and damaged ({error}); copy or compress it anew."
-            ) from error
+    compression = streams.compression_of(data)
+    if compression:
+        data = b"".join(streams.unpacked([data], compression, path))
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         # The codec's own view of the bytes, which lacks the byte order mark.
         before = error.object[: error.start]
         line = 1 + before.count(b"\n") + before.count(b"\r") - before.count(b"\r\n")
-        found = error.object[error.start : error.start + 4]
-        raise DataError(
-            f"{path}:{line}: found the bytes {found!r}, which are not UTF-8; convert the file to"
-            " UTF-8."
-        ) from error
+        raise not_utf8(f"{path}:{line}", error.object[error.start : error.start + 4]) from error
 
 
 def lines_of(text: str) -> list[str]:
@@ -157,18 +181,25 @@ def csv_records(path: str, text: str) -> Iterator[tuple[str, list[str]]]:
     Raises:
         DataError: While iterating: a row isn't CSV.
     """
-    blank: list[str] = []
     # newline="" leaves newlines inside quoted fields as they are and still ends lines at CR.
-    for source, record in csv_rows(path, io.StringIO(text, newline="")):
-        if isinstance(record, DataError):
-            raise record
-        if not record:
+    for source, row in without_last_blanks(csv_rows(path, io.StringIO(text, newline=""))):
+        if isinstance(row, DataError):
+            raise row
+        yield source, row
+
+
+def without_last_blanks(
+    rows: Iterable[tuple[str, list[str] | DataError]],
+) -> Iterator[tuple[str, list[str] | DataError]]:
+    """The rows but for blank ones at the end; others have one empty field."""
+    blank: list[str] = []
+    for source, row in rows:
+        if row in ([], [""]):
             blank.append(source)
             continue
-        for earlier in blank:
-            yield earlier, [""]
+        yield from ((earlier, [""]) for earlier in blank)
         blank.clear()
-        yield source, record
+        yield source, row
 
 
 def json_records(path: str, text: str) -> Iterator[tuple[str, dict[str, object]]]:
@@ -180,24 +211,28 @@ def json_records(path: str, text: str) -> Iterator[tuple[str, dict[str, object]]
         DataError: While iterating: a line isn't JSON, or no object, or has a name twice.
     """
     for number, line in enumerate(lines_of(text), 1):
-        if not line.strip():
-            continue
-        source = f"{path}:{number}"
-        try:
-            fields = json.loads(line, object_pairs_hook=_object)
-        except (ValueError, RecursionError) as error:
-            raise DataError(
-                f"{source}: this line isn't JSON ({error}); it begins {shortened(line)}. A file of"
-                " JSON lines holds one whole object on every line; repair the line, or write the"
-                " file anew with one object per line."
-            ) from None
-        if not isinstance(fields, dict):
-            raise DataError(
-                f"{source}: expected an object, and this line, which holds {shortened(fields)}, is"
-                " not an object. A file of JSON lines holds one on every line, not an array over"
-                " many; write the file anew with one object per line."
-            )
-        yield source, fields
+        if line.strip():
+            source = f"{path}:{number}"
+            yield source, json_object(source, line)
+
+
+def json_object(source: str, line: str) -> dict[str, object]:
+    """The object of a line; see `json_records`."""
+    try:
+        fields = json.loads(line, object_pairs_hook=_object)
+    except (ValueError, RecursionError) as error:
+        raise DataError(
+            f"{source}: this line isn't JSON ({error}); it begins {shortened(line)}. A file of"
+            " JSON lines holds one whole object on every line; repair the line, or write the"
+            " file anew with one object per line."
+        ) from None
+    if not isinstance(fields, dict):
+        raise DataError(
+            f"{source}: expected an object, and this line, which holds {shortened(fields)}, is"
+            " not an object. A file of JSON lines holds one on every line, not an array over"
+            " many; write the file anew with one object per line."
+        )
+    return fields
 
 
 def with_names(

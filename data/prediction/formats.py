@@ -24,9 +24,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import tensorflow as tf
 
 from data.errors import DataError
-from data.files.request_lines import STANDARD_INPUT, LineStream, check_utf8
+from data.files.lines import STANDARD_INPUT, LineStream, check_utf8
 from data.files.tables import nearest
-from data.files.text_files import csv_rows, extension, json_records, listing, shortened, with_names
+from data.files.text_files import (
+    csv_rows,
+    extension,
+    json_object,
+    listing,
+    shortened,
+    with_names,
+    without_last_blanks,
+)
 
 FORMATS = ("auto", "text", "tsv", "csv", "jsonl")
 ORDER = ("text", "text_a", "text_b", "question", "context", "choices", "words")
@@ -95,9 +103,9 @@ def check_format(specs: Specs, format: str, where: str) -> None:
 def _format_of(stream: LineStream) -> str:
     if stream.name.lower().endswith(".parquet"):
         raise DataError(f"{stream.name} is Parquet, which isn't read here; write JSON lines of it.")
-    found = _ENDINGS.get(extension(stream.name))
-    if found or not (stream.live or stream.name == STANDARD_INPUT):
-        return found or "text"
+    format = _ENDINGS.get(extension(stream.name))
+    if format or not (stream.live or stream.name == STANDARD_INPUT):
+        return format or "text"
     return "jsonl" if stream.first_character() == "{" else "text"
 
 
@@ -133,22 +141,15 @@ def _csv(stream: LineStream, specs: Specs) -> Iterator[Record]:
         check_utf8(source, "".join(row))
         return row
 
-    found = csv_rows(stream.name, stream.lines(keep_ends=True))
-    rows = ((source, _attempt(checked, source, row)) for source, row in found)
-    yield from _below_header(_without_last_blanks(rows), specs, ",")
+    raw_rows = csv_rows(stream.name, stream.lines(keep_ends=True))
+    rows = ((source, _attempt(checked, source, row)) for source, row in raw_rows)
+    yield from _below_header(without_last_blanks(rows), specs, ",")
 
 
 def _jsonl(stream: LineStream, specs: Specs) -> Iterator[Record]:
-    def record(source: str, line: str) -> dict[str, object]:
-        try:
-            return next(fields for _, fields in json_records(source, line))
-        except DataError as error:
-            # It counts the lines of what it got.
-            raise DataError(str(error).replace(f"{source}:1:", f"{source}:", 1)) from None
-
     for source, line in _lines(stream):
         if isinstance(line, DataError) or line.strip():
-            yield source, _attempt(record, source, line)
+            yield source, _attempt(json_object, source, line)
 
 
 def _attempt(function: Callable, source: str, value):
@@ -169,22 +170,11 @@ def _lines(stream: LineStream) -> Iterator[tuple[str, str | DataError]]:
 
 def _tab_separated(stream: LineStream) -> Iterator[tuple[str, list[str] | DataError]]:
     fields = ((source, _attempt(_at_tabs, source, line)) for source, line in _lines(stream))
-    yield from _without_last_blanks(fields)
+    yield from without_last_blanks(fields)
 
 
 def _at_tabs(_: str, line: str) -> list[str]:
     return line.split("\t")
-
-
-def _without_last_blanks(rows: Iterable[tuple]) -> Iterator[tuple[str, list[str] | DataError]]:
-    blank = []
-    for source, fields in rows:
-        if fields in ([], [""]):
-            blank.append(source)
-            continue
-        yield from ((earlier, [""]) for earlier in blank)
-        blank.clear()
-        yield source, fields
 
 
 def _below_header(rows: Iterator[tuple], specs: Specs, separator: str) -> Iterator[Record]:
@@ -197,11 +187,11 @@ def _below_header(rows: Iterator[tuple], specs: Specs, separator: str) -> Iterat
     lacking = [name for name in specs if not lists.get(name, name in names)]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice or lacking:
-        wanted = [f"{name}_0, {name}_1 …" if name in lists else name for name in specs]
+        expected = [f"{name}_0, {name}_1 …" if name in lists else name for name in specs]
         wrong = f"{listing(twice)} twice" if twice else f"no {listing(lacking)}"
         raise DataError(
-            f"{source}: expected a header that names the model's inputs, {listing(wanted)}; it has "
-            f"{wrong}{'' if twice else nearest(lacking[0], names)}. The header is "
+            f"{source}: expected a header that names the model's inputs, {listing(expected)}; it "
+            f"has {wrong}{'' if twice else nearest(lacking[0], names)}. The header is "
             f"{listing(map(shortened, names))}. Correct it; a file without a header can be read as "
             f"lines of text (--input_format=text)."
         )

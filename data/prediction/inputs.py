@@ -16,11 +16,10 @@ import numpy as np
 import tensorflow as tf
 
 from data.errors import DataError
-from data.files.request_lines import open_lines
+from data.files.lines import open_lines
 from data.files.tables import nearest
-from data.files.text_files import listing, shortened
+from data.files.text_files import expand, listing, shortened
 from data.prediction.formats import FORMATS, Specs, records
-from data.pretraining.corpus import expand
 
 WINDOW_CHARACTERS = 2**23
 """So that memory doesn't depend on how long the lines are."""

@@ -24,6 +24,7 @@ import tensorflow as tf
 from absl import logging
 
 from data.errors import DataError
+from data.files import atomic
 from data.files.text_files import listing
 from data.prediction.inputs import Example
 
@@ -81,24 +82,18 @@ class PredictionOutputs:
         self._said: set[str] = set()
         self._said_bytes = False
         self._files = contextlib.ExitStack()
-        self._temporary = "" if path == "-" else f"{path}.tmp-{os.getpid()}"
 
     def __enter__(self) -> "PredictionOutputs":
-        if not self._temporary:
-            self._file = sys.stdout.buffer
-            return self
-        try:
-            folder = os.path.dirname(self.path)
-            if folder:
-                tf.io.gfile.makedirs(folder)
-            self._file = self._files.enter_context(tf.io.gfile.GFile(self._temporary, "wb"))
-            self._file.write(b"")  # Without a write no file comes into being.
+        with self._files:
+            if self.path == "-":
+                self._file = sys.stdout.buffer
+            else:
+                atomic.make_folder(self.path)
+                self._file = self._files.enter_context(atomic.writing(self.path))
             if self.path.endswith(".gz"):
                 packed = gzip.GzipFile("", "wb", fileobj=self._file, mtime=0)
                 self._file = self._files.enter_context(packed)
-        except (tf.errors.OpError, OSError) as error:
-            self._remove()
-            raise self._unwritable(error) from error
+            self._files = self._files.pop_all()
         return self
 
     def write(self, examples: Sequence[Example], answers: Iterable[Answer]) -> None:
@@ -137,21 +132,12 @@ class PredictionOutputs:
         finally:
             self._send(lines)
 
-    def __exit__(self, kind, *_) -> None:
-        if kind is not None:
-            self._remove()
-            return
-        try:
-            self._send(self._lines.rest())
-            self._files.close()
-            if self._temporary:
-                tf.io.gfile.rename(self._temporary, self.path, overwrite=True)
-        except (tf.errors.OpError, OSError) as error:
-            self._remove()
-            raise self._unwritable(error) from error
-        except DataError:
-            self._remove()
-            raise
+    def __exit__(self, kind, *error) -> None:
+        with self._files:
+            if kind is None:
+                self._send(self._lines.rest())
+            else:
+                self._files.pop_all().__exit__(kind, *error)
 
     def _passed(self, example: Example) -> dict[str, object]:
         for name in self._renamed.keys() & example.passed.keys() - self._said:
@@ -192,31 +178,16 @@ class PredictionOutputs:
         if not data:
             return
         try:
-            self._file.write(data)
-            if not self._temporary:
-                self._file.flush()
+            with atomic.named_failures("Standard output" if self.path == "-" else self.path):
+                self._file.write(data)
+                if self.path == "-":
+                    self._file.flush()
         except BrokenPipeError:
             # Python flushes standard output at exit once more.
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, sys.stdout.fileno())
             os.close(nowhere)
             raise
-        except (tf.errors.OpError, OSError) as error:
-            raise self._unwritable(error) from error
-
-    def _remove(self) -> None:
-        with contextlib.suppress(tf.errors.OpError, OSError):
-            self._files.close()
-        if self._temporary:
-            with contextlib.suppress(tf.errors.OpError, OSError):
-                tf.io.gfile.remove(self._temporary)
-
-    def _unwritable(self, error: Exception) -> DataError:
-        what = f"The output file {self.path}" if self._temporary else "Standard output"
-        return DataError(
-            f"{what} can't be written: {getattr(error, 'message', error)}. Name a file in a folder "
-            f"that you may write to, with room enough."
-        )
 
 
 def _single_values(specs: Mapping[str, tf.TensorSpec]) -> list[str]:

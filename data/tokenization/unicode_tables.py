@@ -14,6 +14,8 @@ import pathlib
 import unicodedata
 from collections.abc import Iterable
 
+from data.files import atomic
+
 UNICODE_VERSION = "14.0.0"
 TABLE_FILE = pathlib.Path(__file__).with_name("unicode_14.txt")
 
@@ -163,19 +165,17 @@ def write_tables(tables: UnicodeTables, path: os.PathLike) -> None:
         else:
             items = [f"{a:X}" if a == b else f"{a:X}-{b:X}" for a, b in value]
         lines.append(" ".join([field.name, *items]))
-    temporary = pathlib.Path(f"{os.fspath(path)}.tmp")
-    temporary.write_text("\n".join(lines) + "\n", encoding="ascii")
-    temporary.replace(path)
+    atomic.write_text(os.fspath(path), "\n".join(lines) + "\n")
 
 
 def _ranges(codes: Iterable[int]) -> Ranges:
-    found: list[list[int]] = []
+    ranges: list[list[int]] = []
     for code in codes:
-        if found and code == found[-1][1] + 1:
-            found[-1][1] = code
+        if ranges and code == ranges[-1][1] + 1:
+            ranges[-1][1] = code
         else:
-            found.append([code, code])
-    return tuple((first, last) for first, last in found)
+            ranges.append([code, code])
+    return tuple((first, last) for first, last in ranges)
 
 
 if __name__ == "__main__":

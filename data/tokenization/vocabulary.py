@@ -1,14 +1,14 @@
 """Vocabulary files: one token per line, its id being the line's number from 0."""
 
-import contextlib
 import functools
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import tensorflow as tf
 from absl import logging
 
 from data.errors import DataError
+from data.files import atomic
 from data.tokenization import unicode_tables
 
 PAD, UNK, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
@@ -108,26 +108,12 @@ def check_writable(vocab_file: str, inputs: Iterable[str] = ()) -> None:
             f"The vocabulary would overwrite {vocab_file}, which is one of the input files. Name "
             "another output file, or a pattern that doesn't match it."
         )
-    with _named_failure(vocab_file):
-        with tf.io.gfile.GFile(_temporary(vocab_file), "wb") as file:
-            file.write(b"")  # Without a write no file comes into being.
-        tf.io.gfile.remove(_temporary(vocab_file))
+    atomic.check_writable(vocab_file)
 
 
 def write_vocab(tokens: Sequence[str], vocab_file: str) -> None:
-    """Writes a vocabulary file: to a temporary name first, then renamed.
-
-    Raises:
-        DataError: The place can't be written to.
-    """
-    _write("".join(f"{token}\n" for token in tokens).encode("utf-8"), vocab_file)
-
-
-def _write(data: bytes, vocab_file: str) -> None:
-    with _named_failure(vocab_file):
-        with tf.io.gfile.GFile(_temporary(vocab_file), "wb") as file:
-            file.write(data)
-        tf.io.gfile.rename(_temporary(vocab_file), vocab_file, overwrite=True)
+    """Writes a vocabulary file; DataError if that isn't possible."""
+    atomic.write_text(vocab_file, "".join(f"{token}\n" for token in tokens))
 
 
 def write_with_replaced(source: str, replaced: Mapping[int, str], vocab_file: str) -> None:
@@ -146,22 +132,8 @@ def write_with_replaced(source: str, replaced: Mapping[int, str], vocab_file: st
     for index, token in replaced.items():
         end = b"\r" if lines[index].endswith(b"\r") else b""
         lines[index] = token.encode("utf-8") + end
-    _write(b"\n".join(lines), vocab_file)
-
-
-def _temporary(vocab_file: str) -> str:
-    return f"{vocab_file}.tmp"
-
-
-@contextlib.contextmanager
-def _named_failure(vocab_file: str) -> Iterator[None]:
-    try:
-        yield
-    except tf.errors.OpError as error:
-        raise DataError(
-            f"The vocabulary can't be written to {vocab_file} ({type(error).__name__}); name a "
-            "file in a folder that exists and that you may write to."
-        ) from error
+    with atomic.writing(vocab_file) as file:
+        file.write(b"\n".join(lines))
 
 
 def _report(tokens: Sequence[str], vocab_file: str) -> None:

@@ -16,8 +16,8 @@ import tensorflow as tf
 from absl import logging
 
 from data import batching
-from data.errors import DataError
 from data.features import Features, remove_others
+from data.files import atomic
 from data.vectors.array_batches import array_batches, check_single_rows
 
 Extract = Callable[[Iterable[dict[str, np.ndarray]], np.ndarray], np.ndarray]
@@ -127,24 +127,13 @@ def stored_vectors(
         "Computing the vectors of %d rows of %s, %.0f MB: %s", len(features), name, size / 1e6, path
     )
     shape = batching.Batching(_BATCH_SIZE, batching.default_buckets(features.max_seq_length))
-    temporary = f"{path}.tmp-{os.getpid()}"
-    try:
-        tf.io.gfile.makedirs(folder)
-        try:
-            with tf.io.gfile.GFile(temporary, "wb") as file:
-                file.write(header)
-                for part in _parts(features, _VALUES_AT_ONCE // width):
-                    vectors = extract(array_batches(part, shape), part.lengths)
-                    file.write(np.ascontiguousarray(vectors, "<f4").tobytes())
-            tf.io.gfile.rename(temporary, path, overwrite=True)
-        finally:
-            if tf.io.gfile.exists(temporary):
-                tf.io.gfile.remove(temporary)
-    except tf.errors.OpError as error:
-        raise DataError(
-            f"The vectors can't be written to {path}: {error.message}. They need "
-            f"{math.ceil(size / 1e6):,} MB in a folder that you may write to."
-        ) from error
+    hint = f"It needs {math.ceil(size / 1e6):,} MB in a folder that you may write to."
+    atomic.make_folder(path)
+    with atomic.writing(path, hint=hint) as file:
+        file.write(header)
+        for part in _parts(features, _VALUES_AT_ONCE // width):
+            vectors = extract(array_batches(part, shape), part.lengths)
+            file.write(np.ascontiguousarray(vectors, "<f4").tobytes())
     remove_others(path, name)
     return stored
 

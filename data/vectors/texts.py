@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from data.errors import DataError
 from data.features import Features
-from data.pretraining.corpus import numbered_lines
+from data.files.lines import numbered_lines
 from data.tokenization import Tokenizer
 from data.tokenization.inputs import check_length, pack_inputs
 from data.tokenization.offsets import bytes_to_characters

@@ -18,6 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from data.errors import DataError
+from data.files import atomic
 from data.vectors.texts import Row
 
 FORMATS = ("jsonl", "tfrecord", "numpy")
@@ -44,56 +45,29 @@ class FeatureWriter(abc.ABC):
         self.width = width
         self.words = words
         self.pooled = pooled
-        self._files = contextlib.ExitStack()
-        self._names: list[tuple[str, str]] = []  # temporary, final
+        self._stack = contextlib.ExitStack()
+        # All files are closed before the first one gets its name.
+        self._names = self._stack.enter_context(contextlib.ExitStack())
+        self._files = self._stack.enter_context(contextlib.ExitStack())
 
     def __enter__(self) -> "FeatureWriter":
-        try:
-            folder = os.path.dirname(self.path)
-            if folder:
-                tf.io.gfile.makedirs(folder)
+        with self._stack:
+            atomic.make_folder(self.path)
             self._open()
-        except (tf.errors.OpError, OSError) as error:
-            self._remove()
-            raise self._unwritable(error) from error
+            self._stack = self._stack.pop_all()
         return self
 
     def write(self, rows: Iterable[Row]) -> None:
         """Appends rows; raises DataError where that isn't possible."""
         for row in rows:
-            try:
+            with atomic.named_failures(self.path):
                 self._write(row)
-            except (tf.errors.OpError, OSError) as error:
-                raise self._unwritable(error) from error
 
-    def __exit__(self, kind, *_) -> None:
-        if kind is not None:
-            self._remove()
-            return
-        try:
-            self._files.close()
-            for temporary, name in self._names:
-                tf.io.gfile.rename(temporary, name, overwrite=True)
-        except (tf.errors.OpError, OSError) as error:
-            self._remove()
-            raise self._unwritable(error) from error
+    def __exit__(self, *error) -> None:
+        self._stack.__exit__(*error)
 
-    def _temporary(self, name: str) -> str:
-        self._names.append((f"{name}.tmp-{os.getpid()}", name))
-        return self._names[-1][0]
-
-    def _remove(self) -> None:
-        with contextlib.suppress(tf.errors.OpError, OSError):
-            self._files.close()
-        for temporary, _ in self._names:
-            with contextlib.suppress(tf.errors.OpError, OSError):
-                tf.io.gfile.remove(temporary)
-
-    def _unwritable(self, error: Exception) -> DataError:
-        return DataError(
-            f"The output file {self.path} can't be written: {getattr(error, 'message', error)}. "
-            f"Name a file in a folder that you may write to, with room enough."
-        )
+    def _temporary(self, path: str) -> str:
+        return self._names.enter_context(atomic.replacing(path))
 
     @abc.abstractmethod
     def _open(self) -> None:

@@ -26,7 +26,8 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 from absl import app, flags
 
-from data.pretraining.corpus import expand, numbered_lines
+from data.files.lines import numbered_lines
+from data.files.text_files import expand
 from data.pretraining.corpus.sentences import split_sentences
 
 FLAGS = flags.FLAGS

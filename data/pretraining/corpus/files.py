@@ -14,40 +14,10 @@ from hashlib import blake2b
 import tensorflow as tf
 from absl import logging
 
-from data.errors import DataError
 from data.pretraining.corpus.formats import TEXT_FIELD, Document
 from data.pretraining.corpus.sources import open_source
 
 _SHOW_SECONDS = 10
-
-
-def expand(patterns: str | Iterable[str]) -> list[str]:
-    """Files that match a comma-separated list (or an iterable) of globs.
-
-    Returns:
-        Paths in the order of the patterns, sorted within each, none twice.
-
-    Raises:
-        DataError: If a pattern matches no file, or matches a folder only, or there is no pattern.
-    """
-    if isinstance(patterns, str):
-        patterns = patterns.split(",")
-    files: dict[str, None] = {}
-    for pattern in (p.strip() for p in patterns):
-        if not pattern:
-            continue
-        matches = sorted(tf.io.gfile.glob(pattern))
-        found = [path for path in matches if not tf.io.gfile.isdir(path)]
-        if not found:
-            what = "matches only folders" if matches else "matches no file"
-            raise DataError(
-                f"The file pattern {pattern!r} {what}. Give one file, a glob such as"
-                " 'corpus/*.txt', or a comma-separated list of these."
-            )
-        files.update(dict.fromkeys(found))
-    if not files:
-        raise DataError("No input file was given: the list of file patterns is empty.")
-    return list(files)
 
 
 def read_documents(

@@ -18,7 +18,7 @@ documents out wherever they cut. A document starts
     WikiExtractor  with its `<doc …>` line; text after a `</doc>`, with that line
     JSON lines     with its line
 
-Reading lines is told in `lines.py`, Parquet in `parquet.py`.
+Reading lines is told in `data/files/lines.py`, Parquet in `data/files/parquet.py`.
 """
 
 import html
@@ -29,7 +29,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from data.errors import DataError
-from data.files.corpus_lines import Lines
+from data.files.lines import Lines
+from data.files.text_files import listing
 from data.pretraining.corpus.sentences import split_sentences
 
 MAX_DOCUMENT_CHARACTERS = 64 * 2**20
@@ -229,11 +230,9 @@ def _text_of(line: str, text_field: str) -> str:
             f' on every line, such as {{"{text_field}": "…"}}.'
         )
     if text_field not in record:
-        names = [repr(name) for name in record]
-        more = f" and {len(names) - _SHOWN_FIELDS} more" if len(names) > _SHOWN_FIELDS else ""
-        there = ", ".join(names[:_SHOWN_FIELDS]) + more if names else "none"
+        known = listing(map(repr, record), _SHOWN_FIELDS) or "none"
         raise DataError(
-            f"the object has no field {text_field!r}; its fields: {there}. Name the one that holds"
+            f"the object has no field {text_field!r}; its fields: {known}. Name the one that holds"
             " the text with --text_field."
         )
     text = record[text_field]

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 
 from data.errors import DataError
 from data.files import parquet
-from data.files.compression import compression_of, read_blocks, read_head, stored_bytes
-from data.files.corpus_lines import Lines, first_line
+from data.files.lines import Lines, first_line
+from data.files.streams import compression_of, read_blocks, read_head, stored_bytes
 from data.pretraining.corpus import formats
 from data.pretraining.corpus.formats import TEXT_FIELD, Document
 
@@ -33,8 +33,8 @@ class Source:
     Attributes:
         path: Anything that `tf.io.gfile` opens.
         format: "plain", "wiki", "json" (see `formats.py`) or "parquet".
-        compression: "gzip", "bzip2", "zstd" or None; None for Parquet too, which compresses by
-            itself.
+        compression: "gzip", "bzip2", "xz", "zstd" or None; None for Parquet too, which
+            compresses by itself.
         text_field: The field or column that holds the text.
         stored: Bytes on disk.
         weight: Bytes of text, for dividing work: of a compressed file an estimate (four times
@@ -90,10 +90,12 @@ class Source:
 
         Raises:
             DataError: Naming the file, and the line or row, for anything that can't be read:
-                see `lines.Lines`, `formats.parse` and `parquet.read_documents`.
+                see `lines.Lines`, `formats.parse` and `parquet.read_column`.
         """
         if self.rows is not None:
-            return parquet.read_documents(self.path, self.text_field, begin, end, on_read)
+            rows = parquet.read_column(self.path, self.text_field, begin, end, on_read)
+            documents = (formats.document_of(text, source) for source, text in rows)
+            return (document for document in documents if document.sentences)
         lines = Lines(self.path, self.compression, begin, end, on_read)
         return formats.parse(lines, self.format, begin, end, self.text_field)
 

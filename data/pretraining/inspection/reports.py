@@ -1,10 +1,8 @@
 """What was found in pre-training records, for people, for machines, and as a picture.
 
-Files are written under a temporary name and renamed, on any file system that tf.io.gfile knows.
 matplotlib is loaded when the picture is drawn.
 """
 
-import io
 import json
 import os
 from collections.abc import Sequence
@@ -13,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from data.errors import DataError
+from data.files import atomic
 from data.pretraining.inspection.inspection import Inspection
 from data.pretraining.inspection.statistics import SHARE_BINS, Counts
 
@@ -191,7 +190,7 @@ def check_writable(paths: Sequence[str | None], inputs: Sequence[str]) -> None:
             )
         if tf.io.gfile.isdir(path):
             raise DataError(f"{path} is to be written, but it is a folder. Name a file in it.")
-        _write(path, None)
+        atomic.check_writable(path)
 
 
 def write_json(summary: dict[str, Any], path: str) -> None:
@@ -201,7 +200,7 @@ def write_json(summary: dict[str, Any], path: str) -> None:
         DataError: The file can't be written.
     """
     text = json.dumps(summary, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    _write(path, text.encode())
+    atomic.write_text(path, text)
 
 
 def write_png(found: Inspection, path: str) -> None:
@@ -241,10 +240,9 @@ def write_png(found: Inspection, path: str) -> None:
         title = f"predicted: {share:.2%} of the pieces"
         _shares(panels[3], statistics.masked_shares, title, "predicted pieces")
     figure.suptitle(f"{statistics.records:,} records", fontsize=12)
-    image = io.BytesIO()
-    # No version of matplotlib in the file: the same values are the same bytes.
-    figure.savefig(image, format="png", dpi=DPI, metadata={"Software": None})
-    _write(path, image.getvalue())
+    with atomic.writing(path) as file:
+        # No version of matplotlib in the file: the same values are the same bytes.
+        figure.savefig(file, format="png", dpi=DPI, metadata={"Software": None})
 
 
 def _bins(values: Counts) -> tuple[list[float], list[int]]:
@@ -281,20 +279,3 @@ def _finish(panel, title: str, label: str) -> None:
     panel.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     panel.grid(axis="y", alpha=0.25)
     panel.spines[["top", "right"]].set_visible(False)
-
-
-def _write(path: str, data: bytes | None) -> None:
-    """Writes a file; None only sees whether that is possible."""
-    temporary = f"{path}.tmp"
-    try:
-        with tf.io.gfile.GFile(temporary, "wb") as file:
-            file.write(data or b"")
-        if data is None:
-            tf.io.gfile.remove(temporary)
-        else:
-            tf.io.gfile.rename(temporary, path, overwrite=True)
-    except tf.errors.OpError as error:
-        raise DataError(
-            f"{path} can't be written ({type(error).__name__}). Name a file in a folder that exists"
-            " and that you may write to."
-        ) from None

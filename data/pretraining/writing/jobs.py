@@ -31,6 +31,7 @@ import numpy as np
 import tensorflow as tf
 
 from data.errors import DataError
+from data.files import atomic
 from data.pretraining import corpus
 from data.pretraining.corpus import Document
 from data.pretraining.corpus.parts import PART_BYTES, SEGMENTS, Parts, divide
@@ -191,9 +192,9 @@ def make_part(
         DataError: Unreadable text, the only document of a corpus, output that can't be written.
     """
     note = job.note("part", number)
-    found = read_note(note)
-    if found is not None:
-        return Counts(**found["counts"])
+    finished = read_note(note)
+    if finished is not None:
+        return Counts(**finished["counts"])
     counts = Counts()
     batches = generate.instance_batches(
         job.documents(number),
@@ -214,20 +215,21 @@ def make_part(
 def make_shard(job: Job, number: int) -> dict[str, Any]:
     """Joins the pieces of a shard, unless it is there; returns path, records, bytes and sha256."""
     path, note = job.output_files[number], job.note("shard", number)
-    found = read_note(note)
-    if found is not None and shards.size_of(path) == found["bytes"]:
-        return found
+    finished = read_note(note)
+    if finished is not None and shards.size_of(path) == finished["bytes"]:
+        return finished
     pieces = job.pieces_of_shard(number)
+    atomic.make_folder(path)
     # Among the pieces, so that what a killed process leaves goes with them.
-    temporary = shards.temporary_name(os.path.join(job.folder, f"shard-{number:05d}"))
-    made = shards.join_pieces(pieces, temporary, path, job.compression)
-    made = {"path": path, "records": _records_of(job, number), **made}
-    write_note(note, made)
-    shards.appear(temporary, path)
+    with atomic.writing(path, folder=job.folder) as file:
+        sizes = shards.join_pieces(pieces, file, job.compression)
+        file.flush()
+        shard = {"path": path, "records": _records_of(job, number), **sizes}
+        write_note(note, shard)
     # Only now: a process killed before this line still finds them.
     for piece in pieces:
         tf.io.gfile.remove(piece)
-    return made
+    return shard
 
 
 def _records_of(job: Job, shard: int) -> int:
@@ -251,10 +253,8 @@ def hash_documents(job: Job, number: int) -> np.ndarray:
 
 def write_copies(job: Job, part: int, numbers: np.ndarray) -> None:
     """Writes `copies_file`."""
-    temporary = f"{copies_file(job, part)}.{os.getpid()}.partial"
-    with tf.io.gfile.GFile(temporary, "wb") as file:
+    with atomic.writing(copies_file(job, part)) as file:
         file.write(np.sort(np.asarray(numbers, np.int64)).tobytes())
-    tf.io.gfile.rename(temporary, copies_file(job, part), overwrite=True)
 
 
 def find_copies(hashes: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -275,12 +275,6 @@ def read_note(path: str) -> dict[str, Any] | None:
 
 
 def write_note(path: str, value: Any) -> None:
-    """Writes JSON under a temporary name, then renames it."""
-    temporary = f"{path}.{os.getpid()}.partial"
-    try:
-        shards.make_folder(temporary)
-        with tf.io.gfile.GFile(temporary, "w") as file:
-            file.write(json.dumps(value, indent=2) + "\n")
-        tf.io.gfile.rename(temporary, path, overwrite=True)
-    except tf.errors.OpError as error:
-        raise shards.unwritable(path, error) from None
+    """Writes JSON; missing folders are made."""
+    atomic.make_folder(path)
+    atomic.write_text(path, json.dumps(value, indent=2) + "\n")

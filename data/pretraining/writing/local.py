@@ -23,6 +23,7 @@ import tensorflow as tf
 from absl import logging
 
 from data.errors import DataError
+from data.files import atomic
 from data.pretraining.instances import generate
 from data.pretraining.instances.generate import Counts
 from data.pretraining.writing import jobs, manifest
@@ -124,7 +125,7 @@ def prepare(job: Job) -> None:
     if found and found["fingerprint"] == job.fingerprint():
         logging.info("Going on with the parts in %s.", job.folder)
         for name in tf.io.gfile.listdir(job.folder):
-            if name.endswith(".partial"):
+            if name.endswith(atomic.ENDING):
                 tf.io.gfile.remove(os.path.join(job.folder, name))
         return
     if tf.io.gfile.exists(job.folder):

@@ -1,17 +1,17 @@
 """Record files that are there whole or not at all: writing, and joining pieces to a shard."""
 
+import contextlib
 import gzip
 import hashlib
 import os
 import shutil
-import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import tensorflow as tf
 
 from data.errors import DataError
+from data.files import atomic
 
 GZIP = "gzip"
 COMPRESSIONS = ("none", GZIP)
@@ -35,15 +35,17 @@ class ShardWriters:
         self._next = 0
 
     def __enter__(self) -> "ShardWriters":
-        self._temporary = [temporary_name(path) for path in self.files]
-        self._writers = []
-        try:
-            for path in self._temporary:
-                make_folder(path)
-                self._writers.append(tf.io.TFRecordWriter(path))
-        except tf.errors.OpError as error:
-            self._remove()
-            raise unwritable(self.files[len(self._writers)], error) from None
+        with contextlib.ExitStack() as stack:
+            temporaries = []
+            for path in self.files:
+                atomic.make_folder(path)
+                temporaries.append(stack.enter_context(atomic.replacing(path)))
+            self._writers = []
+            for path, temporary in zip(self.files, temporaries, strict=True):
+                stack.enter_context(atomic.named_failures(path))
+                writer = contextlib.closing(tf.io.TFRecordWriter(temporary))
+                self._writers.append(stack.enter_context(writer))
+            self._stack = stack.pop_all()
         return self
 
     def write(self, records: Sequence[bytes]) -> None:
@@ -51,72 +53,34 @@ class ShardWriters:
         n = len(self._writers)
         for k, writer in enumerate(self._writers):
             mine = records[(k - self._next) % n :: n]
-            try:
+            with atomic.named_failures(self.files[k]):
                 for record in mine:
                     writer.write(record)
-            except tf.errors.OpError as error:
-                raise unwritable(self.files[k], error) from None
             self.counts[k] += len(mine)
         self._next = (self._next + len(records)) % n
 
-    def __exit__(self, kind: type | None, *_: Any) -> None:
-        if kind is not None:
-            self._remove()
-            return
-        try:
-            for writer in self._writers:
-                writer.close()
-            for temporary, path in zip(self._temporary, self.files, strict=True):
-                tf.io.gfile.rename(temporary, path, overwrite=True)
-        except tf.errors.OpError as error:
-            self._remove()
-            raise unwritable(self.files[0], error) from None
-
-    def _remove(self) -> None:
-        for writer in self._writers:
-            try:
-                writer.close()
-            except tf.errors.OpError:
-                continue
-        for path in self._temporary:
-            if tf.io.gfile.exists(path):
-                tf.io.gfile.remove(path)
+    def __exit__(self, *error: Any) -> None:
+        self._stack.__exit__(*error)
 
 
-def join_pieces(
-    pieces: Sequence[str], temporary: str, path: str, compression: str = "none"
-) -> dict[str, Any]:
-    """Joins TFRecord files to one; the caller gives it its name with `appear`.
+def join_pieces(pieces: Sequence[str], file: Any, compression: str = "none") -> dict[str, Any]:
+    """Joins TFRecord files to one.
 
     Args:
         pieces: Uncompressed TFRecord files, in order.
-        temporary: Where to write.
-        path: The shard to be, for messages; its folder is made.
+        file: Open for writing.
         compression: One of `COMPRESSIONS`; gzip has no time stamp, so equal records are equal
             bytes.
 
     Returns:
-        bytes and sha256 of the file.
+        bytes and sha256 of what was written.
     """
-    try:
-        make_folder(path)
-        with tf.io.gfile.GFile(temporary, "wb") as file:
-            digest = _Digest(file)
-            with _compressed(digest, compression) as target:
-                for piece in pieces:
-                    with tf.io.gfile.GFile(piece, "rb") as source:
-                        shutil.copyfileobj(source, target, _COPY_BYTES)
-    except tf.errors.OpError as error:
-        raise unwritable(path, error) from None
+    digest = _Digest(file)
+    with _compressed(digest, compression) as target:
+        for piece in pieces:
+            with tf.io.gfile.GFile(piece, "rb") as source:
+                shutil.copyfileobj(source, target, _COPY_BYTES)
     return {"bytes": digest.size, "sha256": digest.sha.hexdigest()}
-
-
-def appear(temporary: str, path: str) -> None:
-    """Gives a finished file its name."""
-    try:
-        tf.io.gfile.rename(temporary, path, overwrite=True)
-    except tf.errors.OpError as error:
-        raise unwritable(path, error) from None
 
 
 def sha256(path: str) -> str:
@@ -161,28 +125,6 @@ def check_output_files(files: Sequence[str]) -> None:
         raise DataError(f"Output files must be named, each once; received {','.join(files)!r}.")
 
 
-def make_folder(path: str) -> None:
-    """Makes the folder that `path` lies in."""
-    folder = os.path.dirname(path)
-    if folder:
-        tf.io.gfile.makedirs(folder)
-
-
-def unwritable(path: str, error: tf.errors.OpError) -> DataError:
-    """What is raised where a file can't be written."""
-    return DataError(
-        f"The output file {path} can't be written: {error.message}. Name a folder that you may"
-        f" write to, with room enough."
-    )
-
-
-def temporary_name(path: str) -> str:
-    """A name to write under."""
-    # Unlike a fixed name, it can't be written by two processes at a time: a killed run's workers
-    # may live on for a second.
-    return f"{path}.{uuid.uuid4().hex[:12]}.partial"
-
-
 class _Digest:
     """A file that counts and hashes what is written to it."""
 
@@ -201,7 +143,7 @@ class _Digest:
         """For gzip."""
 
 
-@contextmanager
+@contextlib.contextmanager
 def _compressed(target: _Digest, compression: str) -> Iterator[Any]:
     if compression != GZIP:
         yield target

@@ -16,9 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
-import tensorflow as tf
 
-from data.errors import DataError
 from data.files import atomic
 from data.tasks.questions.rows import QuestionRows
 from data.tasks.questions.squad import Question
@@ -187,11 +185,8 @@ class AnswerFiles:
         self._spool.write("\n}\n" if self.best_texts else "}\n")
         self._spool.seek(0)
         path = os.path.join(self.directory, N_BEST)
-        try:
-            with atomic.writing(path) as file:
-                shutil.copyfileobj(self._spool, file)
-        except tf.errors.OpError as error:
-            raise DataError(f"{path} can't be written: {error.message}") from error
+        with atomic.writing(path, "w") as file:
+            shutil.copyfileobj(self._spool, file)
         write_json(os.path.join(self.directory, PREDICTIONS), answers)
         if self.version_2:
             write_json(os.path.join(self.directory, NULL_ODDS), self.null_odds)

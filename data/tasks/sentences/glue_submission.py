@@ -11,8 +11,8 @@ import tensorflow as tf
 from absl import logging
 
 from data.errors import DataError
+from data.files import atomic
 from data.tasks.sentences import glue
-from data.tasks.sentences.predictions import write_text
 
 # By task and split; whatever isn't here the server doesn't take.
 _FILES = {
@@ -94,5 +94,5 @@ def write_submission(
     except tf.errors.OpError as error:
         raise DataError(f"{folder} can't be made: {error.message}") from error
     rows = (f"{number}\t{text}\n" for number, text in enumerate(texts))
-    write_text(path, "index\tprediction\n" + "".join(rows))
+    atomic.write_text(path, "index\tprediction\n" + "".join(rows))
     return path

@@ -8,9 +8,7 @@ ends of lines as "\\t", "\\n" and "\\r", so that every row is one line.
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-import tensorflow as tf
 
-from data.errors import DataError
 from data.tasks.sentences.examples import Example, Kind, Label
 
 # From this probability on a label of a multi-label task is predicted.
@@ -26,7 +24,7 @@ def write_test_results(path: str, probabilities: Iterable[Sequence[float]]) -> N
 
     There is no header and no label: the columns are the classes in the order of their ids.
     """
-    write_text(path, "".join("\t".join(str(p) for p in row) + "\n" for row in probabilities))
+    atomic.write_text(path, "".join("\t".join(str(p) for p in row) + "\n" for row in probabilities))
 
 
 def write_predictions(
@@ -137,21 +135,6 @@ def predict(kind: Kind, labels: Sequence[str], outputs: np.ndarray) -> list[Labe
     return best if kind is Kind.CHOICES else [labels[number] for number in best]
 
 
-def write_text(path: str, text: str) -> None:
-    """Writes a file under a temporary name, then renames it.
-
-    Raises:
-        DataError: That isn't possible.
-    """
-    temporary = path + ".tmp"
-    try:
-        with tf.io.gfile.GFile(temporary, "w") as file:
-            file.write(text)
-        tf.io.gfile.rename(temporary, path, overwrite=True)
-    except tf.errors.OpError as error:
-        raise DataError(f"{path} can't be written: {error.message}") from error
-
-
 def _checked(
     examples: Sequence[Example], kind: Kind, labels: Sequence[str], outputs: np.ndarray
 ) -> np.ndarray:
@@ -201,4 +184,4 @@ def _cut(text: str) -> str:
 
 def _write_rows(path: str, rows: Iterable[Sequence[str]]) -> None:
     lines = ("\t".join(cell.translate(_ESCAPES) for cell in row) + "\n" for row in rows)
-    write_text(path, "".join(lines))
+    atomic.write_text(path, "".join(lines))

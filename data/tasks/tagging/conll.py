@@ -67,7 +67,7 @@ def read_sentences(path: str, format: TagFormat, labelled: bool) -> list[Sentenc
 
     Args:
         path: JSON lines if it ends in .jsonl, .ndjson or .json; else the column format. Both
-            may be gzip-compressed.
+            may be compressed.
         format: How to read it.
         labelled: Whether there have to be tags; otherwise they are read where there are some.
 

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Sequence
 
-from data.tasks.sentences.predictions import write_text
+from data.files import atomic
 from data.tasks.tagging.conll import DOCUMENT, Sentence
 from data.tasks.tagging.schemes import decode
 
@@ -26,7 +26,7 @@ def write_columns(
         columns = [[_one_word(word) for word in sentence.words], sentence.tags, tags]
         columns = [column for column in columns if column is not None]
         lines += [" ".join(row) for row in zip(*columns, strict=True)] + [""]
-    write_text(path, "\n".join(lines) + "\n" * bool(lines))
+    atomic.write_text(path, "\n".join(lines) + "\n" * bool(lines))
 
 
 def write_entities(
@@ -67,7 +67,7 @@ def write_entities(
             )
         row = {"source": sentence.source, "text": text, "entities": entities}
         lines.append(json.dumps(row, ensure_ascii=False) + "\n")
-    write_text(path, "".join(lines))
+    atomic.write_text(path, "".join(lines))
 
 
 def _one_word(word: str) -> str:

@@ -84,7 +84,7 @@ def test_memory_stays_bounded_within_one_row_group(tmp_path, monkeypatch):
     path = write(tmp_path / "a", {"text": texts}, use_dictionary=False, compression="none")
     assert open_source(path).weight > 79e6
     # Splitting sentences is what would take time here.
-    monkeypatch.setattr(parquet, "document_of", lambda text, source: Document([text[:9]], source))
+    monkeypatch.setattr(formats, "document_of", lambda text, source: Document([text[:9]], source))
     asked, read = [], parquet._Seekable.read
     monkeypatch.setattr(
         parquet._Seekable, "read", lambda self, size=-1: asked.append(size) or read(self, size)

@@ -78,7 +78,7 @@ def test_parquet(tmp_path):
     with pytest.raises(DataError, match=r"a\.parquet: row 2: .*xe9.*UTF-8"):
         rows(path)
     path.write_bytes(b"PAR1 no")
-    with pytest.raises(DataError, match="can't be read as Parquet"):
+    with pytest.raises(DataError, match="is a damaged or truncated Parquet"):
         rows(path)
 
 

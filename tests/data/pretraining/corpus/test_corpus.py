@@ -6,8 +6,7 @@ from hashlib import blake2b
 import pytest
 
 from data.errors import DataError
-from data.files import compression
-from data.files import corpus_lines as lines
+from data.files import lines, streams
 from data.pretraining import corpus
 from data.pretraining.corpus import (
     Document,
@@ -93,7 +92,7 @@ def test_blocks_do_not_change_the_result(tmp_path, monkeypatch):
     path.write_text("".join(content), "utf-8")
     whole = [(d.source, d.sentences) for d in read_documents([str(path)])]
     for size in (1, 7, 64):
-        monkeypatch.setattr(compression, "BLOCK_BYTES", size)
+        monkeypatch.setattr(streams, "BLOCK_BYTES", size)
         assert [(d.source, d.sentences) for d in read_documents([str(path)])] == whole
 
 
@@ -126,7 +125,7 @@ def test_endless_document(tmp_path, monkeypatch):
 
 
 def test_endless_line(tmp_path, monkeypatch):
-    monkeypatch.setattr(compression, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(streams, "BLOCK_BYTES", 100)
     monkeypatch.setattr(lines, "MAX_LINE_BYTES", 1000)
     path = tmp_path / "a.txt"
     path.write_text("ok\n" + "no end " * 200, "utf-8")
@@ -135,7 +134,7 @@ def test_endless_line(tmp_path, monkeypatch):
 
 
 def test_progress_counts_the_bytes_on_disk(tmp_path, monkeypatch):
-    monkeypatch.setattr(compression, "BLOCK_BYTES", 64)
+    monkeypatch.setattr(streams, "BLOCK_BYTES", 64)
     plain, packed = tmp_path / "a", tmp_path / "b"
     plain.write_text("A line.\n" * 100, "utf-8")
     packed.write_bytes(gzip.compress(b"A line.\n" * 100))

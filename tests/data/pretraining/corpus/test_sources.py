@@ -8,8 +8,7 @@ import random
 import pytest
 
 from data.errors import DataError
-from data.files import compression
-from data.files import corpus_lines as lines
+from data.files import lines, streams
 from data.pretraining.corpus import formats, sources
 from data.pretraining.corpus.sources import open_source
 
@@ -87,7 +86,7 @@ def test_whole_file_against_an_oracle(tmp_path, name):
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("block", [3, 2**20])
 def test_every_cut_and_every_pair_of_cuts(tmp_path, monkeypatch, name, block):
-    monkeypatch.setattr(compression, "BLOCK_BYTES", block)
+    monkeypatch.setattr(streams, "BLOCK_BYTES", block)
     source = write(tmp_path / "a", FILES[name])
     expected, size = whole(source), source.size
     assert expected or name in ("blank only", "empty", "nothing but a byte order mark")
@@ -104,7 +103,7 @@ def test_every_cut_and_every_pair_of_cuts(tmp_path, monkeypatch, name, block):
 @pytest.mark.parametrize("seed", range(40))
 def test_random_files_and_cuts(tmp_path, monkeypatch, seed):
     generator = random.Random(seed)
-    monkeypatch.setattr(compression, "BLOCK_BYTES", generator.choice([1, 5, 64]))
+    monkeypatch.setattr(streams, "BLOCK_BYTES", generator.choice([1, 5, 64]))
     pieces = ["a", "Ä. ", "日", "\n", "\n\n", " \n", "\r\n", "\u2003", "\u2028", "\ufeff", "x" * 50]
     text = "".join(generator.choices(pieces, k=generator.randrange(1, 200))).encode()
     source = write(tmp_path / "a", text)
@@ -142,7 +141,7 @@ def test_sources_of_documents(tmp_path):
 
 
 def test_a_range_reads_little_beyond_its_end(tmp_path, monkeypatch):
-    monkeypatch.setattr(compression, "_SMALL_BLOCK_BYTES", 100)
+    monkeypatch.setattr(streams, "_SMALL_BLOCK_BYTES", 100)
     source = write(tmp_path / "a", b"A sentence.\n\n" * 100_000)
     read = []
     documents = list(source.documents(400_000, 500_000, read.append))
@@ -177,7 +176,7 @@ def test_five_megabytes_in_a_line(tmp_path):
 @pytest.mark.parametrize("compressed", [False, True])
 def test_errors_of_ranges_name_the_line(tmp_path, monkeypatch, compressed):
     # Else the first look at a file sees all of these.
-    monkeypatch.setattr(compression, "BLOCK_BYTES", 64)
+    monkeypatch.setattr(streams, "BLOCK_BYTES", 64)
 
     def documents(content, begin):
         data = gzip.compress(content) if compressed else content
@@ -193,7 +192,7 @@ def test_errors_of_ranges_name_the_line(tmp_path, monkeypatch, compressed):
     with pytest.raises(DataError, match=r"a:301: this line isn't JSON"):
         documents(b'{"text": "x"}\n' * 300 + b"{\n", 2000)
     with monkeypatch.context() as patch, pytest.raises(DataError, match=r"a:301: this line"):
-        patch.setattr(compression, "BLOCK_BYTES", 2**20)
+        patch.setattr(streams, "BLOCK_BYTES", 2**20)
         documents(b'{"text": "x"}\n' * 300 + b"{\n", 2000)
     monkeypatch.setattr(formats, "MAX_DOCUMENT_CHARACTERS", 1000)
     with pytest.raises(DataError, match=r"a:2003: the document that starts here"):

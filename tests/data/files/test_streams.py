@@ -2,6 +2,8 @@
 
 import bz2
 import gzip
+import json
+import lzma
 import random
 import sys
 
@@ -9,9 +11,13 @@ import pytest
 import zstandard
 
 from data.errors import DataError
-from data.files import compression
-from data.files.compression import compression_of, read_blocks, read_head
+from data.files import streams
+from data.files.lines import open_lines
+from data.files.streams import compression_of, read_blocks, read_head
+from data.files.tables import read_table
 from data.pretraining.corpus.sources import open_source
+from data.tasks.questions.squad import read_squad
+from data.tasks.tagging.conll import TagFormat, read_sentences
 
 # Random enough that damage hits data, and longer than what decompression does at once.
 LINES = [f"{random.Random(i).getrandbits(400)} Ä {i}.\n" + "\n" * (i % 5 == 0) for i in range(6000)]
@@ -22,7 +28,7 @@ def zstd(data):
     return zstandard.ZstdCompressor(write_checksum=True).compress(data)
 
 
-PACK = {"gzip": gzip.compress, "bzip2": bz2.compress, "zstd": zstd}
+PACK = {"gzip": gzip.compress, "bzip2": bz2.compress, "xz": lzma.compress, "zstd": zstd}
 
 
 def unpack(path, on_read=None):
@@ -109,5 +115,59 @@ def test_blocks_are_small_at_first_and_around_the_end(tmp_path, monkeypatch):
     blocks = [len(b) for b in read_blocks(str(path), None, 1000, 300_000)]
     assert blocks[:3] == [2**16, 300_000 - 1000 - 2**16, 2**16]
     assert sum(blocks) == len(TEXT) - 1000
-    monkeypatch.setattr(compression, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(streams, "BLOCK_BYTES", 100)
     assert max(map(len, read_blocks(str(path), None, 0, 300_000))) == 100
+
+
+SQUAD = {
+    "version": "1.1",
+    "data": [
+        {
+            "title": "T",
+            "paragraphs": [
+                {
+                    "context": "Ada was here.",
+                    "qas": [
+                        {
+                            "id": "q",
+                            "question": "Who?",
+                            "answers": [{"text": "Ada", "answer_start": 0}],
+                        }
+                    ],
+                }
+            ],
+        }
+    ],
+}
+READERS = {
+    "a.tsv": ("t\tl\nÄ\tx\n", lambda path: [row.fields for row in read_table(path)]),
+    "a.csv": ('t,l\n"Ä,\n",x\n', lambda path: [row.fields for row in read_table(path)]),
+    "a.jsonl": ('{"t": "Ä"}\n', lambda path: [row.fields for row in read_table(path)]),
+    "a.json": (json.dumps(SQUAD), lambda path: read_squad(path, training=True)),
+    "a.conll": ("Ada B-PER\nwas O\n", lambda path: read_sentences(path, TagFormat(), True)),
+    "a.txt": ("\ufeffÄ\r\nb\rc\n", lambda path: list(open_lines(path).lines())),
+}
+
+
+@pytest.mark.parametrize("pack", PACK)
+@pytest.mark.parametrize("name", READERS)
+def test_whatever_is_read_may_be_compressed(tmp_path, name, pack):
+    """Training files, requests: told by their content, and by their names where these count."""
+    content, read = READERS[name]
+    plain = tmp_path / name
+    plain.write_text(content, newline="")
+    ending = {"gzip": ".gz", "bzip2": ".bz2", "xz": ".xz", "zstd": ".zst"}[pack]
+    packed = tmp_path / (name + ending)
+    packed.write_bytes(PACK[pack](content.encode()))
+    records = [str(record) for record in read(str(plain))]
+    assert records
+    assert [str(record).replace(ending, "") for record in read(str(packed))] == records
+    packed.write_bytes(PACK[pack](content.encode())[:-3])
+    with pytest.raises(DataError, match=rf"{packed} is a damaged or truncated"):
+        read(str(packed))
+
+
+def test_zeros_behind_a_frame_are_no_damage(tmp_path):
+    for pack in PACK.values():
+        (tmp_path / "a").write_bytes(pack(b"A.") + bytes(1000) + pack(b"B.") + bytes(7))
+        assert unpack(tmp_path / "a") == b"A.B."

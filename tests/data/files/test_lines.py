@@ -8,8 +8,8 @@ import tracemalloc
 import pytest
 
 from data.errors import DataError
-from data.files import request_lines as lines
-from data.files.request_lines import check_utf8, open_lines
+from data.files import lines
+from data.files.lines import check_utf8, open_lines
 
 
 def written(tmp_path, content: bytes):

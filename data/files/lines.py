@@ -1,23 +1,41 @@
-"""The lines of a text file, or of a range of its bytes, with exact places for messages.
+"""The lines of files and of standard input, with exact places for messages.
 
     for start, number, line in Lines(path, begin=10_000_000):
         …
+    for line in open_lines("-").lines():  # as soon as it has been typed
+        …
 
-Only a newline ends a line (U+2028 doesn't), and a line belongs to the range in which its first
-byte lies: a reader that starts within a line goes on to the next, so the ranges of a file share
-its lines out, wherever they cut, within a character as well.
+`Lines` reads corpora, by ranges of their bytes if that is wanted. Only a newline ends a line there
+(U+2028 doesn't), and a line belongs to the range in which its first byte lies: a reader that
+starts within a line goes on to the next, so the ranges of a file share its lines out, wherever they
+cut, within a character as well.
+
+`LineStream` reads what a model is asked, from standard input too. Its lines end in LF, CRLF or CR,
+as those of `data.files.text_files`, and one that isn't UTF-8 spoils no other.
 """
 
+import io
+import itertools
 import math
+import os
+import stat
 from collections.abc import Callable, Iterator
 
+import tensorflow as tf
+
 from data.errors import DataError
-from data.files.compression import compression_of, read_blocks, read_head
+from data.files import streams
+from data.files.streams import compression_of, read_blocks, read_head
 
 MAX_LINE_BYTES = 256 * 2**20
-"""A line is held in memory; beyond this size the newlines are surely missing."""
+"""A corpus's line is held in memory; beyond this size the newlines are surely missing."""
+MAX_LINE_CHARACTERS = 2**26
+"""The same of a `LineStream`."""
+STANDARD_INPUT = "standard input"
+"""Its name in messages."""
 
 _BINARY_BYTES = 2**21  # A zero byte within so many shows that the file isn't text.
+_STREAM_BYTES = 2**13  # `LineStream.done` is this much ahead
 
 
 class Lines:
@@ -25,10 +43,10 @@ class Lines:
 
     Args:
         path: Anything that `tf.io.gfile` opens.
-        compression: See `compression.compression_of`.
+        compression: See `streams.compression_of`.
         begin: In bytes of the uncompressed text. A compressed file is read from its start.
         end: Where the reader's range ends: lines go on after it, as its last document may.
-        on_read: See `compression.read_blocks`.
+        on_read: See `streams.read_blocks`.
         strip: Lines come without white space at both ends; else without the newline only.
 
     Yields:
@@ -37,7 +55,7 @@ class Lines:
 
     Raises:
         DataError: Naming file and line, for bytes that aren't UTF-8, a file that isn't text, a
-            line of more than `MAX_LINE_BYTES`, and what `compression.read_blocks` refuses.
+            line of more than `MAX_LINE_BYTES`, and what `streams.read_blocks` refuses.
     """
 
     def __init__(
@@ -181,3 +199,140 @@ def numbered_lines(
     lines = Lines(path, compression_of(read_head(path)), on_read=on_read, strip=strip)
     for _, number, line in lines:
         yield number, line
+
+
+class LineStream:
+    """An open file, or standard input, compressed or not; `open_lines` opens it.
+
+    Attributes:
+        name: For messages: the path, or STANDARD_INPUT.
+        size: Bytes, as they lie on disk; None where the end isn't known.
+        live: Whether lines may come one by one while somebody waits for the answers: from a
+            terminal, a pipe, a socket.
+        done: Bytes read so far, compressed if they are.
+    """
+
+    def __init__(self, name: str, file, size: int | None, live: bool):
+        self.name = name
+        self.size = size
+        self.live = live
+        self.done = 0
+        self._file = file
+        self._reader: io.BufferedReader | None = None  # there may be thousands of files
+
+    def first_character(self) -> str:
+        """The first one that isn't white space, which stays to be read; waits for it.
+
+        "" if it isn't among the first bytes that there are.
+        """
+        return self._opened().peek(2).decode("utf-8-sig", "replace").strip()[:1]
+
+    def lines(self, keep_ends: bool = False) -> Iterator[str]:
+        """The lines, without their ends, or with them as they are.
+
+        Bytes that aren't UTF-8 become lone surrogates as by Python's "surrogateescape", since a
+        caller may want to go on after a bad line; see `check_utf8`.
+
+        Raises:
+            DataError: While iterating: the file can't be read or is damaged, or a line has more
+                than `MAX_LINE_CHARACTERS`.
+        """
+        number = 0
+        end = "" if keep_ends else None
+        text = io.TextIOWrapper(self._opened(), "utf-8-sig", "surrogateescape", newline=end)
+        try:
+            while line := text.readline(MAX_LINE_CHARACTERS):
+                number += 1
+                if len(line) == MAX_LINE_CHARACTERS:
+                    raise DataError(
+                        f"{self.name}:{number}: this line has {MAX_LINE_CHARACTERS:,} characters "
+                        f"or more. Every example is a line; put ends of lines between them."
+                    )
+                yield line if keep_ends else line.removesuffix("\n")
+        finally:
+            self._reader = None
+            self._file.close()
+
+    def _opened(self) -> io.BufferedReader:
+        if self._reader is None:
+            self._reader = io.BufferedReader(_Blocks(self._blocks()), _STREAM_BYTES)
+        return self._reader
+
+    def _blocks(self) -> Iterator[bytes]:
+        head = self._read()
+        chunks = itertools.chain([head], iter(self._read, b""))
+        compression = compression_of(head)
+        if compression is None:
+            yield from chunks
+        else:
+            yield from streams.unpacked(chunks, compression, self.name, at_once=True)
+
+    def _read(self) -> bytes:
+        data = streams.read(self._file, _STREAM_BYTES, self.name)
+        self.done += len(data)
+        return data
+
+
+def open_lines(path: str) -> LineStream:
+    """Opens a file, "-" for standard input.
+
+    Args:
+        path: Anything that `tf.io.gfile` opens; and what only the operating system does, such as
+            a named pipe.
+
+    Raises:
+        DataError: That isn't possible.
+    """
+    try:
+        if path == "-":
+            # Not sys.stdin: Python dies at exit while another thread waits for its next line.
+            file = open(0, "rb", buffering=0, closefd=False)  # noqa: SIM115
+            return _opened(STANDARD_INPUT, file)
+        if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+            return _opened(path, open(path, "rb", buffering=0))
+        size = tf.io.gfile.stat(path).length
+        return LineStream(path, tf.io.gfile.GFile(path, "rb"), size, live=False)
+    except (tf.errors.OpError, OSError) as error:
+        raise streams.unreadable(path, error) from error
+
+
+def check_utf8(source: str, text: str) -> str:
+    """The text; raises DataError if it has a byte that wasn't UTF-8, see `LineStream.lines`."""
+    if not text.isascii():
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            wrong = text[error.start : error.end][:4].encode("utf-8", "surrogateescape")
+            raise not_utf8(source, wrong) from None
+    return text
+
+
+def not_utf8(source: str, wrong: bytes) -> DataError:
+    """What is raised where a text holds these bytes."""
+    return DataError(
+        f"{source}: found the bytes {wrong!r}, which are not UTF-8; convert the text to UTF-8."
+    )
+
+
+def _opened(name: str, file: io.FileIO) -> LineStream:
+    status = os.fstat(file.fileno())
+    regular = stat.S_ISREG(status.st_mode)
+    return LineStream(name, file, status.st_size if regular else None, live=not regular)
+
+
+class _Blocks(io.RawIOBase):
+    """Blocks of bytes as Python's readers take them."""
+
+    def __init__(self, blocks: Iterator[bytes]):
+        super().__init__()
+        self._blocks = blocks
+        self._rest = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer) -> int:
+        self._rest = self._rest or memoryview(next(self._blocks, b""))
+        size = min(len(buffer), len(self._rest))
+        buffer[:size], self._rest = self._rest[:size], self._rest[size:]
+        return size
