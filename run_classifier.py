@@ -29,6 +29,7 @@ from data.tokenization import Tokenizer, build_choices, build_inputs, casing
 from modeling import errors, metrics
 from modeling.config import BertConfig
 from modeling.serving import flags as export_flags
+from modeling.serving.export import Export
 from modeling.serving.sentences import export_sentence_model
 from modeling.training import flags as common_flags
 from modeling.training.engine import distribution
@@ -252,7 +253,7 @@ def export_model(model, task: Task, tokenizer: Tokenizer) -> None:
             max_windows=FLAGS.max_windows,
         )
 
-    export = export_flags.make_export(FLAGS)
+    export = Export.from_flags(FLAGS)
     folder = export_sentence_model(
         model, export, task.kind.value, preprocess, task.labels, task.pairs
     )

@@ -52,6 +52,7 @@ from modeling.losses import TaggingLosses
 from modeling.models import BertTagger
 from modeling.serving import flags as export_flags
 from modeling.serving import tagging
+from modeling.serving.export import Export
 from modeling.training import flags as common_flags
 from modeling.training.engine import distribution
 from modeling.training.engine.evaluation import Predictor
@@ -61,8 +62,8 @@ from modeling.training.runs.summary import RunSummary
 from modeling.training.search import Trial
 from modeling.training.trials import TrainingData, load_weights, run_search, train_trial
 from modeling.vectors.extraction import FrozenEncoder
-from modeling.vectors.vector_models import FEATURE_LAYERS
-from modeling.vectors.vector_tagger import FeatureTagger
+from modeling.vectors.vector_models import VECTOR_LAYERS
+from modeling.vectors.vector_tagger import VectorTagger
 
 FLAGS = flags.FLAGS
 
@@ -80,9 +81,7 @@ flags.DEFINE_bool(
     False,
     "Train two layers of LSTM on the vectors of the frozen model (paper, section 5.3).",
 )
-flags.DEFINE_enum(
-    "feature_layers", "concat_last4", FEATURE_LAYERS, "Which layers' vectors that is."
-)
+flags.DEFINE_enum("feature_layers", "concat_last4", VECTOR_LAYERS, "Which layers' vectors that is.")
 
 REQUIRED = ("bert_config_file", "vocab_file", "output_dir")
 LABELS_FILE = "labels.json"
@@ -276,7 +275,7 @@ def export_model(model, tokenizer: Tokenizer, tags: ner_tags.TagSet) -> None:
     lengths = {"max_seq_length": FLAGS.max_seq_length, "window_stride": FLAGS.window_stride}
     folder = tagging.export_tagger(
         model,
-        export_flags.make_export(FLAGS),
+        Export.from_flags(FLAGS),
         functools.partial(ner_inputs.from_texts, tokenizer, **lengths),
         functools.partial(
             ner_inputs.from_words, tokenizer, separator=FLAGS.word_separator, **lengths
@@ -326,7 +325,7 @@ def run(summary: RunSummary) -> None:
     # ---- Model ----
     def make_model():
         if frozen:
-            model = FeatureTagger(config, frozen.width, len(tags))
+            model = VectorTagger(config, frozen.width, len(tags))
         else:
             model = BertTagger(config, len(tags), remat=FLAGS.remat)
         model.build()

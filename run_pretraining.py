@@ -37,6 +37,7 @@ from modeling.costs.estimate import estimate_run
 from modeling.losses import PretrainingLosses
 from modeling.models import BertPretrainer
 from modeling.serving import flags as export_flags
+from modeling.serving.export import Export
 from modeling.serving.pretraining import export_pretrainer
 from modeling.training import flags as common_flags
 from modeling.training.engine import distribution
@@ -252,7 +253,7 @@ def export(model: BertPretrainer, vocab_file: str) -> None:
     config_file = FLAGS.bert_config_file or os.path.join(FLAGS.output_dir, "bert_config.json")
     folder = export_pretrainer(
         model,
-        export_flags.make_export(FLAGS, vocab_file, config_file),
+        Export.from_flags(FLAGS, vocab_file, config_file),
         functools.partial(
             build_inputs, tokenizer, max_seq_length=FLAGS.max_seq_length, pad_to="longest"
         ),

@@ -57,6 +57,7 @@ from modeling.losses import SpanLosses
 from modeling.models import BertQuestionAnswering
 from modeling.serving import flags as export_flags
 from modeling.serving import question_answering
+from modeling.serving.export import Export
 from modeling.training import flags as common_flags
 from modeling.training.engine import distribution
 from modeling.training.engine.evaluation import Predictor
@@ -325,7 +326,7 @@ def export(model, tokenizer: Tokenizer) -> None:
     version_2 = FLAGS.version_2_with_negative
     folder = question_answering.export_question_answering(
         model,
-        export_flags.make_export(FLAGS),
+        Export.from_flags(FLAGS),
         functools.partial(
             squad_windows.make_windows, tokenizer, **dataclasses.asdict(span_settings())
         ),

@@ -5,7 +5,6 @@ import textwrap
 from collections.abc import Callable
 from logging import Formatter
 
-import tensorflow as tf
 from absl import app, logging
 
 
@@ -20,14 +19,6 @@ class NotFiniteError(ModelingError):
     """Training has diverged: a loss, a gradient or a weight isn't finite."""
 
 
-# How tf.io.gfile reports a missing file, a forbidden one and a full disk.
-_FILE_ERRORS = (
-    tf.errors.NotFoundError,
-    tf.errors.PermissionDeniedError,
-    tf.errors.FailedPreconditionError,
-)
-
-
 def run(
     main: Callable[[list[str]], None], *user_errors: type[Exception], positional: bool = False
 ) -> None:
@@ -39,7 +30,15 @@ def run(
             `data.errors.DataError`. `ModelingError` and `OSError` always count.
         positional: Whether there may be arguments besides flags.
     """
-    quiet = (ModelingError, OSError, *_FILE_ERRORS, *user_errors)
+
+    def is_the_users(error: Exception) -> bool:
+        if isinstance(error, (ModelingError, OSError, *user_errors)):
+            return True
+        import tensorflow as tf
+
+        # How tf.io.gfile reports a missing file, a forbidden one and a full disk.
+        of_files = (tf.errors.NotFoundError, tf.errors.PermissionDeniedError)
+        return isinstance(error, (*of_files, tf.errors.FailedPreconditionError))
 
     def wrapped(argv: list[str]) -> None:
         logging.use_absl_handler()
@@ -48,7 +47,9 @@ def run(
             raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}.")
         try:
             main(argv)
-        except quiet as error:
+        except Exception as error:
+            if not is_the_users(error):
+                raise
             paragraph = textwrap.fill(
                 " ".join(str(error).split()),
                 width=100,

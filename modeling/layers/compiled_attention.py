@@ -9,15 +9,15 @@ import functools
 
 import tensorflow as tf
 
-from modeling.layers.chains import compiled
 from modeling.layers.dropout import dropped
+from modeling.layers.execution import xla_program
 
 
-def attention(query, key, value, biases, mask_bias, heads, length, rate, dropout_key, site):
+def attention(products, biases, mask_bias, heads, length, rate, dropout_key, site):
     """Rows that the products with the three kernels gave → the context's rows.
 
     Args:
-        query, key, value: Float tensors [B·T, H], without their biases.
+        products: Queries, keys and values without their biases, float tensors [B·T, H].
         biases: Three float32 tensors [H].
         mask_bias: Float tensor [B, 1, 1 or T, T]; has no gradient.
         heads: Python int.
@@ -27,7 +27,7 @@ def attention(query, key, value, biases, mask_bias, heads, length, rate, dropout
     Returns:
         [B·T, H], of the rows' dtype.
     """
-    scale = (query.shape[-1] // heads) ** -0.5
+    scale = (products[0].shape[-1] // heads) ** -0.5
     rate = rate if dropout_key is not None else 0.0
     random = (dropout_key, tf.convert_to_tensor(site)) if rate else ()
     length = tf.convert_to_tensor(length)
@@ -53,7 +53,7 @@ def attention(query, key, value, biases, mask_bias, heads, length, rate, dropout
 
         return rows, gradient
 
-    return context_rows(query, key, value, *biases)
+    return context_rows(*products, *biases)
 
 
 def _wide(x):
@@ -82,7 +82,7 @@ def _split(heads: int):
             for x, b in zip(rows, biases, strict=True)
         ]
 
-    return compiled(split)
+    return xla_program(split)
 
 
 @functools.cache
@@ -94,7 +94,7 @@ def _split_gradient(heads: int):
         inner = tf.reduce_sum(products, -1, keepdims=True)
         return _heads_of(upstream, heads, length), inner
 
-    return compiled(split)
+    return xla_program(split)
 
 
 @functools.cache
@@ -111,7 +111,7 @@ def _softmax(scale: float, rate: float):
             probabilities = dropped(probabilities, *random, rate=rate)
         return tf.cast(probabilities, scores.dtype), top, total
 
-    return compiled(softmax)
+    return xla_program(softmax)
 
 
 @functools.cache
@@ -126,7 +126,7 @@ def _softmax_gradient(scale: float, rate: float):
         change = probabilities * (_wide(d_dropped) * mask - inner) * scale
         return tf.cast(change, scores.dtype), tf.cast(probabilities * mask, scores.dtype)
 
-    return compiled(gradient)
+    return xla_program(gradient)
 
 
 @functools.cache
@@ -137,4 +137,4 @@ def _merge_gradients():
         rows = [_merge(part) for part in parts]
         return [*rows, *(tf.reduce_sum(_wide(x), 0) for x in rows)]
 
-    return compiled(merge)
+    return xla_program(merge)

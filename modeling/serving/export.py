@@ -1,6 +1,7 @@
 """Writes SavedModels that TF Serving loads: text in, answers out.
 
 servable = Servable(model, dtype)
+def answer(text): return {"score": servable(inputs_of(text))["logits"][:, 0]}
 signatures = {"serving_default": Signature(answer, {"text": tf.TensorSpec([None], tf.string)})}
 export = Export("/models/reviews", {"vocab.txt": vocab_file}, dtype)
 folder = export.write(servable, signatures)
@@ -24,7 +25,7 @@ from absl import logging
 from modeling.checkpoints.files import join
 from modeling.errors import ModelingError
 from modeling.logs import only_warnings
-from modeling.serving import operations, requests, warm_up
+from modeling.serving import requests, warm_up
 from modeling.serving.storage import Servable
 
 IDS = {
@@ -34,6 +35,20 @@ IDS = {
 """Inputs of the signature `tokenized`: int32 [B, T]."""
 
 EXAMPLES = "examples"
+
+# TF Serving has TensorFlow's own operations and those of TF Text that its `ops_lib` links. It can't
+# run Python, and the files of the machine that exported are not there.
+TEXT_OPERATIONS = ("FastBertNormalize", "FastWordpieceTokenizeWithOffsets")
+"""Of TF Text's, those that our text side uses."""
+
+HOST_OPERATIONS = {
+    "PyFunc", "PyFuncStateless", "EagerPyFunc", "HostConst", "ReadFile", "WriteFile",
+    "MatchingFiles", "Print", "PrintV2", "XlaLaunch",
+}  # fmt: skip
+"""Of TensorFlow's, those that need the process or the machine that exported."""
+
+# Reading and writing of the variables, which a SavedModel brings along.
+_OF_SAVED_MODELS = ("MergeV2Checkpoints", "SaveV2", "RestoreV2", "ShardedFilename")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,6 +85,23 @@ class Export:
     dtype: str | None = None
     max_seq_length: int = 128
 
+    @classmethod
+    def from_flags(
+        cls, values, vocab_file: str | None = None, bert_config_file: str | None = None
+    ) -> "Export":
+        """As a script's flags say.
+
+        Args:
+            values: The flags' values.
+            vocab_file, bert_config_file: If they aren't the flags'.
+        """
+        assets = {
+            "vocab.txt": vocab_file or values.vocab_file,
+            "bert_config.json": bert_config_file or values.bert_config_file,
+        }
+        directory = values.export_dir or os.path.join(values.output_dir, "export")
+        return cls(directory, assets, values.export_dtype, values.max_seq_length)
+
     def write(
         self,
         servable: Servable,
@@ -96,20 +128,19 @@ class Export:
         default = signatures["serving_default"].inputs
         if all(spec.dtype == tf.string for spec in default.values()):
             signatures[EXAMPLES] = from_examples(signatures["serving_default"])
-        with servable.computing():
-            functions = {
-                name: tf.function(
-                    requests.checked(signature.call, servable.config), autograph=False
-                ).get_concrete_function(
-                    **{
-                        key: tf.TensorSpec(spec.shape, spec.dtype, key)
-                        for key, spec in signature.inputs.items()
-                    }
-                )
-                for name, signature in signatures.items()
-            }
+        functions = {
+            name: tf.function(
+                requests.checked(signature.call, servable.config), autograph=False
+            ).get_concrete_function(
+                **{
+                    key: tf.TensorSpec(spec.shape, spec.dtype, key)
+                    for key, spec in signature.inputs.items()
+                }
+            )
+            for name, signature in signatures.items()
+        }
         for name, function in functions.items():
-            operations.check(function.graph.as_graph_def(), f"The signature {name}")
+            check_operations(function.graph.as_graph_def(), f"The signature {name}")
         try:
             return self._write(servable, signatures, functions, texts or {})
         except (tf.errors.OpError, OSError) as error:
@@ -161,6 +192,30 @@ def from_examples(signature: Signature) -> Signature:
 
     of_strings = {EXAMPLES: tf.TensorSpec([None], tf.string)}
     return Signature(call, of_strings, signature.sample, signature.inputs)
+
+
+def operations(graph_def) -> set[str]:
+    """Names of the operations in a GraphDef and its functions."""
+    functions = {function.signature.name for function in graph_def.library.function}
+    nodes = {node.op for node in graph_def.node}
+    for function in graph_def.library.function:
+        nodes |= {node.op for node in function.node_def}
+    return nodes - functions
+
+
+def check_operations(graph_def, where: str) -> None:
+    """Raises ModelingError if TF Serving couldn't run a graph."""
+    used = operations(graph_def)
+    known = {name for name in used if hasattr(tf.raw_ops, name) and name not in HOST_OPERATIONS} | {
+        *TEXT_OPERATIONS,
+        *_OF_SAVED_MODELS,
+    }
+    if used - known:
+        raise ModelingError(
+            f"{where} can't be served: its graph holds {', '.join(sorted(used - known))}, which "
+            f"TF Serving doesn't have. Take TensorFlow's own operations, or of TF Text's "
+            f"{', '.join(TEXT_OPERATIONS)}."
+        )
 
 
 _TEMPORARY = ".saving-"

@@ -1,11 +1,9 @@
 """Flags of exports, which the scripts and commands that write SavedModels define alike."""
 
-import os
-
 from absl import flags
 
-from modeling.serving.export import Export
-from modeling.serving.storage import EXPORT_DTYPES
+EXPORT_DTYPES = ("float32", "bfloat16", "int8")
+"""See `modeling.serving.storage`."""
 
 
 def define_export_flags() -> None:
@@ -23,20 +21,3 @@ def define_export_dtype() -> None:
         EXPORT_DTYPES,
         "bfloat16: matrices and products in it; int8: matrices alone.",
     )
-
-
-def make_export(
-    values, vocab_file: str | None = None, bert_config_file: str | None = None
-) -> Export:
-    """Where and how the flags say that a model is exported.
-
-    Args:
-        values: The script's flag values.
-        vocab_file, bert_config_file: If they aren't the flags'.
-    """
-    assets = {
-        "vocab.txt": vocab_file or values.vocab_file,
-        "bert_config.json": bert_config_file or values.bert_config_file,
-    }
-    directory = values.export_dir or os.path.join(values.output_dir, "export")
-    return Export(directory, assets, values.export_dtype, values.max_seq_length)

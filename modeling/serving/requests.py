@@ -33,9 +33,9 @@ def _equal_rows(inputs: Mapping[str, tf.Tensor]):
     (first, value), *others = inputs.items()
     rows = tf.shape(value)[0]
     for name, other in others:
-        found = tf.shape(other)[0]
-        words = [f"{first} has", rows, f"rows, but {name} has", found, ". Give equally many."]
-        yield tf.debugging.Assert(rows == found, words)
+        other_rows = tf.shape(other)[0]
+        words = [f"{first} has", rows, f"rows, but {name} has", other_rows, ". Give equally many."]
+        yield tf.debugging.Assert(rows == other_rows, words)
 
 
 def _pieces(inputs: Mapping[str, tf.Tensor], config):

@@ -81,11 +81,13 @@ def test_too_long_a_sequence_is_refused(batch):
         BertPretrainer(_config())({"input_ids": tf.zeros([1, 25], tf.int32)})
 
 
-def test_keras_training_argument_draws_fresh_dropout(batch):
+def test_dropout_is_drawn_with_a_key_alone(batch):
     model = BertClassifier(_config(), num_labels=3)
     still = model(batch)["logits"]
-    np.testing.assert_array_equal(still, model(batch)["logits"])
-    first, second = (model(batch, training=True)["logits"] for _ in range(2))
+    np.testing.assert_array_equal(still, model(batch, training=True)["logits"])
+    first, second = (
+        model(batch, dropout_key=tf.constant([1, step, 0]))["logits"] for step in range(2)
+    )
     assert np.abs(first - second).max() > 1e-4
 
 

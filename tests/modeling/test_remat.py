@@ -34,7 +34,7 @@ variables = [v.value for v in model.trainable_weights if "embeddings" not in v.p
 @tf.function
 def step(ids):
     with tf.GradientTape() as tape:
-        outputs = model({"input_ids": ids}, training=True, dropout_key=tf.constant([1, 2, 3]))
+        outputs = model({"input_ids": ids}, dropout_key=tf.constant([1, 2, 3]))
         loss = tf.reduce_sum(tf.square(outputs["sequence_output"]))
     for variable, gradient in zip(variables, tape.gradient(loss, variables)):
         if gradient is not None:
@@ -77,7 +77,7 @@ def _gradients(remat, policy, direction="bidirectional"):
 
     def gradients(batch):
         with tf.GradientTape() as tape:
-            outputs = model(batch, training=True, dropout_key=tf.constant([1, 2, 3]))
+            outputs = model(batch, dropout_key=tf.constant([1, 2, 3]))
             losses, _ = pretraining_losses(outputs, batch)
             loss = tf.add_n([mean.result() for mean in losses.values()])
         return loss, [tf.convert_to_tensor(g) for g in tape.gradient(loss, variables)]

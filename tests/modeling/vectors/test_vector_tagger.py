@@ -14,8 +14,8 @@ from modeling.losses import TaggingLosses
 from modeling.training.engine.evaluation import Evaluator
 from modeling.training.engine.setup import Settings, make_train_step
 from modeling.vectors.extraction import Extractor, fingerprint
-from modeling.vectors.vector_models import BertFeatures
-from modeling.vectors.vector_tagger import LSTM_UNITS, FeatureTagger
+from modeling.vectors.vector_models import BertVectors
+from modeling.vectors.vector_tagger import LSTM_UNITS, VectorTagger
 
 CONFIG = BertConfig(
     vocab_size=20,
@@ -29,7 +29,7 @@ CONFIG = BertConfig(
 
 
 def test_as_wide_as_the_paper_s():
-    model = FeatureTagger(CONFIG, width=8, num_labels=3)
+    model = VectorTagger(CONFIG, width=8, num_labels=3)
     names = checkpoints.weights_by_name(model)
     assert LSTM_UNITS == 768 and names["output_weights"].shape == (3, 2 * 768)
     shapes = {n: tuple(w.shape) for n, w in names.items() if n.endswith("/kernel")}
@@ -42,7 +42,7 @@ def test_as_wide_as_the_paper_s():
 
 def test_against_keras_lstm():
     rng = np.random.default_rng(0)
-    model = FeatureTagger(CONFIG, width=6, num_labels=3, units=5)
+    model = VectorTagger(CONFIG, width=6, num_labels=3, units=5)
     model.build()
     for weight in model.weights:
         weight.assign(rng.normal(size=weight.shape))
@@ -64,7 +64,7 @@ def test_against_keras_lstm():
     }
     np.testing.assert_allclose(model(padded)["logits"][:, :7], expected, atol=1e-5)
     key = tf.constant([1, 2, 3])
-    one, other = (model(inputs, training=True, dropout_key=key)["logits"] for _ in range(2))
+    one, other = (model(inputs, dropout_key=key)["logits"] for _ in range(2))
     np.testing.assert_array_equal(one, other)
     assert np.abs(one - expected).max() > 1e-2
 
@@ -92,7 +92,7 @@ def rows(seed: int) -> Features:
 
 def test_learns_from_stored_features(tmp_path):
     keras.utils.set_random_seed(1)
-    encoder = BertFeatures(CONFIG, ["first"])
+    encoder = BertVectors(CONFIG, ["first"])
     encoder.build()
     before = encoder.get_weights()
     extractor = Extractor(encoder)
@@ -104,7 +104,7 @@ def test_learns_from_stored_features(tmp_path):
     direct = extractor(array_batches(rows(2), shape), rows(2).lengths)
     np.testing.assert_allclose(np.load(stored["dev"].path), direct[:, 0], atol=1e-6)
 
-    model = FeatureTagger(CONFIG, encoder.width, num_labels=2, units=12)
+    model = VectorTagger(CONFIG, encoder.width, num_labels=2, units=12)
     model.build()
     step = make_train_step(model, TaggingLosses(), Settings(1e-2, 120, 10, seed=1))
     iterator = iter(stored["train"].batches(rows(1), shape, training=True, seed=1))
@@ -117,6 +117,6 @@ def test_learns_from_stored_features(tmp_path):
     for one, other in zip(before, encoder.get_weights(), strict=True):
         np.testing.assert_array_equal(one, other)
     checkpoints.save(model, tmp_path / "saved")
-    again = FeatureTagger(CONFIG, encoder.width, num_labels=2, units=12)
+    again = VectorTagger(CONFIG, encoder.width, num_labels=2, units=12)
     assert not checkpoints.load(again, tmp_path / "saved", required=("",)).left_over
     assert Evaluator(again, TaggingLosses())(dev) == results
