@@ -35,9 +35,8 @@ class SafetensorsFile:
             raise ModelingError(
                 f"{path} is not a whole safetensors file: {error}. Copy or download it again."
             ) from error
-        self.shapes = {
-            name: tuple(self._file.get_slice(name).get_shape()) for name in self._file.keys()
-        }
+        names = self._file.keys()
+        self.shapes = {name: tuple(self._file.get_slice(name).get_shape()) for name in names}
 
     def read(self, name: str) -> np.ndarray:
         """One tensor in its stored dtype."""

@@ -35,10 +35,7 @@ def attention_bias(input_mask, dtype, direction: str = BIDIRECTIONAL, sequence_i
         same = ops.equal(sequence_ids[:, None, :, None], sequence_ids[:, None, None, :])
         mask = mask * ops.cast(same, dtype)
     if direction != BIDIRECTIONAL:
-        length = (
-            input_mask.shape[1] if input_mask.shape[1] is not None else ops.shape(input_mask)[1]
-        )
-        places = ops.arange(length)
+        places = ops.arange(ops.shape(input_mask)[1])
         seen = ops.less if direction == LEFT_TO_RIGHT else ops.greater
         past = ops.cast(seen(places[None, :], places[:, None]), dtype)
         itself = ops.cast(places[None, :] == places[:, None], dtype)
@@ -68,7 +65,7 @@ class SelfAttention(keras.layers.Layer):
         """Rows [B·T, H], or without padding [N, H], and bias [B, 1, 1 or T, T] → rows like x."""
         heads = self.config.num_attention_heads
         head_size = self.config.hidden_size // heads
-        length = bias.shape[-1] if bias.shape[-1] is not None else ops.shape(bias)[-1]
+        length = ops.shape(bias)[-1]
         rate = self.config.attention_probs_dropout_prob
         if execution.compile_chains and unpadding is None and not is_float16(x):
             from modeling.layers.compiled_attention import attention

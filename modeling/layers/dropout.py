@@ -46,7 +46,7 @@ def random_words(x, key, site):
         key: int32 [3]: seed, step (not negative), stream.
         site: int32 scalar.
     """
-    columns = x.shape[-1] if x.shape[-1] is not None else ops.shape(x)[-1]
+    columns = ops.shape(x)[-1]
     rows = ops.shape(ops.reshape(x, (-1, columns)))[0]
     row, column = (ops.cast(ops.arange(n, dtype="int32"), "uint32") for n in (rows, columns))
     # The step's sign, 0: of constants alone TensorFlow would put all places into the program, at

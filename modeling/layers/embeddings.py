@@ -52,16 +52,14 @@ class BertEmbeddings(keras.layers.Layer):
     ):
         """int32 [B, T] each → rows [B·T, H]; without position_ids they count from 0."""
         config = self.config
-        length = input_ids.shape[1]
+        length = ops.shape(input_ids)[1]
         limit = config.max_position_embeddings
-        if position_ids is None and length is not None and length > limit:
+        if position_ids is None and isinstance(length, int) and length > limit:
             raise ModelingError(
                 f"The sequences are {length} tokens long, but the model's "
                 f"max_position_embeddings is {limit}. Lower max_seq_length or use a configuration "
                 f"with more positions."
             )
-        if length is None:
-            length = ops.shape(input_ids)[1]
         # [B, T, H]
         words = execution.read_rows(self.word_embeddings, input_ids, self.compute_dtype)
         types = ops.one_hot(

@@ -158,7 +158,7 @@ class BertEncoder(keras.layers.Layer):
             input_mask = ops.ones_like(input_ids)
         if segment_ids is None:
             segment_ids = ops.zeros_like(input_ids)
-        length = input_ids.shape[1] if input_ids.shape[1] is not None else ops.shape(input_ids)[1]
+        length = ops.shape(input_ids)[1]
 
         def restore(rows):
             return ops.reshape(rows, (-1, length, self.config.hidden_size))

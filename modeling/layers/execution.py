@@ -78,7 +78,7 @@ def chain(function: Callable) -> Callable:
     def call(*tensors, compiled: bool = False, **options):
         if not compiled:
             return function(*tensors, **options)
-        return _program(function, tuple(sorted(options.items())))(*tensors)
+        return _program(function, **options)(*tensors)
 
     return call
 
@@ -99,15 +99,21 @@ def xla_is_available() -> bool:
 
 
 @functools.cache
-def xla_program(function: Callable) -> Callable:
-    """A function of tensors as a program that XLA compiles, once for each set of shapes."""
+def xla_program(function: Callable, **options) -> Callable:
+    """A function of tensors as a program that XLA compiles, once for each set of shapes.
+
+    Args:
+        function: Called with tensors and the options.
+        options: Python values.
+    """
     import tensorflow as tf
 
+    function = functools.partial(function, **options)
     return tf.function(function, jit_compile=True, autograph=False)
 
 
 @functools.cache
-def _program(function: Callable, options: tuple):
+def _program(function: Callable, **options):
     """The compiled chain, differentiable; one for all places that call it alike."""
     import tensorflow as tf
 
@@ -115,7 +121,7 @@ def _program(function: Callable, options: tuple):
         wide = [
             ops.cast(t, "float32") if t is not None and t.dtype.is_floating else t for t in tensors
         ]
-        return ops.cast(function(*wide, **dict(options)), tensors[0].dtype)
+        return ops.cast(function(*wide, **options), tensors[0].dtype)
 
     forward = xla_program(in_float32)
 

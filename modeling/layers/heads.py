@@ -53,9 +53,7 @@ class MaskedLMHead(keras.layers.Layer):
         table = execution.read(word_embeddings, self.compute_dtype)
         logits = ops.matmul(x, ops.transpose(table))
         logits = ops.cast(logits, "float32") + ops.cast(self.output_bias, "float32")
-        predictions = masked_lm_positions.shape[1]
-        if predictions is None:
-            predictions = ops.shape(masked_lm_positions)[1]
+        predictions = ops.shape(masked_lm_positions)[1]
         return ops.reshape(logits, (-1, predictions, self.config.vocab_size))
 
 

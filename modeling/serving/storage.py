@@ -5,7 +5,6 @@ int8: matrices in a quarter of the bytes, a scale per output (per row of the wor
 products in float32. Biases, norms, the small tables and the task's own head stay float32.
 """
 
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
 import keras
@@ -71,6 +70,9 @@ class Servable(tf.Module):
         model: The model, built.
         dtype: One of `EXPORT_DTYPES`, or None: weights in float32, computing as the model does.
 
+    Attributes:
+        config: The model's configuration, if it has one.
+
     Raises:
         ModelingError: Another dtype.
     """
@@ -87,36 +89,27 @@ class Servable(tf.Module):
                 matrix = keras.ops.convert_to_numpy(weight)
                 stored[id(weight)] = Bfloat16(matrix) if dtype == "bfloat16" else Int8(matrix, axis)
         execution = Execution(inference=True, unpad=True, stored=stored)
-        self._untracked = _Untracked(model, dtype, execution)
+
+        def compute(batch):
+            policies = [(layer, layer.dtype_policy) for layer in _layers(model)]
+            try:
+                if dtype is not None:
+                    for layer, _ in policies:
+                        layer.dtype_policy = _POLICIES[dtype]
+                return model(batch, execution=execution)
+            finally:
+                for layer, policy in policies:
+                    layer.dtype_policy = policy
+
+        # In a function, since a `tf.Module` would track the model if it were an attribute.
+        self._compute = compute
+        self.config = getattr(model, "config", None)
         self.model_variables = [w.value for w in model.weights if id(w) not in stored]
         self.model_variables += [v for matrix in stored.values() for v in matrix.variables]
 
     def __call__(self, batch: Mapping[str, tf.Tensor]) -> Mapping[str, tf.Tensor]:
         """The model's outputs, traced as they are served."""
-        model, dtype = self._untracked.model, self._untracked.dtype
-        policies = [(layer, layer.dtype_policy) for layer in _layers(model)]
-        try:
-            if dtype is not None:
-                for layer, _ in policies:
-                    layer.dtype_policy = _POLICIES[dtype]
-            return model(batch, execution=self._untracked.execution)
-        finally:
-            for layer, policy in policies:
-                layer.dtype_policy = policy
-
-    @property
-    def config(self):
-        """The model's configuration, if it has one."""
-        return getattr(self._untracked.model, "config", None)
-
-
-@dataclasses.dataclass
-class _Untracked:
-    """What a `tf.Module` would otherwise save too."""
-
-    model: keras.Model
-    dtype: str | None
-    execution: Execution
+        return self._compute(batch)
 
 
 def _layers(model) -> Sequence[keras.layers.Layer]:

@@ -12,7 +12,7 @@ from modeling.serving.storage import Servable
 from modeling.vectors.vector_models import BertVectors, pool, unit_length
 
 
-class TextPieces(Protocol):
+class PiecesAndWords(Protocol):
     """What the text side gives, in the graph; `data.vectors.serving_inputs` makes it."""
 
     inputs: Mapping[str, tf.Tensor]
@@ -28,7 +28,7 @@ class TextPieces(Protocol):
 def export_embeddings(
     model: BertVectors,
     export: Export,
-    text_pieces: Callable[[tf.Tensor], TextPieces],
+    text_pieces: Callable[[tf.Tensor], PiecesAndWords],
     pooling: str,
 ) -> str:
     """Exports an encoder as the next version.
@@ -78,7 +78,7 @@ def export_embeddings(
     def embed(text):
         return embed_ids(**text_pieces(text).inputs)
 
-    def vectors_of(pieces: TextPieces):
+    def vectors_of(pieces: PiecesAndWords):
         shape = tf.shape(pieces.inputs["input_ids"])
         zeros = tf.zeros([shape[0], shape[1], width])
         return in_buckets(of_batch, pieces.inputs, {"vectors": zeros})["vectors"]

@@ -45,6 +45,8 @@ def main(weights_file: str, results_file: str) -> None:
     sys.modules["tensorflow"] = None
     import jax
 
+    from modeling.layers.execution import INFERENCE
+
     weights, results = np.load(weights_file), {}
     for case, (model, inputs, output) in cases().items():
         model.build()
@@ -59,6 +61,7 @@ def main(weights_file: str, results_file: str) -> None:
         gradients, results[case] = jax.jit(jax.grad(call, has_aux=True))(values)
         for weight, gradient in zip(model.trainable_weights, gradients, strict=True):
             results[f"{case}/{weight.path.split('/', 1)[1]}"] = gradient
+        results[f"{case} evaluated"] = model(inputs, execution=INFERENCE)[output]
     np.savez(results_file, **results)
 
 

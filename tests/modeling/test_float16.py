@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from modeling.config import BertConfig
 from modeling.layers.dense import gelu, gelu_erf
-from modeling.losses import pretraining_losses
+from modeling.losses import PretrainingLosses
 from modeling.models import BertClassifier, BertPretrainer
 
 # Around zero, around where the cube of float16 overflows, and far beyond it.
@@ -73,7 +73,7 @@ def test_large_activations_stay_finite(act, direction, jit_compile):
     def step(batch):
         with tf.GradientTape() as tape:
             outputs = model(batch, dropout_key=tf.constant([1, 2, 3]))
-            losses, _ = pretraining_losses(outputs, batch)
+            losses, _ = PretrainingLosses()(outputs, batch)
             loss = tf.add_n([mean.result() for mean in losses.values()])
         gradients = [tf.convert_to_tensor(g) for g in tape.gradient(loss, variables)]
         return loss, outputs, gradients
@@ -107,7 +107,7 @@ def test_gradients_are_the_float32_ones():
     for model, scale in ((full, 1.0), (half, 1024.0)):
         variables = [weight.value for weight in model.trainable_weights]
         with tf.GradientTape() as tape:
-            losses, _ = pretraining_losses(model(batch), batch)
+            losses, _ = PretrainingLosses()(model(batch), batch)
             loss = scale * tf.add_n([mean.result() for mean in losses.values()])
         found = [tf.convert_to_tensor(g) / scale for g in tape.gradient(loss, variables)]
         gradients.append(tf.concat([tf.reshape(g, [-1]) for g in found], 0))

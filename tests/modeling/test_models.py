@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
-from modeling.losses import pretraining_losses
+from modeling.losses import PretrainingLosses
 from modeling.models import BertClassifier, BertPretrainer
 
 
@@ -93,7 +93,7 @@ def test_dropout_is_drawn_with_a_key_alone(batch):
 
 def test_all_weights_zero_gives_loss_zero(batch):
     batch["masked_lm_weights"] = tf.zeros([3, 2])
-    losses, _ = pretraining_losses(BertPretrainer(_config())(batch), batch)
+    losses, _ = PretrainingLosses()(BertPretrainer(_config())(batch), batch)
     assert float(losses["masked_lm_loss"].result()) == 0
 
 
@@ -103,7 +103,9 @@ def test_rows_that_only_fill_the_batch_do_not_count(batch):
     padded = dict(batch, is_real_example=tf.constant([1.0, 0, 0]))
     padded["masked_lm_weights"] = tf.constant([[1.0, 1], [0, 0], [0, 0]])
     for means, expected in zip(
-        pretraining_losses(model(padded), padded), pretraining_losses(model(one), one), strict=True
+        PretrainingLosses()(model(padded), padded),
+        PretrainingLosses()(model(one), one),
+        strict=True,
     ):
         for name, mean in means.items():
             np.testing.assert_allclose(mean.result(), expected[name].result(), rtol=1e-5)

@@ -124,7 +124,7 @@ def test_pretraining_trajectory(golden, inputs):
     variables, optimizer = _train(
         golden,
         model,
-        losses.pretraining_losses,
+        losses.PretrainingLosses(),
         inputs,
         "optimizer_pretrain",
         loss_atol=0,
@@ -146,7 +146,7 @@ def test_classifier_trajectory(golden, inputs):
     variables, _ = _train(
         golden,
         model,
-        losses.classifier_losses,
+        losses.ClassifierLosses(),
         batch,
         "optimizer_classifier",
         loss_atol=2e-6,
