@@ -72,6 +72,9 @@ class SentenceClassification:
         self.tokenizer = tokenizer
         self.config = config
         self.second = read_second_config(FLAGS, config)
+        if self.second:
+            path = FLAGS.second_bert_config_file
+            check_model_fits(FLAGS, self.second, tokenizer.vocab_size, path)
         self.settings = reading.text_settings(FLAGS)
         # Several workers would write the same file.
         self.cache = FLAGS.cache_features and is_chief()

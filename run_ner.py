@@ -66,7 +66,7 @@ from modeling.training.runs.session import session
 from modeling.training.settings import RunSettings, check_model_fits, run_settings
 from modeling.training.task import Evaluation
 from modeling.vectors.extraction import FrozenEncoder
-from modeling.vectors.vector_tagger import FeatureTagger
+from modeling.vectors.vector_tagger import VectorTagger
 
 FILES = {"train": "train_file", "dev": "dev_file", "test": "test_file"}
 
@@ -118,7 +118,7 @@ class Tagging:
 
     def make_model(self):
         if self.frozen:
-            model = FeatureTagger(self.config, self.frozen.width, len(self.tags))
+            model = VectorTagger(self.config, self.frozen.width, len(self.tags))
         else:
             model = BertTagger(self.config, len(self.tags), remat=FLAGS.remat)
         model.build()

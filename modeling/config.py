@@ -11,7 +11,6 @@ import json
 import os
 from typing import Any
 
-import tensorflow as tf
 from absl import logging
 
 from modeling.errors import ModelingError
@@ -181,6 +180,9 @@ class BertConfig:
     @classmethod
     def from_json_file(cls, path: str | os.PathLike) -> "BertConfig":
         """Reads `bert_config.json` (original release) or `config.json` (Hugging Face)."""
+        # Here alone, so that the models also run where TensorFlow isn't installed.
+        import tensorflow as tf
+
         path = os.fspath(path)
         if not tf.io.gfile.exists(path):
             raise ModelingError(f"The BERT configuration file {path} does not exist.")

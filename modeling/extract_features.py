@@ -20,25 +20,18 @@ from absl import flags, logging
 from data import batching
 from data.errors import DataError
 from data.tokenization import Tokenizer, casing
-from data.vectors import (
-    serving_inputs as feature_serving,
-)
-from data.vectors import (
-    texts as feature_extraction,
-)
-from data.vectors import (
-    vector_files as feature_files,
-)
+from data.vectors import serving_inputs, texts, vector_files
 from data.vectors.array_batches import array_batches
 from modeling import checkpoints, errors
 from modeling.config import BertConfig
 from modeling.logs import Progress
 from modeling.serving import flags as export_flags
-from modeling.serving import vectors as embeddings
+from modeling.serving.export import Export
+from modeling.serving.vectors import export_embeddings
 from modeling.training import settings
 from modeling.training.engine import distribution, precision
 from modeling.training.engine import flags as hardware_flags
-from modeling.vectors import vector_models as features
+from modeling.vectors import vector_models
 from modeling.vectors.extraction import Extractor
 
 FLAGS = flags.FLAGS
@@ -50,7 +43,7 @@ flags.DEFINE_list(
     "layers",
     ["-1", "-2", "-3", "-4"],
     "Layers to write: -1 is the last, 0 the first. By default the last four, or as many as there "
-    f"are. Or one of {', '.join(features.FEATURE_LAYERS)}.",
+    f"are. Or one of {', '.join(vector_models.VECTOR_LAYERS)}.",
 )
 flags.DEFINE_string(
     "bert_config_file", None, "bert_config.json (or Hugging Face's config.json) of the model."
@@ -71,18 +64,18 @@ flags.DEFINE_bool("use_one_hot_embeddings", False, "No effect; the original's, f
 flags.DEFINE_enum(
     "pooling",
     "none",
-    features.POOLINGS,
+    vector_models.POOLINGS,
     "One vector per text: that of [CLS], mean or maximum over all pieces; none: one per piece.",
 )
 flags.DEFINE_enum(
     "word_pooling",
     None,
-    feature_extraction.WORD_POOLINGS,
+    texts.WORD_POOLINGS,
     "One vector per word, as white space separates them: of its pieces the mean, maximum, first.",
 )
 flags.DEFINE_bool("normalize", False, "Scale the vectors to length 1.")
 flags.DEFINE_enum(
-    "output_format", "jsonl", feature_files.FORMATS, "Of the output file; numpy needs NAME.npy."
+    "output_format", "jsonl", vector_files.FORMATS, "Of the output file; numpy needs NAME.npy."
 )
 flags.DEFINE_string("export_dir", None, "Also write a SavedModel there: text to vectors.")
 export_flags.define_export_dtype()
@@ -111,14 +104,14 @@ def check_flags() -> None:
         )
 
 
-def make_model(config: BertConfig, **settings) -> features.BertFeatures:
+def make_model(config: BertConfig, **settings) -> vector_models.BertVectors:
     """The encoder with its weights."""
-    layers = features.parse_layers(
+    layers = vector_models.parse_layers(
         FLAGS.layers, config.num_hidden_layers, only_existing=not FLAGS["layers"].present
     )
-    model = features.BertFeatures(config, layers, **settings)
+    model = vector_models.BertVectors(config, layers, **settings)
     model.build()
-    checkpoints.load(model, FLAGS.init_checkpoint, required=features.ENCODER)
+    checkpoints.load(model, FLAGS.init_checkpoint, required=vector_models.ENCODER)
     return model
 
 
@@ -128,7 +121,7 @@ def extract(config: BertConfig, tokenizer: Tokenizer) -> None:
     extractor = Extractor(model)
     layers, width = extractor.shape
     pooled = FLAGS.pooling != "none"
-    settings = feature_extraction.ExtractionSettings(
+    settings = texts.ExtractionSettings(
         FLAGS.max_seq_length,
         0 if pooled else VALUES_AT_ONCE // (layers * width),
         FLAGS.word_pooling,
@@ -138,8 +131,8 @@ def extract(config: BertConfig, tokenizer: Tokenizer) -> None:
         FLAGS.batch_size, None if static else batching.default_buckets(FLAGS.max_seq_length)
     )
     progress = Progress("lines")
-    chunks = feature_extraction.read_chunks(FLAGS.input_file, tokenizer, settings)
-    with feature_files.open_writer(
+    chunks = texts.read_chunks(FLAGS.input_file, tokenizer, settings)
+    with vector_files.open_writer(
         FLAGS.output_format,
         FLAGS.output_file,
         model.layer_names,
@@ -156,10 +149,10 @@ def extract(config: BertConfig, tokenizer: Tokenizer) -> None:
 
 def export(config: BertConfig, tokenizer: Tokenizer) -> None:
     """A SavedModel from text to vectors."""
-    folder = embeddings.export_embeddings(
+    folder = export_embeddings(
         make_model(config),
-        export_flags.make_export(FLAGS),
-        functools.partial(feature_serving.text_pieces, tokenizer, FLAGS.max_seq_length),
+        Export.from_flags(FLAGS),
+        functools.partial(serving_inputs.text_pieces, tokenizer, FLAGS.max_seq_length),
         pooling="mean" if FLAGS.pooling == "none" else FLAGS.pooling,
     )
     logging.info("Wrote the SavedModel %s", folder)

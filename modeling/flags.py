@@ -12,6 +12,7 @@ import textwrap
 from absl import flags
 
 VECTOR_LAYERS = ("first", "second_to_last", "last", "sum_last4", "concat_last4", "sum_all")
+"""The choices of the paper's Table 7."""
 # Which flags stand under which title: by the beginning of the module that defines them.
 _GROUPS = {
     "data": "Data",

@@ -234,10 +234,6 @@ class TaggingLosses:
         return {"loss": tf.reduce_sum(tf.cast(batch["piece_labels"] >= 0, tf.float32))}
 
 
-pretraining_losses = PretrainingLosses()
-classifier_losses = ClassifierLosses()
-
-
 def _real_examples(batch: Mapping, labels: tf.Tensor) -> tf.Tensor:
     """Float32 [B]: 0 for rows that only fill up a batch."""
     real = batch.get("is_real_example")

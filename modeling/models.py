@@ -11,14 +11,14 @@ from keras import ops
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
 from modeling.layers.bilstm import BiLSTM
+from modeling.layers.dense import initializer
 from modeling.layers.dropout import dropout
-from modeling.layers.embeddings import initializer
-from modeling.layers.encoder import BertEncoder, TransformerLayer
+from modeling.layers.encoder import BertEncoder
+from modeling.layers.execution import PLAIN, Execution
 from modeling.layers.heads import (
     HEAD_STDDEV,
+    LinearHead,
     MaskedLMHead,
-    NextSentenceHead,
-    SpanHead,
     add_linear_weights,
     linear_logits,
 )
@@ -32,33 +32,30 @@ ABSENT = -1e9
 
 
 class BertModel(keras.Model):
-    """What all models share: the configuration, the encoder and where dropout's key comes from.
+    """What all models share: the configuration and the encoder.
+
+    All are called as model(inputs, dropout_key=None, execution=PLAIN):
+
+        inputs: Dict of int32 tensors, see `BertEncoder.call` and each model's `call`.
+        dropout_key: int32 [3], see `modeling.layers.dropout`; None means no dropout. Keras's
+            argument `training` has no effect.
+        execution: How, see `modeling.layers.execution`.
 
     `remat` trades time for memory in training, see `BertEncoder`.
-
-    Called with `dropout_key` (int32 [3], see `layers.dropout`) the draw is a function
-    of the key alone; this is how the project trains. Called with `training=True` and no key, as
-    Keras's own `fit` does, the key comes from a Keras seed generator.
     """
 
     def __init__(self, config: BertConfig, name: str, remat: bool = False, **kwargs):
         super().__init__(name=name, **kwargs)
         self.config = config
         self.encoder = BertEncoder(config, dtype=self.dtype_policy, remat=remat)
-        self.seed_generator = keras.random.SeedGenerator()
-        # Behind those of the encoder.
-        self.dropout_site = 1 + config.num_hidden_layers * TransformerLayer.SITES
 
     def build(self, input_shape=None):
         self.encoder.build()
 
-    def next_dropout_key(self, training, dropout_key):
-        """`dropout_key` if given, else a fresh one when training, else None (no dropout)."""
-        if dropout_key is not None or not training:
-            return dropout_key
-        numbers = keras.ops.cast(self.seed_generator.next() % 2**31, "int32")
-        seed, step = keras.ops.unstack(numbers, num=2)
-        return keras.ops.stack([seed, step, keras.ops.zeros((), "int32")])
+    def head_dropout(self, x, rate: float, dropout_key, execution: Execution):
+        """Dropout of what a head reads, at a site behind those of the encoder."""
+        site = self.encoder.next_dropout_site
+        return dropout(x, rate, dropout_key, site, execution.compile_chains)
 
 
 class BertPretrainer(BertModel):
@@ -82,7 +79,9 @@ class BertPretrainer(BertModel):
         self.masked_lm = MaskedLMHead(config, dtype=self.dtype_policy)
         self.next_sentence = None
         if next_sentence:
-            self.next_sentence = NextSentenceHead(config, dtype=self.dtype_policy)
+            self.next_sentence = LinearHead(
+                config.hidden_size, 2, "seq_relationship", dtype=self.dtype_policy
+            )
 
     def build(self, input_shape=None):
         super().build()
@@ -91,7 +90,7 @@ class BertPretrainer(BertModel):
             if self.next_sentence is not None:
                 self.next_sentence.build()
 
-    def call(self, inputs, training=False, dropout_key=None):
+    def call(self, inputs, dropout_key=None, execution: Execution = PLAIN):
         """Runs the encoder and both heads.
 
         Args:
@@ -99,8 +98,7 @@ class BertPretrainer(BertModel):
                 `masked_lm_positions` [B, P]. Without the positions no word is predicted. In rows
                 of several sequences also `position_ids` and `sequence_ids` [B, T], see
                 `BertEncoder.call`; `masked_lm_positions` count from the start of the row.
-            training: Draws a dropout key when none is given.
-            dropout_key: int32 [3], turns dropout on.
+            dropout_key, execution: See `BertModel`.
 
         Returns:
             The encoder's dict (see `BertEncoder.call`) with `masked_lm_logits` float32 [B, P, V]
@@ -115,11 +113,14 @@ class BertPretrainer(BertModel):
                 "sentence prediction needs one pair of segments per row. Pre-train packed rows "
                 "with masked words alone (next_sentence=False; --objective=mlm)."
             )
-        outputs = self.encoder(inputs, self.next_dropout_key(training, dropout_key))
+        outputs = self.encoder(inputs, dropout_key, execution=execution)
         positions = inputs.get("masked_lm_positions")
         if positions is not None:
             outputs["masked_lm_logits"] = self.masked_lm(
-                outputs["sequence_output"], positions, self.encoder.embeddings.word_embeddings
+                outputs["sequence_output"],
+                positions,
+                self.encoder.embeddings.word_embeddings,
+                execution=execution,
             )
         if self.next_sentence is not None:
             outputs["next_sentence_logits"] = self.next_sentence(outputs["pooled_output"])
@@ -183,31 +184,31 @@ class BertClassifier(BertModel):
             width *= 2
         self.output_weights, self.output_bias = add_linear_weights(self, self.num_labels, width)
 
-    def call(self, inputs, training=False, dropout_key=None):
+    def call(self, inputs, dropout_key=None, execution: Execution = PLAIN):
         """Runs encoder and classifier.
 
         Args:
             inputs: Dict of int32 tensors `input_ids`, `input_mask`, `segment_ids`, [B, T], or
                 [B, R, T] for examples of several rows; a row without pieces is none.
-            training, dropout_key: See `BertModel`.
+            dropout_key, execution: See `BertModel`.
 
         Returns:
             The (first) encoder's dict (of all rows, [B·R, …]) with float32 `logits` [B, labels].
         """
-        dropout_key = self.next_dropout_key(training, dropout_key)
         inputs, rows = _flat_rows(inputs)
-        outputs = self.encoder(inputs, dropout_key)
+        outputs = self.encoder(inputs, dropout_key, execution=execution)
         x = outputs["pooled_output"]
         if self.second_encoder is not None:
             # Masks of its own: another seed, far from those that anyone gives.
             key = None if dropout_key is None else dropout_key + ops.array(_SECOND_KEY, "int32")
-            x = ops.concatenate([x, self.second_encoder(inputs, key)["pooled_output"]], -1)
+            second = self.second_encoder(inputs, key, execution=execution)
+            x = ops.concatenate([x, second["pooled_output"]], -1)
         if self.bilstm is not None:
             mask = inputs.get("input_mask")
             if mask is None:
                 mask = ops.ones_like(inputs["input_ids"])
             _, x = self.bilstm(outputs["sequence_output"], mask)
-        x = dropout(x, self.dropout_rate, dropout_key, self.dropout_site)
+        x = self.head_dropout(x, self.dropout_rate, dropout_key, execution)
         logits = linear_logits(x, self.output_weights, self.output_bias)
         if rows is not None:
             logits = ops.reshape(logits, (-1, ops.shape(rows)[1], self.num_labels))
@@ -245,17 +246,17 @@ class BertMultipleChoice(BertModel):
             name="output_weights",
         )
 
-    def call(self, inputs, training=False, dropout_key=None):
+    def call(self, inputs, dropout_key=None, execution: Execution = PLAIN):
         """Dict of int32 [B, C, T] tensors → the encoder's dict with float32 `logits` [B, C].
 
         A row without pieces is no choice; its logit is ABSENT.
         """
-        dropout_key = self.next_dropout_key(training, dropout_key)
         inputs, rows = _flat_rows(inputs)
         if rows is None:
             raise ModelingError("Multiple choice needs inputs of shape [B, choices, length].")
-        outputs = self.encoder(inputs, dropout_key)
-        x = dropout(outputs["pooled_output"], self.dropout_rate, dropout_key, self.dropout_site)
+        outputs = self.encoder(inputs, dropout_key, execution=execution)
+        x = outputs["pooled_output"]
+        x = self.head_dropout(x, self.dropout_rate, dropout_key, execution)
         logits = linear_logits(x, self.output_weights, ops.zeros((1,)))
         logits = ops.reshape(logits, (-1, ops.shape(rows)[1]))
         outputs["logits"] = ops.where(rows, logits, ABSENT)
@@ -270,19 +271,19 @@ class BertQuestionAnswering(BertModel):
 
     def __init__(self, config: BertConfig, name: str = "bert_question_answering", **kwargs):
         super().__init__(config, name=name, **kwargs)
-        self.spans = SpanHead(config, dtype=self.dtype_policy)
+        self.spans = LinearHead(config.hidden_size, 2, "squad", dtype=self.dtype_policy)
 
     def build(self, input_shape=None):
         super().build()
         with keras.name_scope("cls"):
             self.spans.build()
 
-    def call(self, inputs, training=False, dropout_key=None):
+    def call(self, inputs, dropout_key=None, execution: Execution = PLAIN):
         """Dict of int32 [B, T] tensors → the encoder's dict with `start_logits`, `end_logits`.
 
         Both are float32 [B, T]; places of padding have some as well.
         """
-        outputs = self.encoder(inputs, self.next_dropout_key(training, dropout_key))
+        outputs = self.encoder(inputs, dropout_key, execution=execution)
         logits = self.spans(outputs["sequence_output"])
         return outputs | {"start_logits": logits[..., 0], "end_logits": logits[..., 1]}
 
@@ -316,11 +317,11 @@ class BertTagger(BertModel):
             self, self.num_tags, self.config.hidden_size
         )
 
-    def call(self, inputs, training=False, dropout_key=None):
+    def call(self, inputs, dropout_key=None, execution: Execution = PLAIN):
         """Dict of int32 [B, T] tensors → the encoder's dict with float32 `logits` [B, T, tags]."""
-        dropout_key = self.next_dropout_key(training, dropout_key)
-        outputs = self.encoder(inputs, dropout_key)
-        x = dropout(outputs["sequence_output"], self.dropout_rate, dropout_key, self.dropout_site)
+        outputs = self.encoder(inputs, dropout_key, execution=execution)
+        x = outputs["sequence_output"]
+        x = self.head_dropout(x, self.dropout_rate, dropout_key, execution)
         return outputs | {"logits": linear_logits(x, self.output_weights, self.output_bias)}
 
 
@@ -351,8 +352,8 @@ def _flat_rows(inputs):
 
 def _pooled_rows(logits, rows, pooling: str):
     """[B, R, L] and bool [B, R] → [B, L], over the rows there are."""
-    there = ops.expand_dims(rows, -1)
+    rows = ops.expand_dims(rows, -1)
     if pooling == "max":
-        return ops.max(ops.where(there, logits, ABSENT), 1)
-    count = ops.maximum(ops.sum(ops.cast(there, "float32"), 1), 1.0)
-    return ops.sum(ops.where(there, logits, 0.0), 1) / count
+        return ops.max(ops.where(rows, logits, ABSENT), 1)
+    count = ops.maximum(ops.sum(ops.cast(rows, "float32"), 1), 1.0)
+    return ops.sum(ops.where(rows, logits, 0.0), 1) / count

@@ -11,9 +11,6 @@ from data.tasks.sentences import glue, multiple_choice
 from data.tasks.tagging import flags as tagging_flags
 from data.tasks.tagging import schemes
 from data.tokenization import long_texts
-from modeling import flags as model_flags
-from modeling.serving import flags as export_flags
-from modeling.serving import storage
 from tests.scripts import ROOT
 
 SCRIPTS = ("run_classifier.py", "run_ner.py", "run_pretraining.py", "run_squad.py")
@@ -60,7 +57,3 @@ def test_names_that_flags_repeat_are_those_of_the_code():
     assert tuple(schemes.SCHEMES) == tagging_flags.SCHEMES
     assert tagging_flags.MODEL_SCHEMES == schemes.MODEL_SCHEMES
     assert sentence_flags.MAX_WINDOWS == long_texts.MAX_WINDOWS
-    assert export_flags.EXPORT_DTYPES == storage.EXPORT_DTYPES
-    from modeling.vectors import vector_models
-
-    assert model_flags.VECTOR_LAYERS == vector_models.FEATURE_LAYERS

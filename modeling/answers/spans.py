@@ -23,9 +23,12 @@ class SpanLogits:
     def __init__(self, models: Sequence):
         self.models = list(models)
 
-    def __call__(self, batch: Mapping) -> dict[str, tf.Tensor]:
-        """`start_logits`, `end_logits` float32 [B, T] and both as `span_logits` [B, T, 2]."""
-        outputs = [model(batch) for model in self.models]
+    def __call__(self, batch: Mapping, **options) -> dict[str, tf.Tensor]:
+        """`start_logits`, `end_logits` float32 [B, T] and both as `span_logits` [B, T, 2].
+
+        `options`, such as `execution`, are the models'.
+        """
+        outputs = [model(batch, **options) for model in self.models]
         start, end = (
             tf.add_n([output[name] for output in outputs]) / len(outputs)
             for name in ("start_logits", "end_logits")
@@ -47,9 +50,9 @@ class SpanSearch:
         self.n_best = n_best
         self.max_answer_length = max_answer_length
 
-    def __call__(self, batch: Mapping) -> dict[str, tf.Tensor]:
+    def __call__(self, batch: Mapping, **options) -> dict[str, tf.Tensor]:
         """`spans` float32 [B, n_best + 1, 4], see `row_spans`; `batch` has `start_range`."""
-        logits = self.logits(batch)
+        logits = self.logits(batch, **options)
         return {
             "spans": row_spans(
                 logits["start_logits"],
@@ -114,7 +117,7 @@ def row_spans(
     return tf.concat([spans, null[:, tf.newaxis]], 1)
 
 
-class Merged(NamedTuple):
+class BestSpans(NamedTuple):
     """The best spans of questions over all their rows, the best first.
 
     Attributes:
@@ -135,7 +138,7 @@ class Merged(NamedTuple):
     null_ends: tf.Tensor
 
 
-def merge(spans: tf.Tensor, counts: tf.Tensor) -> Merged:
+def merge(spans: tf.Tensor, counts: tf.Tensor) -> BestSpans:
     """Puts the rows of each question together.
 
     Args:
@@ -149,22 +152,22 @@ def merge(spans: tf.Tensor, counts: tf.Tensor) -> Merged:
     # Without a single question there is no column either, which not all operations bear.
     width = tf.maximum(tf.shape(grid)[1], 1)
     grid = tf.pad(grid, [[0, 0], [0, width - tf.shape(grid)[1]]], constant_values=-1)
-    there = grid >= 0
+    is_row = grid >= 0
     of_rows = tf.gather(spans, tf.maximum(grid, 0))  # [N, W, n_best + 1, 4]
 
     null_starts, null_ends = of_rows[:, :, -1, 0], of_rows[:, :, -1, 1]
-    null_sums = tf.where(there, null_starts + null_ends, -4 * IMPOSSIBLE)
+    null_sums = tf.where(is_row, null_starts + null_ends, -4 * IMPOSSIBLE)
     least = tf.argmin(null_sums, 1)
 
     candidates = tf.reshape(of_rows[:, :, :-1], [tf.shape(grid)[0], width * number, 4])
     sums = tf.where(
-        tf.repeat(there, number, axis=1),
+        tf.repeat(is_row, number, axis=1),
         candidates[:, :, 0] + candidates[:, :, 1],
         4 * IMPOSSIBLE,
     )
     _, best = tf.math.top_k(sums, number)
     chosen = tf.gather(candidates, best, batch_dims=1)
-    return Merged(
+    return BestSpans(
         chosen[:, :, 0],
         chosen[:, :, 1],
         tf.gather(tf.maximum(grid, 0), best // number, batch_dims=1),
@@ -176,6 +179,6 @@ def merge(spans: tf.Tensor, counts: tf.Tensor) -> Merged:
     )
 
 
-def merge_arrays(spans: np.ndarray, counts: np.ndarray) -> Merged:
+def merge_arrays(spans: np.ndarray, counts: np.ndarray) -> BestSpans:
     """`merge` of NumPy arrays."""
-    return Merged(*(tensor.numpy() for tensor in merge(tf.constant(spans), tf.constant(counts))))
+    return BestSpans(*(tensor.numpy() for tensor in merge(tf.constant(spans), tf.constant(counts))))

@@ -17,12 +17,13 @@ class TagNumbers:
     def __init__(self, model):
         self.model = model
 
-    def __call__(self, batch) -> dict[str, tf.Tensor]:
+    def __call__(self, batch, **options) -> dict[str, tf.Tensor]:
         """A batch → `tagged` float32 [B, T, 2]: number of the tag; loss, 0 without a label.
 
         One tensor, since that is what a `Predictor` takes; whole numbers stay exact to 2²⁴.
+        `options`, such as `execution`, are the model's.
         """
-        logits = self.model(batch)["logits"]
+        logits = self.model(batch, **options)["logits"]
         labels = batch.get("piece_labels")
         labels = tf.fill(tf.shape(logits)[:-1], -1) if labels is None else labels
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(tf.maximum(labels, 0), logits)

@@ -80,7 +80,7 @@ def convert(
     if format == names.TF1 and held.format == names.TF1:
         kept = list(held.shapes)  # The names need no translation, so unknown heads stay too.
     tensors = {name: held.read(name) for name in kept}
-    written, _ = write(directory, tensors, config, vocab_file, format)
+    written = write(directory, tensors, config, vocab_file, format)
     stored = {held.file_names[name] for name in kept}
     return Conversion(
         source=held.path,

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from modeling.checkpoints import names, safetensors_file
 from modeling.checkpoints.contents import Contents, as_float32
-from modeling.checkpoints.files import join, listing
+from modeling.checkpoints.files import join, write_text
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
 
@@ -39,51 +39,29 @@ def files_in(directory: str) -> list[str]:
     return [join(directory, entry) for entry in entries if entry.endswith(".safetensors")]
 
 
-def find(path: str | os.PathLike) -> str:
-    """The .safetensors file or shard index that `path`, a file or folder, means.
-
-    Raises:
-        ModelingError: There is none, or a folder holds several under unusual names.
-    """
-    path = os.fspath(path)
-    if not tf.io.gfile.exists(path):
-        raise ModelingError(f"There is no file or folder {path}.")
-    if not tf.io.gfile.isdir(path):
-        return path
-    found = files_in(path)
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise ModelingError(
-            f"{path} holds several checkpoints: {', '.join(found)}. Give the one to read."
-        )
-    raise ModelingError(f"{path} holds no {FILE_NAME}; it holds {listing(path)}.")
-
-
-def contents(path: str | os.PathLike) -> Contents:
-    """What the checkpoint holds, under the original's names. No weights are read yet.
+def contents(path: str) -> Contents:
+    """What a file or shard index holds, under the original's names. No weights are read yet.
 
     A `cls.predictions.decoder.weight` that equals the word embeddings is the tie, not a weight;
     one that differs is left unmapped and flagged as `untied_decoder`.
 
     Raises:
-        ModelingError: No such file, a damaged one, or two names for one weight.
+        ModelingError: A damaged file, or two names for one weight.
     """
-    path = find(path)
     where = _locate(path)
     file_names: dict[str, str] = {}
     unmapped, ignored = [], []
     for name in sorted(where):
-        found = names.from_huggingface(name)
+        original = names.from_huggingface(name)
         if names.is_bookkeeping(name):
             ignored.append(name)
-        elif found and found.name in file_names:
+        elif original and original.name in file_names:
             raise ModelingError(
-                f"{path} holds the weight {found.name} twice, as {file_names[found.name]} and as "
-                f"{name}. It must hold one model; remove one of them."
+                f"{path} holds the weight {original.name} twice, as {file_names[original.name]} "
+                f"and as {name}. It must hold one model; remove one of them."
             )
-        elif found:
-            file_names[found.name] = name
+        elif original:
+            file_names[original.name] = name
         elif name not in names.TIED:
             unmapped.append(name)
     untied = False
@@ -120,8 +98,8 @@ def contents(path: str | os.PathLike) -> Contents:
 
 
 def _is_transposed(stored: str) -> bool:
-    found = names.from_huggingface(stored)
-    return found is not None and found.transposed
+    original = names.from_huggingface(stored)
+    return original is not None and original.transposed
 
 
 def _equal(where: Mapping[str, safetensors_file.SafetensorsFile], one: str, other: str) -> bool:
@@ -157,23 +135,14 @@ def _locate(path: str) -> dict[str, safetensors_file.SafetensorsFile]:
     return {name: shards[shard] for name, shard in shard_of.items()}
 
 
-def to_file(tensors: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], list[str]]:
-    """Renames and transposes weights for a Hugging Face file.
-
-    Args:
-        tensors: Original name → array.
-
-    Returns:
-        The file's tensors by name, and the original names that have no counterpart there.
-    """
-    renamed, unmapped = {}, []
+def to_file(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Original name → array, renamed and laid out as in a file; what has no name is left out."""
+    renamed = {}
     for name, array in tensors.items():
-        found = names.to_huggingface(name)
-        if found is None:
-            unmapped.append(name)
-        else:
-            renamed[found.name] = array.T if found.transposed else array
-    return renamed, sorted(unmapped)
+        translated = names.to_huggingface(name)
+        if translated is not None:
+            renamed[translated.name] = array.T if translated.transposed else array
+    return renamed
 
 
 def config_dict(config: BertConfig, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
@@ -183,8 +152,8 @@ def config_dict(config: BertConfig, shapes: Mapping[str, tuple[int, ...]]) -> di
     and the number of labels, which it derives from the length of `id2label`.
     """
     values = config.to_huggingface_dict()
-    found = [architecture for name, architecture in ARCHITECTURES if name in shapes]
-    values["architectures"] = found[:1] or ["BertModel"]
+    classes = [architecture for name, architecture in ARCHITECTURES if name in shapes]
+    values["architectures"] = classes[:1] or ["BertModel"]
     if "output_weights" in shapes:
         labels = shapes["output_weights"][0]
         if len(values.get("id2label", ())) != labels:
@@ -193,15 +162,9 @@ def config_dict(config: BertConfig, shapes: Mapping[str, tuple[int, ...]]) -> di
     return values
 
 
-def write(directory: str, tensors: Mapping[str, np.ndarray], config: BertConfig) -> list[str]:
-    """Writes model.safetensors and config.json into a folder that exists.
-
-    Returns:
-        The original names that have no Hugging Face name and were left out.
-    """
-    renamed, unmapped = to_file(tensors)
-    safetensors_file.write(join(directory, FILE_NAME), renamed, {"format": "pt"})
+def write(directory: str, tensors: Mapping[str, np.ndarray], config: BertConfig) -> None:
+    """Writes model.safetensors and config.json into a folder that exists."""
+    safetensors_file.write(join(directory, FILE_NAME), to_file(tensors), {"format": "pt"})
     values = config_dict(config, {name: array.shape for name, array in tensors.items()})
-    with tf.io.gfile.GFile(join(directory, "config.json"), "wb") as file:
-        file.write((json.dumps(values, indent=2, sort_keys=True) + "\n").encode("utf-8"))
-    return unmapped
+    content = json.dumps(values, indent=2, sort_keys=True) + "\n"
+    write_text(join(directory, "config.json"), content)

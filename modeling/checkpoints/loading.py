@@ -92,14 +92,14 @@ def load(
     """
     held = open_contents(path)
     model_weights = names.weights_by_name(model)
-    wanted = {name: w for name, w in model_weights.items() if not name.startswith(tuple(skip))}
-    common = [name for name in wanted if name in held.shapes]
+    assignable = {name: w for name, w in model_weights.items() if not name.startswith(tuple(skip))}
+    common = [name for name in assignable if name in held.shapes]
     if not common:
         raise _nothing_in_common(held, model_weights)
-    _check_shapes(held, {name: tuple(wanted[name].shape) for name in common})
+    _check_shapes(held, {name: tuple(assignable[name].shape) for name in common})
     missing = sorted(model_weights.keys() - set(common))
     _check_required(held, missing, tuple(required), tuple(skip))
-    if held.untied_decoder and names.MASKED_LM_BIAS in wanted:
+    if held.untied_decoder and names.MASKED_LM_BIAS in assignable:
         raise ModelingError(
             f"{held.path} holds {' and '.join(n for n in held.unmapped if n in names.TIED)} "
             f"different from the word embeddings or bias that BERT ties it to. The masked-LM head "
@@ -107,7 +107,7 @@ def load(
             f"it into a model without this head, or with skip=('cls/predictions/',)."
         )
     for name in common:
-        variable = wanted[name]
+        variable = assignable[name]
         variable.assign(tf.cast(held.read(name), keras.backend.standardize_dtype(variable.dtype)))
     placed = {held.file_names[name] for name in common}
     report = LoadReport(
@@ -169,14 +169,15 @@ def find(path: str | os.PathLike) -> tuple[str, str]:
             f"{path} is {_describe(path)}. Expected a TF1 prefix such as bert_model.ckpt (without "
             f".index or .data), a .safetensors file, or a folder that holds one of them."
         )
-    found = [(names.TF1, prefix) for prefix in tf1.prefixes_in(path)]
-    found += [(names.HUGGINGFACE, file) for file in huggingface.files_in(path)]
-    if len(found) == 1:
-        return found[0]
-    if found:
+    checkpoints = [(names.TF1, prefix) for prefix in tf1.prefixes_in(path)]
+    checkpoints += [(names.HUGGINGFACE, file) for file in huggingface.files_in(path)]
+    if len(checkpoints) == 1:
+        return checkpoints[0]
+    if checkpoints:
         raise ModelingError(
             f"The folder {path} holds several checkpoints: "
-            f"{', '.join(file for _, file in found)}. Give the one to read instead of the folder."
+            f"{', '.join(file for _, file in checkpoints)}. Give the one to read instead of the "
+            f"folder."
         )
     other = [e for e in sorted(tf.io.gfile.listdir(path)) if _describe(e) != _UNKNOWN]
     hint = f" {other[0]} is {_describe(other[0])}, which is not read here." if other else ""
@@ -272,9 +273,9 @@ def _check_required(
         )
 
 
-def _depths(held: Contents, wanted: Collection[str]) -> str:
+def _depths(held: Contents, model_weights: Collection[str]) -> str:
     """Says so when the model has more layers than the file."""
-    in_file, in_model = names.number_of_layers(held.shapes), names.number_of_layers(wanted)
+    in_file, in_model = names.number_of_layers(held.shapes), names.number_of_layers(model_weights)
     if in_file < in_model:
         return (
             f"The file has {in_file} layers and the configuration's num_hidden_layers is "

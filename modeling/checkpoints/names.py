@@ -170,15 +170,15 @@ def weights_by_name(model: "keras.Model") -> "dict[str, keras.Variable]":
     """
     if not model.built:
         model.build()
-    found: dict[str, keras.Variable] = {}
+    weights: dict[str, keras.Variable] = {}
     for variable in model.weights:
         if "float" not in str(variable.dtype):
             continue
         name = variable.path.split("/", 1)[-1]
-        if name in found:
+        if name in weights:
             raise ModelingError(
                 f"The model {model.name!r} has two weights named {name}; checkpoints store weights "
                 f"by name, so every layer that holds weights needs a name of its own."
             )
-        found[name] = variable
-    return dict(sorted(found.items(), key=lambda item: sort_key(item[0])))
+        weights[name] = variable
+    return dict(sorted(weights.items(), key=lambda item: sort_key(item[0])))

@@ -49,7 +49,7 @@ def save(
             f"The model's weights {', '.join(nameless)} have no name in Hugging Face's format, so "
             f"nothing was written to {os.fspath(directory)}. Save with format='tf1'."
         )
-    return write(directory, tensors, model.config, vocab_file, format)[0]
+    return write(directory, tensors, model.config, vocab_file, format)
 
 
 def write(
@@ -58,12 +58,10 @@ def write(
     config: BertConfig,
     vocab_file: str | os.PathLike | None = None,
     format: str = names.TF1,
-) -> tuple[list[str], list[str]]:
+) -> list[str]:
     """`save` for weights that are in no model: original name → array.
 
-    Returns:
-        The paths of the files written, and the original names that the format has no name for
-        and that were left out.
+    Weights that the format has no name for are left out.
     """
     if format not in FORMATS:
         raise ModelingError(
@@ -71,18 +69,17 @@ def write(
         )
     directory = os.fspath(directory)
     vocab = None if vocab_file is None else _read_vocab(os.fspath(vocab_file), config)
-    left_out: list[str] = []
     with staged(directory) as temporary:
         if format == names.TF1:
-            tf1.write_unstaged(join(temporary, tf1.RELEASE_NAME), tensors)
+            tf1.write_bundle(join(temporary, tf1.RELEASE_NAME), tensors)
             write_text(join(temporary, "bert_config.json"), config.to_json_string())
         else:
-            left_out = huggingface.write(temporary, tensors, config)
+            huggingface.write(temporary, tensors, config)
         if vocab is not None:
             with tf.io.gfile.GFile(join(temporary, "vocab.txt"), "wb") as file:
                 file.write(vocab)
         written = sorted(join(directory, name) for name in tf.io.gfile.listdir(temporary))
-    return written, left_out
+    return written
 
 
 def _array(variable: keras.Variable) -> np.ndarray:

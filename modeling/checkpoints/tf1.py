@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from modeling.checkpoints import names
 from modeling.checkpoints.contents import Contents, as_float32
-from modeling.checkpoints.files import join, listing, staged
+from modeling.checkpoints.files import join, listing
 from modeling.errors import ModelingError
 
 RELEASE_NAME = "bert_model.ckpt"
@@ -41,17 +41,19 @@ def prefixes_in(directory: str) -> list[str]:
     is there, every bundle in the folder. A `checkpoint` file that names a folder which has moved
     is followed to the same name in this folder.
     """
-    found = []
+    prefixes = []
     latest = _latest(directory)
     if latest:
-        found.append(latest)
+        prefixes.append(latest)
     release = join(directory, RELEASE_NAME)
-    if is_prefix(release) and release not in found:
-        found.append(release)
-    if not found:
+    if is_prefix(release) and release not in prefixes:
+        prefixes.append(release)
+    if not prefixes:
         entries = sorted(tf.io.gfile.listdir(directory))
-        found = [join(directory, e.removesuffix(".index")) for e in entries if e.endswith(".index")]
-    return found
+        prefixes = [
+            join(directory, e.removesuffix(".index")) for e in entries if e.endswith(".index")
+        ]
+    return prefixes
 
 
 def _latest(directory: str) -> str | None:
@@ -79,12 +81,12 @@ def find(path: str | os.PathLike) -> str:
         if is_prefix(prefix):
             return prefix
     if tf.io.gfile.isdir(path):
-        found = prefixes_in(path)
-        if len(found) == 1:
-            return found[0]
-        if found:
+        prefixes = prefixes_in(path)
+        if len(prefixes) == 1:
+            return prefixes[0]
+        if prefixes:
             raise ModelingError(
-                f"{path} holds several checkpoints: {', '.join(found)}. Give the one to read."
+                f"{path} holds several checkpoints: {', '.join(prefixes)}. Give the one to read."
             )
         raise ModelingError(
             f"{path} holds no TF1 checkpoint (a *.index file with its *.data file); it holds "
@@ -139,26 +141,16 @@ def read_bundle(
 def write_bundle(prefix: str | os.PathLike, tensors: Mapping[str, np.ndarray]) -> None:
     """Writes a TF1 bundle (one index, one data file) as the original release's Saver did.
 
+    A reader may meet it half-written; `files.staged` is against that.
+
     Args:
-        prefix: For example `…/bert_model.ckpt`; its folder is made if absent. A bundle that is
-            already there is replaced only after the new one is complete.
+        prefix: For example `…/bert_model.ckpt`; its folder is made if absent.
         tensors: Name → array. Dtypes are kept.
-
-    Raises:
-        ModelingError: The folder can't be written.
     """
-    prefix = os.fspath(prefix)
-    directory, name = os.path.split(prefix)
-    with staged(directory or ".") as temporary:
-        write_unstaged(join(temporary, name), tensors)
-
-
-def write_unstaged(prefix: str, tensors: Mapping[str, np.ndarray]) -> None:
-    """`write_bundle` without its own temporary folder, for callers that have one."""
     ordered = sorted(tensors)
     with tf.device("CPU:0"):
         tf.raw_ops.SaveV2(
-            prefix=prefix,
+            prefix=os.fspath(prefix),
             tensor_names=ordered,
             shape_and_slices=[""] * len(ordered),
             tensors=[tf.convert_to_tensor(tensors[name]) for name in ordered],

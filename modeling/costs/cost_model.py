@@ -1,14 +1,14 @@
 """What a training step costs on a machine: operations, bytes, seconds, memory.
 
     work = step_work(BertConfig.named("base", 30522), rows=32, seq_length=128, predictions=20)
-    work.seconds(cost_machines.A100)
+    work.seconds(machines.A100)
 
 The time of a step is a sum, as if nothing overlapped:
 
     dense FLOPs / rate  +  attention FLOPs / rate  +  bytes / bandwidth  +  logits × time
     +  layers × fixed time  +  bytes of gradients over the links between devices
 
-with a handful of constants for each machine, see `cost_machines`. Counted are the model's own
+with a handful of constants for each machine, see `machines`. Counted are the model's own
 operations (`flops`) and the tensors that a step writes and reads. How well that does here is
 measured by `python -m tests.benchmarks.cost_model`.
 """

@@ -3,7 +3,7 @@
     print(estimate(BertConfig.named("base", 30522), parse_phases("128:900000:256,512:100000:256")))
 
 `run_pretraining.py --estimate` prints it for its flags. See `cost_model` for what it rests on, and
-`cost_machines` for the machines and the dates of the prices.
+`machines` for the machines and the dates of the prices.
 """
 
 import math
@@ -48,7 +48,7 @@ def estimate(
         config: The model.
         phases: Lengths, steps and batches.
         machines: By default the CPU that the constants were measured on, and
-            `cost_machines.ACCELERATORS`.
+            `machines.ACCELERATORS`.
         dtype: "float32" or one of 16 bits. Accelerators are taken to compute in 16 bits in any
             case, since no one would train there otherwise.
         accumulation_steps: Micro-batches at least; more where the memory asks for them.
@@ -69,12 +69,12 @@ def estimate(
         )
     labels = 2 if next_sentence else 0
     lines = [_describe(config, phases, labels, half)]
-    plans: list[tuple[Machine, list[Plan]]] = []
+    plans: list[tuple[Machine, list[PhaseCost]]] = []
     for machine in machines:
         on_cpu = machine.price is None
         options = {"half_precision": half if on_cpu else True, "remat": remat}
         options["accumulation_steps"] = accumulation_steps
-        plans.append((machine, [Plan(config, machine, p, labels, **options) for p in phases]))
+        plans.append((machine, [PhaseCost(config, machine, p, labels, **options) for p in phases]))
     rows = [("machine", "rows", "steps/s", "computed", "memory", "hours", "dollars")]
     rows += [_row(machine, phases, planned) for machine, planned in plans]
     prices = [
@@ -123,7 +123,7 @@ def estimate_run(
     )
 
 
-class Plan:
+class PhaseCost:
     """How a machine goes through one phase.
 
     Attributes:
@@ -161,7 +161,11 @@ class Plan:
         self.accumulation_steps = max(accumulation_steps, math.ceil(device_rows / fits))
         self.rows = device_rows / self.accumulation_steps
         work = cost_model.step_work(
-            *(config, device_rows, length, predictions, labels),
+            config,
+            device_rows,
+            length,
+            predictions,
+            labels,
             accumulation_steps=self.accumulation_steps,
             **options,
         )
@@ -192,7 +196,7 @@ def data_cost(tokens: float, passes: int) -> str:
     )
 
 
-def _row(machine: Machine, phases: Sequence[Phase], plans: Sequence[Plan]) -> tuple[str, ...]:
+def _row(machine: Machine, phases: Sequence[Phase], plans: Sequence[PhaseCost]) -> tuple[str, ...]:
     """The machine's row of the table."""
     if not all(plan.rows for plan in plans):
         return (machine.name, "doesn't fit", *[""] * 5)
@@ -221,7 +225,11 @@ def _describe(config: BertConfig, phases: Sequence[Phase], labels: int, half: bo
         if config.attention_direction != BIDIRECTIONAL:
             predictions = phase.max_seq_length
         work = cost_model.step_work(
-            *(config, phase.batch_size, phase.max_seq_length, predictions, labels),
+            config,
+            phase.batch_size,
+            phase.max_seq_length,
+            predictions,
+            labels,
             half_precision=half,
         )
         tokens = phase.batch_size * phase.max_seq_length * phase.num_steps
@@ -239,15 +247,15 @@ def _interruptions(config: BertConfig, plans, save_checkpoints_steps: int) -> st
     for machine, (*_, plan) in plans:
         if not plan.rows:
             continue
-        best, given = [], []
+        best, as_set = [], []
         for hours in MEAN_HOURS:
             cost = cost_model.interruptions(config, machine, hours * 3600)
             interval = cost.best_interval
             best.append(f"{_rounded(interval / 60)} min, {cost.overhead():.1%}")
             lost = cost.overhead(save_checkpoints_steps * plan.seconds)
-            given.append(f"{lost:.1%}" if lost < 1 else "more than trained")
+            as_set.append(f"{lost:.1%}" if lost < 1 else "more than trained")
         rows.append((machine.name, "best interval, lost", *best))
-        rows.append(("", f"every {save_checkpoints_steps:,} steps", *given))
+        rows.append(("", f"every {save_checkpoints_steps:,} steps", *as_set))
     return _table(rows) + (
         "\nlost: saving, restarting and repeating, as a share of the training (Young 1974; "
         "Daly 2006)."

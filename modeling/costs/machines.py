@@ -102,7 +102,8 @@ _A100 = {"peak": GPU_PEAKS["A100"][0], "bandwidth": 2.039e12, "memory": 80e9}
 A100 = _accelerator("1 × A100 80GB", 1, **_A100, price=A100_HOUR)
 A100_8 = _accelerator(
     # 300 GB/s each way; NCCL's usual three quarters of it.
-    *("8 × A100 80GB", 8),
+    "8 × A100 80GB",
+    8,
     **_A100,
     link_bandwidth=225e9,
     price=_times(A100_HOUR, 8),
@@ -114,7 +115,8 @@ V5E_8 = _accelerator(
     "TPU v5e-8", 8, **_V5E, link_bandwidth=100e9, price=_times(V5E_HOUR, 8), restart_seconds=600.0
 )
 V5E_256 = _accelerator(
-    *("TPU v5e-256", 256),
+    "TPU v5e-256",
+    256,
     **_V5E,
     link_bandwidth=100e9,
     price=_times(V5E_HOUR, 256),
@@ -126,7 +128,8 @@ ACCELERATORS = (H100, A100_8, V5E_8, V5E_256)
 # slower format there. Of attention's time most is in the bytes of its scores.
 CPU = {
     "float32": Machine(
-        *("2 vCPUs, float32", 1),
+        "2 vCPUs, float32",
+        1,
         product_rate=268e9,
         matmul_rate=262e9,
         attention_rate=539e9,
@@ -138,7 +141,8 @@ CPU = {
         restart_seconds=30.0,
     ),
     "bfloat16": Machine(
-        *("2 vCPUs, bfloat16", 1),
+        "2 vCPUs, bfloat16",
+        1,
         product_rate=159e9,
         matmul_rate=143e9,
         attention_rate=126e9,

@@ -6,39 +6,12 @@ import keras
 from keras import ops
 
 from modeling.config import BIDIRECTIONAL, LEFT_TO_RIGHT, BertConfig
-from modeling.layers.chains import chains_are_compiled
+from modeling.layers.dense import Dense
 from modeling.layers.dropout import dropout
-from modeling.layers.embeddings import initializer
-from modeling.layers.tensors import add_bias, is_float16, swap_middle
-from modeling.layers.weights import read
+from modeling.layers.execution import PLAIN, Execution
+from modeling.layers.tensors import is_float16, swap_middle
 
 _FLOAT16_MAX = 65504.0
-
-
-class Dense(keras.layers.Layer):
-    """A linear map of rows [N, in] → [N, out] with BERT's initialiser."""
-
-    def __init__(self, in_size: int, out_size: int, stddev: float, name: str, **kwargs):
-        super().__init__(name=name, **kwargs)
-        self.in_size = in_size
-        self.out_size = out_size
-        self.stddev = stddev
-
-    def build(self, input_shape=None):
-        self.kernel = self.add_weight(
-            shape=(self.in_size, self.out_size), initializer=initializer(self.stddev), name="kernel"
-        )
-        # float32 whatever the policy, for chains add it in float32.
-        self.bias = self.add_weight(
-            shape=(self.out_size,), initializer="zeros", name="bias", autocast=False
-        )
-
-    def call(self, x):
-        return add_bias(self.product(x), self.bias)
-
-    def product(self, x):
-        """Without the bias; for layers of the same policy, in their call."""
-        return ops.matmul(x, read(self.kernel, self.compute_dtype))
 
 
 def attention_bias(input_mask, dtype, direction: str = BIDIRECTIONAL, sequence_ids=None):
@@ -62,10 +35,7 @@ def attention_bias(input_mask, dtype, direction: str = BIDIRECTIONAL, sequence_i
         same = ops.equal(sequence_ids[:, None, :, None], sequence_ids[:, None, None, :])
         mask = mask * ops.cast(same, dtype)
     if direction != BIDIRECTIONAL:
-        length = (
-            input_mask.shape[1] if input_mask.shape[1] is not None else ops.shape(input_mask)[1]
-        )
-        places = ops.arange(length)
+        places = ops.arange(ops.shape(input_mask)[1])
         seen = ops.less if direction == LEFT_TO_RIGHT else ops.greater
         past = ops.cast(seen(places[None, :], places[:, None]), dtype)
         itself = ops.cast(places[None, :] == places[:, None], dtype)
@@ -91,38 +61,37 @@ class SelfAttention(keras.layers.Layer):
         self.key.build()
         self.value.build()
 
-    def call(self, x, bias, dropout_key=None, unpadding=None):
+    def call(self, x, bias, dropout_key=None, unpadding=None, execution: Execution = PLAIN):
         """Rows [B·T, H], or without padding [N, H], and bias [B, 1, 1 or T, T] → rows like x."""
         heads = self.config.num_attention_heads
         head_size = self.config.hidden_size // heads
-        length = bias.shape[-1] if bias.shape[-1] is not None else ops.shape(bias)[-1]
-
+        length = ops.shape(bias)[-1]
         rate = self.config.attention_probs_dropout_prob
-        if chains_are_compiled() and unpadding is None and not is_float16(x):
+        if execution.compile_chains and unpadding is None and not is_float16(x):
             from modeling.layers.compiled_attention import attention
 
             parts = (self.query, self.key, self.value)
-            return attention(
-                *(part.product(x) for part in parts),
-                [part.bias for part in parts],
-                *(bias, heads, length, rate, dropout_key, self.site),
-            )
+            products = [part.product(x, execution) for part in parts]
+            biases = [part.bias for part in parts]
+            return attention(products, biases, bias, heads, length, rate, dropout_key, self.site)
 
         def split(rows):
             rows = unpadding.restore(rows) if unpadding else rows
             rows = ops.reshape(rows, (-1, length, heads, head_size))
-            return swap_middle(rows)  # [B, heads, T, head_size]
+            return swap_middle(rows, execution.inference)  # [B, heads, T, head_size]
 
         # Scaling the queries is T/head_size times cheaper than scaling the scores.
-        query = split(self.query(x)) * (1.0 / math.sqrt(head_size))
-        key = split(self.key(x))
-        value = split(self.value(x))
+        query = split(self.query(x, execution=execution)) * (1.0 / math.sqrt(head_size))
+        key = split(self.key(x, execution=execution))
+        value = split(self.value(x, execution=execution))
         scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))  # [B, heads, T, T]
         if is_float16(scores):
             scores = ops.clip(scores, -_FLOAT16_MAX, _FLOAT16_MAX)  # softmax(∞) is NaN
         scores = ops.cast(scores, "float32") + ops.cast(bias, "float32")
         probabilities = ops.cast(ops.softmax(scores, axis=-1), self.compute_dtype)
-        probabilities = dropout(probabilities, rate, dropout_key, self.site)
-        context = swap_middle(ops.matmul(probabilities, value))
+        probabilities = dropout(
+            probabilities, rate, dropout_key, self.site, execution.compile_chains
+        )
+        context = swap_middle(ops.matmul(probabilities, value), execution.inference)
         context = ops.reshape(context, (-1, self.config.hidden_size))
         return unpadding.remove(context) if unpadding else context

@@ -3,19 +3,10 @@
 import numpy as np
 from keras import ops
 
-from modeling.layers.chains import chain
+from modeling.layers.execution import chain
 
 
-@chain
-def dropped(x, key, site, *, rate):
-    """`dropout` with a key, and the site as a tensor."""
-    # The rate is right to 2⁻³², and so is the expectation.
-    keep = random_words(x, key, site) >= _word(round(rate * 2**32))
-    # A scalar zero: those of x's shape XLA's bridge would make ahead, for all sites at a time.
-    return ops.where(keep, x * (1 / (1 - rate)), ops.cast(0, x.dtype))
-
-
-def dropout(x, rate, key, site):
+def dropout(x, rate, key, site, compiled=False):
     """Zeroes elements of `x` with probability `rate` and scales up the others.
 
     Stateless: the same (key, site) draws the same mask on every device, in graph mode, eagerly
@@ -27,10 +18,20 @@ def dropout(x, rate, key, site):
         key: int32 [3]: seed, step, and stream (the replica, or the micro-batch of a replica).
             None means no dropout.
         site: Python int that tells this place in the model from all others.
+        compiled: Whether it is a compiled chain, see `modeling.layers.execution`.
     """
     if key is None or rate == 0.0:
         return x
-    return dropped(x, key, ops.convert_to_tensor(site, "int32"), rate=rate)
+    return dropped(x, key, site, rate=rate, compiled=compiled)
+
+
+@chain
+def dropped(x, key, site, *, rate):
+    """`dropout` with a key."""
+    # The rate is right to 2⁻³², and so is the expectation.
+    keep = random_words(x, key, site) >= _word(round(rate * 2**32))
+    # A scalar zero: those of x's shape XLA's bridge would make ahead, for all sites at a time.
+    return ops.where(keep, x * (1 / (1 - rate)), ops.cast(0, x.dtype))
 
 
 def random_words(x, key, site):
@@ -45,7 +46,7 @@ def random_words(x, key, site):
         key: int32 [3]: seed, step (not negative), stream.
         site: int32 scalar.
     """
-    columns = x.shape[-1] if x.shape[-1] is not None else ops.shape(x)[-1]
+    columns = ops.shape(x)[-1]
     rows = ops.shape(ops.reshape(x, (-1, columns)))[0]
     row, column = (ops.cast(ops.arange(n, dtype="int32"), "uint32") for n in (rows, columns))
     # The step's sign, 0: of constants alone TensorFlow would put all places into the program, at

@@ -5,40 +5,13 @@ from keras import ops
 
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
+from modeling.layers.dense import LayerNorm, initializer
 from modeling.layers.dropout import dropout
-from modeling.layers.tensors import check_range, dropout_add_norm, layer_norm
-from modeling.layers.weights import read_rows
+from modeling.layers.execution import PLAIN, Execution
+from modeling.layers.tensors import check_range
 
-
-def initializer(stddev: float) -> keras.initializers.Initializer:
-    """A fresh truncated normal initialiser; as in the original, not corrected for truncation.
-
-    Fresh each time because a Keras initialiser draws the same numbers at every call.
-    """
-    return keras.initializers.TruncatedNormal(stddev=stddev)
-
-
-class LayerNorm(keras.layers.Layer):
-    """Layer normalisation of rows [N, H]; weights named and ordered as in the original."""
-
-    def __init__(self, size: int, epsilon: float, name: str = "LayerNorm", **kwargs):
-        # autocast=False keeps gamma and beta in float32 under a half precision policy.
-        super().__init__(name=name, autocast=False, **kwargs)
-        self.size = size
-        self.epsilon = epsilon
-
-    def build(self, input_shape=None):
-        self.beta = self.add_weight(shape=(self.size,), initializer="zeros", name="beta")
-        self.gamma = self.add_weight(shape=(self.size,), initializer="ones", name="gamma")
-
-    def call(self, x):
-        return layer_norm(x, self.gamma, self.beta, epsilon=self.epsilon)
-
-    def after_dropout(self, x, bias, residual, rate, dropout_key, site):
-        """Of dropout(x + bias) + residual; rows [N, H] and bias [H]."""
-        return dropout_add_norm(
-            x, bias, residual, self.gamma, self.beta, self.epsilon, rate, dropout_key, site
-        )
+EMBEDDINGS_SITE = 0
+"""Of their dropout, see `modeling.layers.dropout`."""
 
 
 class BertEmbeddings(keras.layers.Layer):
@@ -69,20 +42,26 @@ class BertEmbeddings(keras.layers.Layer):
         self.position_embeddings = table(config.max_position_embeddings, "position_embeddings")
         self.norm.build()
 
-    def call(self, input_ids, segment_ids, dropout_key=None, position_ids=None):
+    def call(
+        self,
+        input_ids,
+        segment_ids,
+        position_ids=None,
+        dropout_key=None,
+        execution: Execution = PLAIN,
+    ):
         """int32 [B, T] each → rows [B·T, H]; without position_ids they count from 0."""
         config = self.config
-        length = input_ids.shape[1]
+        length = ops.shape(input_ids)[1]
         limit = config.max_position_embeddings
-        if position_ids is None and length is not None and length > limit:
+        if position_ids is None and isinstance(length, int) and length > limit:
             raise ModelingError(
                 f"The sequences are {length} tokens long, but the model's "
                 f"max_position_embeddings is {limit}. Lower max_seq_length or use a configuration "
                 f"with more positions."
             )
-        if length is None:
-            length = ops.shape(input_ids)[1]
-        words = read_rows(self.word_embeddings, input_ids, self.compute_dtype)  # [B, T, H]
+        # [B, T, H]
+        words = execution.read_rows(self.word_embeddings, input_ids, self.compute_dtype)
         types = ops.one_hot(
             ops.reshape(segment_ids, (-1,)), config.type_vocab_size, dtype=self.compute_dtype
         )
@@ -94,4 +73,5 @@ class BertEmbeddings(keras.layers.Layer):
             position_ids = check_range(position_ids, limit, "position_ids")
             positions = ops.take(positions, position_ids, axis=0)  # [B, T, H]
         x = ops.reshape(words + types + positions, (-1, config.hidden_size))
-        return dropout(self.norm(x), config.hidden_dropout_prob, dropout_key, site=0)
+        x, rate = self.norm(x, execution=execution), config.hidden_dropout_prob
+        return dropout(x, rate, dropout_key, EMBEDDINGS_SITE, execution.compile_chains)

@@ -5,13 +5,17 @@ that the original release gave it: `bert/encoder/layer_0/attention/self/query/ke
 states travel as rows [B·T, H] and are given their [B, T, H] shape at the end.
 """
 
+import functools
+
 import keras
 from keras import ops
 
 from modeling.config import LEFT_TO_RIGHT, BertConfig
-from modeling.layers.attention import Dense, SelfAttention, attention_bias
-from modeling.layers.embeddings import BertEmbeddings, LayerNorm
-from modeling.layers.tensors import activate, gather_positions, leaves_padding_out, recompute
+from modeling.layers.attention import SelfAttention, attention_bias
+from modeling.layers.dense import Dense, LayerNorm, activate, dropout_add_norm
+from modeling.layers.embeddings import EMBEDDINGS_SITE, BertEmbeddings
+from modeling.layers.execution import PLAIN, Execution
+from modeling.layers.tensors import gather_positions, recompute
 
 
 def last_real_position(input_mask):
@@ -21,93 +25,67 @@ def last_real_position(input_mask):
     return ops.maximum(last - 1, 0)
 
 
-class ProjectAddNorm(keras.layers.Layer):
-    """Dense → dropout → add the residual → layer norm; the end of both halves of a layer."""
-
-    def __init__(self, config: BertConfig, in_size: int, site: int, name: str = "output", **kwargs):
-        super().__init__(name=name, **kwargs)
-        self.rate = config.hidden_dropout_prob
-        self.site = site
-        self.dense = Dense(
-            in_size,
-            config.hidden_size,
-            config.initializer_range,
-            name="dense",
-            dtype=self.dtype_policy,
-        )
-        self.norm = LayerNorm(config.hidden_size, config.layer_norm_eps, dtype=self.dtype_policy)
-
-    def build(self, input_shape=None):
-        self.dense.build()
-        self.norm.build()
-
-    def call(self, x, residual, dropout_key=None):
-        return self.norm.after_dropout(
-            self.dense.product(x), self.dense.bias, residual, self.rate, dropout_key, self.site
-        )
-
-
-class AttentionBlock(keras.layers.Layer):
-    """Self-attention with its output projection and residual."""
-
-    def __init__(self, config: BertConfig, site: int, name: str = "attention", **kwargs):
-        super().__init__(name=name, **kwargs)
-        self.self_attention = SelfAttention(config, site, dtype=self.dtype_policy)
-        self.projection = ProjectAddNorm(
-            config, config.hidden_size, site + 1, dtype=self.dtype_policy
-        )
-
-    def build(self, input_shape=None):
-        self.self_attention.build()
-        self.projection.build()
-
-    def call(self, x, bias, dropout_key=None, unpadding=None):
-        attended = self.self_attention(x, bias, dropout_key, unpadding)
-        return self.projection(attended, x, dropout_key)
-
-
-class Intermediate(keras.layers.Layer):
-    """The wide half of the feed-forward network, with its activation."""
-
-    def __init__(self, config: BertConfig, name: str = "intermediate", **kwargs):
-        super().__init__(name=name, **kwargs)
-        self.activation = config.hidden_act
-        self.dense = Dense(
-            config.hidden_size,
-            config.intermediate_size,
-            config.initializer_range,
-            name="dense",
-            dtype=self.dtype_policy,
-        )
-
-    def build(self, input_shape=None):
-        self.dense.build()
-
-    def call(self, x):
-        return activate(self.dense.product(x), self.dense.bias, name=self.activation)
-
-
 class TransformerLayer(keras.layers.Layer):
-    """One post-norm Transformer layer; dropout sites `site` to `site` + 2."""
+    """One post-norm Transformer layer (Vaswani et al. 2017, section 3.1).
+
+    attention → dropout → add and norm → wide layer with activation → narrow layer → dropout →
+    add and norm. Its dropout sites are `site` to `site` + 2.
+    """
 
     SITES = 3
 
     def __init__(self, config: BertConfig, site: int, name: str, **kwargs):
         super().__init__(name=name, **kwargs)
-        self.attention = AttentionBlock(config, site, dtype=self.dtype_policy)
-        self.intermediate = Intermediate(config, dtype=self.dtype_policy)
-        self.projection = ProjectAddNorm(
-            config, config.intermediate_size, site + 2, dtype=self.dtype_policy
-        )
+        self.config = config
+        self.site = site
+        hidden, wide = config.hidden_size, config.intermediate_size
+        stddev = config.initializer_range
+        policy = {"dtype": self.dtype_policy}
+        self.attention = SelfAttention(config, site, **policy)
+        self.attention_output = Dense(hidden, hidden, stddev, **policy)
+        self.attention_norm = LayerNorm(hidden, config.layer_norm_eps, **policy)
+        self.intermediate = Dense(hidden, wide, stddev, **policy)
+        self.output_dense = Dense(wide, hidden, stddev, **policy)
+        self.output_norm = LayerNorm(hidden, config.layer_norm_eps, **policy)
 
     def build(self, input_shape=None):
-        self.attention.build()
-        self.intermediate.build()
-        self.projection.build()
+        with keras.name_scope("attention"):
+            self.attention.build()
+            with keras.name_scope("output"):
+                self.attention_output.build()
+                self.attention_norm.build()
+        with keras.name_scope("intermediate"):
+            self.intermediate.build()
+        with keras.name_scope("output"):
+            self.output_dense.build()
+            self.output_norm.build()
 
-    def call(self, x, bias, dropout_key=None, unpadding=None):
-        x = self.attention(x, bias, dropout_key, unpadding)
-        return self.projection(self.intermediate(x), x, dropout_key)
+    def call(self, x, bias, dropout_key=None, unpadding=None, execution: Execution = PLAIN):
+        """Rows [B·T, H], or without padding [N, H], and bias [B, 1, 1 or T, T] → rows like x."""
+
+        def add_norm(rows, dense, residual, norm, site):
+            return dropout_add_norm(
+                dense.product(rows, execution),
+                dense.bias,
+                residual,
+                norm.gamma,
+                norm.beta,
+                dropout_key,
+                site,
+                rate=self.config.hidden_dropout_prob,
+                epsilon=norm.epsilon,
+                compiled=execution.compile_chains,
+            )
+
+        context = self.attention(x, bias, dropout_key, unpadding, execution=execution)
+        x = add_norm(context, self.attention_output, x, self.attention_norm, self.site + 1)
+        wide = activate(
+            self.intermediate.product(x, execution),
+            self.intermediate.bias,
+            name=self.config.hidden_act,
+            compiled=execution.compile_chains,
+        )
+        return add_norm(wide, self.output_dense, x, self.output_norm, self.site + 2)
 
 
 class BertEncoder(keras.layers.Layer):
@@ -125,22 +103,19 @@ class BertEncoder(keras.layers.Layer):
         self.config = config
         self.remat = remat
         self.embeddings = BertEmbeddings(config, dtype=self.dtype_policy)
+        first = EMBEDDINGS_SITE + 1
         self.layers = [
             TransformerLayer(
                 config,
-                site=1 + index * TransformerLayer.SITES,
+                site=first + index * TransformerLayer.SITES,
                 name=f"layer_{index}",
                 dtype=self.dtype_policy,
             )
             for index in range(config.num_hidden_layers)
         ]
-        self.pooler = Dense(
-            config.hidden_size,
-            config.hidden_size,
-            config.initializer_range,
-            name="dense",
-            dtype=self.dtype_policy,
-        )
+        hidden = config.hidden_size
+        self.pooler = Dense(hidden, hidden, config.initializer_range, dtype=self.dtype_policy)
+        self.next_dropout_site = first + config.num_hidden_layers * TransformerLayer.SITES
 
     def build(self, input_shape=None):
         self.embeddings.build()
@@ -150,7 +125,7 @@ class BertEncoder(keras.layers.Layer):
         with keras.name_scope("pooler"):
             self.pooler.build()
 
-    def call(self, inputs, dropout_key=None):
+    def call(self, inputs, dropout_key=None, execution: Execution = PLAIN):
         """Encodes a batch.
 
         Args:
@@ -161,15 +136,16 @@ class BertEncoder(keras.layers.Layer):
                 `sequence_ids` (1, 2, … by sequence, 0 at padding; a token attends to those of its
                 own number; absent: to all). Other keys are not read.
             dropout_key: int32 [3] (seed, step, stream) turns dropout on; see
-                `modeling.layers.tensors.dropout`.
+                `modeling.layers.dropout`.
+            execution: How, see `modeling.layers.execution`.
 
         Returns:
             Dict with `embedding_output` [B, T, H], `encoder_outputs` (list of [B, T, H], one per
             layer), `sequence_output` (the last of them) and `pooled_output` [B, H], which is made
             of the first token's vector, or in a left-to-right model of the last real token's: the
             only one there that has seen the whole text, while [CLS] has seen itself alone. It is
-            one vector per row, however many sequences that has. In exports padding has
-            zeros in the layers' outputs, see `modeling.layers.unpadding`.
+            one vector per row, however many sequences that has. With `execution.unpad`
+            padding has zeros in the layers' outputs.
         """
         input_ids = inputs["input_ids"]
         input_mask = inputs.get("input_mask")
@@ -182,35 +158,34 @@ class BertEncoder(keras.layers.Layer):
             input_mask = ops.ones_like(input_ids)
         if segment_ids is None:
             segment_ids = ops.zeros_like(input_ids)
-        length = input_ids.shape[1] if input_ids.shape[1] is not None else ops.shape(input_ids)[1]
+        length = ops.shape(input_ids)[1]
 
         def restore(rows):
             return ops.reshape(rows, (-1, length, self.config.hidden_size))
 
         direction = self.config.attention_direction
         bias = attention_bias(input_mask, self.compute_dtype, direction, sequence_ids)
-        x = embedding_output = self.embeddings(input_ids, segment_ids, dropout_key, position_ids)
-        unpadding = None
-        if leaves_padding_out():
+        x = self.embeddings(input_ids, segment_ids, position_ids, dropout_key, execution=execution)
+        embedding_output, unpadding = restore(x), None
+        if execution.unpad:
             from modeling.layers.unpadding import Unpadding
 
             unpadding = Unpadding.of(input_mask)
             x = unpadding.remove(x)
         encoder_outputs = []
         for layer in self.layers:
-            x = (
-                recompute(layer, x, bias, dropout_key)
-                if self.remat and not unpadding
-                else layer(x, bias, dropout_key, unpadding)
-            )
+            if self.remat and not execution.inference:
+                x = recompute(functools.partial(layer, execution=execution), x, bias, dropout_key)
+            else:
+                x = layer(x, bias, dropout_key, unpadding, execution=execution)
             encoder_outputs.append(restore(unpadding.restore_cleared(x) if unpadding else x))
         sequence_output = encoder_outputs[-1]
         pooled_from = sequence_output[:, 0]
         if direction == LEFT_TO_RIGHT:
             pooled_from = gather_positions(sequence_output, last_real_position(input_mask))
         return {
-            "embedding_output": restore(embedding_output),
+            "embedding_output": embedding_output,
             "encoder_outputs": encoder_outputs,
             "sequence_output": sequence_output,
-            "pooled_output": ops.tanh(self.pooler(pooled_from)),
+            "pooled_output": ops.tanh(self.pooler(pooled_from, execution=execution)),
         }

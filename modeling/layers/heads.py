@@ -1,13 +1,12 @@
-"""What stands on the encoder: masked LM, next sentence, linear classes, spans."""
+"""What stands on the encoder: masked LM, and linear maps to logits."""
 
 import keras
 from keras import ops
 
 from modeling.config import BertConfig
-from modeling.layers.attention import Dense
-from modeling.layers.embeddings import LayerNorm, initializer
-from modeling.layers.tensors import activate, gather_positions
-from modeling.layers.weights import read
+from modeling.layers.dense import Dense, LayerNorm, activate, initializer
+from modeling.layers.execution import PLAIN, Execution
+from modeling.layers.tensors import gather_positions
 
 # The original release draws its head weights with this, whatever initializer_range says.
 HEAD_STDDEV = 0.02
@@ -23,14 +22,9 @@ class MaskedLMHead(keras.layers.Layer):
     def __init__(self, config: BertConfig, name: str = "predictions", **kwargs):
         super().__init__(name=name, **kwargs)
         self.config = config
-        self.dense = Dense(
-            config.hidden_size,
-            config.hidden_size,
-            config.initializer_range,
-            name="dense",
-            dtype=self.dtype_policy,
-        )
-        self.norm = LayerNorm(config.hidden_size, config.layer_norm_eps, dtype=self.dtype_policy)
+        hidden = config.hidden_size
+        self.dense = Dense(hidden, hidden, config.initializer_range, dtype=self.dtype_policy)
+        self.norm = LayerNorm(hidden, config.layer_norm_eps, dtype=self.dtype_policy)
 
     def build(self, input_shape=None):
         self.output_bias = self.add_weight(
@@ -40,16 +34,26 @@ class MaskedLMHead(keras.layers.Layer):
             self.dense.build()
             self.norm.build()
 
-    def call(self, sequence_output, masked_lm_positions, word_embeddings):
+    def call(
+        self,
+        sequence_output,
+        masked_lm_positions,
+        word_embeddings,
+        execution: Execution = PLAIN,
+    ):
         """[B, T, H], int32 [B, P], [V, H] → float32 logits [B, P, V]."""
         x = gather_positions(sequence_output, masked_lm_positions)
-        x = activate(self.dense.product(x), self.dense.bias, name=self.config.hidden_act)
-        x = self.norm(x)
-        logits = ops.matmul(x, ops.transpose(read(word_embeddings, self.compute_dtype)))
+        x = activate(
+            self.dense.product(x, execution),
+            self.dense.bias,
+            name=self.config.hidden_act,
+            compiled=execution.compile_chains,
+        )
+        x = self.norm(x, execution=execution)
+        table = execution.read(word_embeddings, self.compute_dtype)
+        logits = ops.matmul(x, ops.transpose(table))
         logits = ops.cast(logits, "float32") + ops.cast(self.output_bias, "float32")
-        predictions = masked_lm_positions.shape[1]
-        if predictions is None:
-            predictions = ops.shape(masked_lm_positions)[1]
+        predictions = ops.shape(masked_lm_positions)[1]
         return ops.reshape(logits, (-1, predictions, self.config.vocab_size))
 
 
@@ -72,31 +76,23 @@ def add_linear_weights(layer: keras.layers.Layer, outputs: int, hidden_size: int
     return weights, bias
 
 
-class NextSentenceHead(keras.layers.Layer):
-    """Is B the sentence after A? Class 0: yes; class 1: random (paper, section 3.1, task 2)."""
+class LinearHead(keras.layers.Layer):
+    """A linear map to logits, with weights in a scope of its own.
 
-    def __init__(self, config: BertConfig, name: str = "seq_relationship", **kwargs):
+    "seq_relationship" [2]: is B the sentence after A (class 0) or a random one (class 1; paper,
+    section 3.1, task 2)? "squad" [2]: is a piece an answer's first, its last (section 4.2)?
+    """
+
+    def __init__(self, hidden_size: int, outputs: int, name: str, **kwargs):
         super().__init__(name=name, **kwargs)
-        self.config = config
+        self.hidden_size = hidden_size
+        self.outputs = outputs
 
     def build(self, input_shape=None):
-        self.output_weights, self.output_bias = add_linear_weights(self, 2, self.config.hidden_size)
+        self.output_weights, self.output_bias = add_linear_weights(
+            self, self.outputs, self.hidden_size
+        )
 
-    def call(self, pooled_output):
-        """[B, H] → float32 logits [B, 2]."""
-        return linear_logits(pooled_output, self.output_weights, self.output_bias)
-
-
-class SpanHead(keras.layers.Layer):
-    """Logits of being an answer's first and last piece (paper, section 4.2)."""
-
-    def __init__(self, config: BertConfig, name: str = "squad", **kwargs):
-        super().__init__(name=name, **kwargs)
-        self.config = config
-
-    def build(self, input_shape=None):
-        self.output_weights, self.output_bias = add_linear_weights(self, 2, self.config.hidden_size)
-
-    def call(self, sequence_output):
-        """[B, T, H] → float32 logits [B, T, 2]: start, end."""
-        return linear_logits(sequence_output, self.output_weights, self.output_bias)
+    def call(self, x):
+        """[..., H] → float32 logits [..., outputs]."""
+        return linear_logits(x, self.output_weights, self.output_bias)

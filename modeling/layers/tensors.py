@@ -4,16 +4,8 @@ Each has a plain `keras.ops` form, so the encoder also runs on Keras's JAX backe
 TensorFlow form where that is measurably faster or the only way to be deterministic.
 """
 
-import contextlib
-import contextvars
-import math
-from collections.abc import Iterator
-
 import keras
 from keras import ops
-
-from modeling.layers.chains import chain
-from modeling.layers.dropout import dropped
 
 _TENSORFLOW = keras.backend.backend() == "tensorflow"
 if _TENSORFLOW:
@@ -29,45 +21,19 @@ def add_bias(x, bias):
     return tf.nn.bias_add(x, bias)
 
 
-# None outside of `inference`, else whether padding is left out.
-_INFERENCE: contextvars.ContextVar[bool | None] = contextvars.ContextVar("inference", default=None)
-
-
-@contextlib.contextmanager
-def inference(unpadded: bool = False) -> Iterator[None]:
-    """Within it functions may be traced in forms that have no gradient.
-
-    Args:
-        unpadded: Nobody reads what is computed for padding, as the original's postprocessing of
-            SQuAD does, so it may be left out, see `modeling.layers.unpadding`.
-    """
-    token = _INFERENCE.set(unpadded)
-    try:
-        yield
-    finally:
-        _INFERENCE.reset(token)
-
-
-def leaves_padding_out() -> bool:
-    """Whether this is within `inference(unpadded=True)`."""
-    return _TENSORFLOW and bool(_INFERENCE.get())
-
-
-def _infers_on_cpus() -> bool:
-    if not _TENSORFLOW or _INFERENCE.get() is None:
-        return False
-    return not (tf.config.list_physical_devices("GPU") or tf.config.list_logical_devices("TPU"))
-
-
-def swap_middle(x):
-    """[A, B, C, D] → [A, C, B, D]."""
-    if not _infers_on_cpus():
+def swap_middle(x, inference: bool = False):
+    """[A, B, C, D] → [A, C, B, D]; for inference on CPUs faster, without a gradient."""
+    if not (inference and _TENSORFLOW) or _has_accelerator():
         return ops.transpose(x, (0, 2, 1, 3))
     # oneDNN's transpose of floats takes 0.1 ms to begin;
     # numbers that aren't floats go to TensorFlow's own, which is never slower.
     same_size = {2: tf.uint16, 4: tf.int32}[x.dtype.size]
     swapped = tf.transpose(tf.bitcast(x, same_size), (0, 2, 1, 3))
     return tf.bitcast(swapped, x.dtype)
+
+
+def _has_accelerator() -> bool:
+    return bool(tf.config.list_physical_devices("GPU") or tf.config.list_logical_devices("TPU"))
 
 
 def gather_positions(sequence_output, positions):
@@ -101,71 +67,6 @@ def check_range(values, limit: int, name: str):
 def is_float16(x) -> bool:
     """Whether numbers above 65504 are infinite in `x` (they aren't in bfloat16)."""
     return keras.backend.standardize_dtype(x.dtype) == "float16"
-
-
-def gelu(x):
-    """Gaussian error linear unit, tanh approximation, as in the original release."""
-    # The cube of 41 is infinite in float16, and its gradient then NaN. At 10 the tanh is 1 in
-    # every precision, so what is beyond can be cut off inside of it.
-    z = ops.clip(x, -10.0, 10.0) if is_float16(x) else x
-    inner = math.sqrt(2 / math.pi) * (z + 0.044715 * (z * z * z))
-    return 0.5 * x * (1.0 + ops.tanh(inner))
-
-
-def gelu_erf(x):
-    """Gaussian error linear unit, exact: x times the normal distribution function of x."""
-    return 0.5 * x * (1.0 + ops.erf(x * (1 / math.sqrt(2))))
-
-
-ACTIVATIONS = {
-    "gelu": gelu,
-    "gelu_erf": gelu_erf,
-    "relu": ops.relu,
-    "tanh": ops.tanh,
-    "linear": lambda x: x,
-}
-
-
-@chain
-def activate(x, bias, *, name):
-    """The activation of that name of rows `x` [N, H] + `bias` [H]."""
-    return ACTIVATIONS[name](add_bias(x, bias))
-
-
-@chain
-def layer_norm(x, gamma, beta, *, epsilon):
-    """Normalises the last axis with float32 statistics (biased variance), whatever x's dtype.
-
-    The products are grouped as in the original release, `x·inv + (beta − mean·inv)`, so that
-    float32 results agree with it to the last digits.
-    """
-    dtype = x.dtype
-    x = ops.cast(x, "float32")
-    mean = ops.mean(x, axis=-1, keepdims=True)
-    variance = ops.mean(ops.square(x - mean), axis=-1, keepdims=True)
-    scale = ops.rsqrt(variance + epsilon) * gamma
-    return ops.cast(x * scale + (beta - mean * scale), dtype)
-
-
-@chain
-def _dropout_add_norm(x, bias, residual, gamma, beta, key, site, *, rate, epsilon):
-    x = add_bias(x, bias)
-    if key is not None:
-        x = dropped(x, key, site, rate=rate)
-    return layer_norm(x + residual, gamma, beta, epsilon=epsilon)
-
-
-def dropout_add_norm(x, bias, residual, gamma, beta, epsilon, rate, key, site):
-    """`layer_norm(dropout(x + bias) + residual)`, the end of both halves of a Transformer layer.
-
-    Args:
-        x, residual: Float tensors [N, H].
-        bias: Float tensor [H].
-        gamma, beta, epsilon: As in `layer_norm`.
-        rate, key, site: As in `dropout`.
-    """
-    key, site = (None, None) if rate == 0.0 or key is None else (key, ops.convert_to_tensor(site))
-    return _dropout_add_norm(x, bias, residual, gamma, beta, key, site, rate=rate, epsilon=epsilon)
 
 
 def scan(step, state, inputs, reverse: bool = False):
@@ -221,24 +122,23 @@ def recompute(function, x, *constants):
     """
     if not _TENSORFLOW:
         return keras.remat(function)(x, *constants)
-    given = [c for c in constants if c is not None]
 
-    def run(x, given):
-        rest = iter(given)
+    def run(x, tensors):
+        rest = iter(tensors)
         return function(x, *(None if c is None else next(rest) for c in constants))
 
     @tf.custom_gradient
-    def recomputed(x, *given):
+    def recomputed(x, *tensors):
         def gradient(upstream, variables=()):
             # One element tells; which one doesn't matter.
             unordered = tf.math.is_nan(tf.reshape(upstream, [-1])[0])
-            inputs, *again = (t + tf.cast(unordered, t.dtype) for t in (x, *given))
+            inputs, *again = (t + tf.cast(unordered, t.dtype) for t in (x, *tensors))
             with tf.GradientTape() as tape:
                 tape.watch(inputs)
                 y = run(inputs, again)
             dx, dv = tape.gradient(y, (inputs, list(variables)), output_gradients=upstream)
-            return (dx, *(None for _ in given)), dv
+            return (dx, *(None for _ in tensors)), dv
 
-        return run(x, given), gradient
+        return run(x, tensors), gradient
 
-    return recomputed(x, *given)
+    return recomputed(x, *(c for c in constants if c is not None))

@@ -1,6 +1,7 @@
 """Writes SavedModels that TF Serving loads: text in, answers out.
 
 servable = Servable(model, dtype)
+def answer(text): return {"score": servable(inputs_of(text))["logits"][:, 0]}
 signatures = {"serving_default": Signature(answer, {"text": tf.TensorSpec([None], tf.string)})}
 export = Export("/models/reviews", {"vocab.txt": vocab_file}, dtype)
 folder = export.write(servable, signatures)
@@ -23,7 +24,7 @@ import tensorflow as tf
 from modeling.checkpoints.files import join, remove_abandoned, temporary_folder
 from modeling.errors import ModelingError
 from modeling.logs import only_warnings
-from modeling.serving import operations, requests, warm_up
+from modeling.serving import warm_up
 from modeling.serving.storage import Servable
 
 IDS = {
@@ -33,6 +34,20 @@ IDS = {
 """Inputs of the signature `tokenized`: int32 [B, T]."""
 
 EXAMPLES = "examples"
+
+# TF Serving has TensorFlow's own operations and those of TF Text that its `ops_lib` links. It can't
+# run Python, and the files of the machine that exported are not there.
+TEXT_OPERATIONS = ("FastBertNormalize", "FastWordpieceTokenizeWithOffsets")
+"""Of TF Text's, those that our text side uses."""
+
+HOST_OPERATIONS = {
+    "PyFunc", "PyFuncStateless", "EagerPyFunc", "HostConst", "ReadFile", "WriteFile",
+    "MatchingFiles", "Print", "PrintV2", "XlaLaunch",
+}  # fmt: skip
+"""Of TensorFlow's, those that need the process or the machine that exported."""
+
+# Reading and writing of the variables, which a SavedModel brings along.
+_OF_SAVED_MODELS = ("MergeV2Checkpoints", "SaveV2", "RestoreV2", "ShardedFilename")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,20 +127,19 @@ class Export:
         default = signatures["serving_default"].inputs
         if all(spec.dtype == tf.string for spec in default.values()):
             signatures[EXAMPLES] = from_examples(signatures["serving_default"])
-        with servable.computing():
-            functions = {
-                name: tf.function(
-                    requests.checked(signature.call, servable.config), autograph=False
-                ).get_concrete_function(
-                    **{
-                        key: tf.TensorSpec(spec.shape, spec.dtype, key)
-                        for key, spec in signature.inputs.items()
-                    }
-                )
-                for name, signature in signatures.items()
-            }
+        functions = {
+            name: tf.function(
+                checked(signature.call, servable.config), autograph=False
+            ).get_concrete_function(
+                **{
+                    key: tf.TensorSpec(spec.shape, spec.dtype, key)
+                    for key, spec in signature.inputs.items()
+                }
+            )
+            for name, signature in signatures.items()
+        }
         for name, function in functions.items():
-            operations.check(function.graph.as_graph_def(), f"The signature {name}")
+            check_operations(function.graph.as_graph_def(), f"The signature {name}")
         try:
             return self._write(servable, signatures, functions, texts or {})
         except (tf.errors.OpError, OSError) as error:
@@ -158,6 +172,59 @@ class Export:
         return target
 
 
+def checked(call: Callable, config=None) -> Callable:
+    """`call` with checks before it, which fail with InvalidArgument (400 in REST).
+
+    All inputs must have equally many rows. Where there are `input_ids`, the inputs of pieces must
+    have one shape, the length must be one that the model has positions for, and ids must be in its
+    tables: on accelerators others would give some vector instead of an error.
+
+    Args:
+        call: Inputs by name → outputs by name.
+        config: The model's `BertConfig`, for ids.
+    """
+
+    def call_checked(**inputs: tf.Tensor):
+        checks = [*_equal_rows(inputs)]
+        if "input_ids" in inputs and config is not None:
+            checks += [*_pieces(inputs, config)]
+        with tf.control_dependencies(checks):
+            return call(**{name: tf.identity(value) for name, value in inputs.items()})
+
+    return call_checked
+
+
+def _equal_rows(inputs: Mapping[str, tf.Tensor]):
+    (first, value), *others = inputs.items()
+    rows = tf.shape(value)[0]
+    for name, other in others:
+        other_rows = tf.shape(other)[0]
+        words = [f"{first} has", rows, f"rows, but {name} has", other_rows, ". Give equally many."]
+        yield tf.debugging.Assert(rows == other_rows, words)
+
+
+def _pieces(inputs: Mapping[str, tf.Tensor], config):
+    ids = inputs["input_ids"]
+    for name in ("input_mask", "segment_ids"):
+        shapes = tf.shape(ids), tf.shape(inputs[name])
+        words = ["input_ids has the shape", shapes[0], f"but {name} has", shapes[1], "."]
+        yield tf.debugging.Assert(tf.reduce_all(shapes[0] == shapes[1]), words)
+    length, most = tf.shape(ids)[-1], config.max_position_embeddings
+    words = ["The rows of input_ids have", length, f"pieces; the model takes {most} at most."]
+    yield tf.debugging.Assert(length <= most, words)
+    limits = {
+        "input_ids": config.vocab_size,
+        "input_mask": 2,
+        "segment_ids": config.type_vocab_size,
+    }
+    for name, limit in limits.items():
+        value = inputs[name]
+        low, high = tf.reduce_min(value), tf.reduce_max(value)
+        fine = (tf.size(value) == 0) | ((low >= 0) & (high < limit))
+        words = [f"{name} may be from 0 to {limit - 1}, but goes from", low, "to", high, "."]
+        yield tf.debugging.Assert(fine, words)
+
+
 def from_examples(signature: Signature) -> Signature:
     """The same from serialized tf.Examples, whose features have the inputs' names."""
 
@@ -178,6 +245,30 @@ def from_examples(signature: Signature) -> Signature:
 
     of_strings = {EXAMPLES: tf.TensorSpec([None], tf.string)}
     return Signature(call, of_strings, signature.sample, signature.inputs)
+
+
+def operations(graph_def) -> set[str]:
+    """Names of the operations in a GraphDef and its functions."""
+    functions = {function.signature.name for function in graph_def.library.function}
+    nodes = {node.op for node in graph_def.node}
+    for function in graph_def.library.function:
+        nodes |= {node.op for node in function.node_def}
+    return nodes - functions
+
+
+def check_operations(graph_def, where: str) -> None:
+    """Raises ModelingError if TF Serving couldn't run a graph."""
+    used = operations(graph_def)
+    known = {name for name in used if hasattr(tf.raw_ops, name) and name not in HOST_OPERATIONS} | {
+        *TEXT_OPERATIONS,
+        *_OF_SAVED_MODELS,
+    }
+    if used - known:
+        raise ModelingError(
+            f"{where} can't be served: its graph holds {', '.join(sorted(used - known))}, which "
+            f"TF Serving doesn't have. Take TensorFlow's own operations, or of TF Text's "
+            f"{', '.join(TEXT_OPERATIONS)}."
+        )
 
 
 def _last_version(directory: str) -> int:

@@ -22,7 +22,7 @@ _REFUSALS = (tf.errors.InvalidArgumentError, tf.errors.ResourceExhaustedError)
 _MESSAGE_CHARACTERS = 400
 
 
-class Question(Protocol):
+class Request(Protocol):
     """An example.
 
     Attributes:
@@ -61,9 +61,9 @@ def version_folder(path: str) -> str:
     """
     try:
         if not tf.io.gfile.isdir(path):
-            found = "isn't a folder" if tf.io.gfile.exists(path) else "doesn't exist"
+            state = "isn't a folder" if tf.io.gfile.exists(path) else "doesn't exist"
             raise ModelingError(
-                f"{path} {found}; expected the folder of a SavedModel, or one with its numbered "
+                f"{path} {state}; expected the folder of a SavedModel, or one with its numbered "
                 f"versions in it. Check --saved_model."
             )
         if tf.saved_model.contains_saved_model(path):
@@ -79,10 +79,10 @@ def version_folder(path: str) -> str:
         if tf.saved_model.contains_saved_model(folder):
             logging.info("Taking version %s of %s", versions[-1], path)
             return folder
-    found = f"its highest version, {versions[-1]}, has neither" if versions else "it has neither"
+    lack = f"its highest version, {versions[-1]}, has neither" if versions else "it has neither"
     raise ModelingError(
         f"{path} isn't a SavedModel: expected saved_model.pb in it, or in a subfolder that is "
-        f"called by a number; {found}. Name the folder that an export has written."
+        f"called by a number; {lack}. Name the folder that an export has written."
     )
 
 
@@ -165,7 +165,7 @@ class BatchPredictor:
         self.batch_size = batch_size
         self._on_answered = on_answered
 
-    def __call__(self, examples: Sequence[Question]) -> list[dict[str, np.ndarray] | ModelingError]:
+    def __call__(self, examples: Sequence[Request]) -> list[dict[str, np.ndarray] | ModelingError]:
         """The answers in the examples' order.
 
         Returns:
@@ -186,7 +186,7 @@ class BatchPredictor:
                 self._on_answered(len(places))
         return answers
 
-    def _answers(self, examples: Sequence[Question]) -> list[dict[str, np.ndarray] | ModelingError]:
+    def _answers(self, examples: Sequence[Request]) -> list[dict[str, np.ndarray] | ModelingError]:
         try:
             return self._ask(examples)
         except _REFUSALS as error:
@@ -194,7 +194,7 @@ class BatchPredictor:
                 return [ModelingError(_said(error))]
         return [self._answers([example])[0] for example in examples]
 
-    def _ask(self, examples: Sequence[Question]) -> list[dict[str, np.ndarray]]:
+    def _ask(self, examples: Sequence[Request]) -> list[dict[str, np.ndarray]]:
         tensors = {
             name: tf.constant(
                 _stacked([example.values[name] for example in examples], spec), spec.dtype

@@ -63,19 +63,21 @@ def export_pretrainer(
     Returns:
         The folder of the new version. It appears whole or not at all.
     """
+    servable = Servable(model, export.dtype)
     tokens = tf.constant(list(vocabulary.vocab), tf.string)
     one_way = model.config.attention_direction != BIDIRECTIONAL
     left_to_right = model.config.attention_direction == LEFT_TO_RIGHT
 
     def likeliest(inputs: Inputs) -> dict[str, tf.Tensor]:
-        scores, ids = tf.math.top_k(tf.nn.softmax(model(inputs)["masked_lm_logits"]), top_k)
+        scores, ids = tf.math.top_k(tf.nn.softmax(servable(inputs)["masked_lm_logits"]), top_k)
         return {"scores": scores, "ids": ids}
 
     def of_positions(**inputs) -> dict[str, tf.Tensor]:
         shape = tf.shape(inputs["masked_lm_positions"])
         zeros = tf.zeros([shape[0], shape[1], top_k])
-        found = in_buckets(likeliest, inputs, {"scores": zeros, "ids": tf.cast(zeros, tf.int32)})
-        return {"words": tf.gather(tokens, found["ids"]), "scores": found["scores"]}
+        zeros = {"scores": zeros, "ids": tf.cast(zeros, tf.int32)}
+        candidates = in_buckets(likeliest, inputs, zeros)
+        return {"words": tf.gather(tokens, candidates["ids"]), "scores": candidates["scores"]}
 
     def of_masks(text):
         inputs = preprocess(text)
@@ -85,12 +87,12 @@ def export_pretrainer(
         # A place at least, as the model can't do without.
         lacking = tf.maximum(1 - tf.reduce_max(tf.concat([masks.row_lengths(), [0]], 0)), 0)
         positions = tf.pad(tf.cast(masks.to_tensor(), tf.int32), [[0, 0], [0, lacking]])
-        there = tf.sequence_mask(masks.row_lengths(), tf.shape(positions)[1])[..., tf.newaxis]
-        found = of_positions(**inputs, masked_lm_positions=positions)
+        is_mask = tf.sequence_mask(masks.row_lengths(), tf.shape(positions)[1])[..., tf.newaxis]
+        candidates = of_positions(**inputs, masked_lm_positions=positions)
         most = tf.shape(positions, tf.int64)[1] - lacking
         return {
-            "words": tf.where(there, found["words"], "")[:, :most],
-            "scores": tf.where(there, found["scores"], 0.0)[:, :most],
+            "words": tf.where(is_mask, candidates["words"], "")[:, :most],
+            "scores": tf.where(is_mask, candidates["scores"], 0.0)[:, :most],
         }
 
     def of_ends(text):
@@ -98,18 +100,20 @@ def export_pretrainer(
         # The last piece, before [SEP], predicts what comes next, the first what comes before.
         last = tf.reduce_sum(inputs["input_mask"], 1, keepdims=True) - 2
         end = last if left_to_right else tf.ones_like(last)
-        found = of_positions(**inputs, masked_lm_positions=end)
-        return {name: value[:, 0] for name, value in found.items()}
+        candidates = of_positions(**inputs, masked_lm_positions=end)
+        return {name: value[:, 0] for name, value in candidates.items()}
 
     def log_likelihood(text):
         inputs = preprocess(text)
-        score = _one_way_scores if one_way else _masked_scores
         ids = inputs["input_ids"]
         words = (
             (inputs["input_mask"] != 0) & (ids != vocabulary.cls_id) & (ids != vocabulary.sep_id)
         )
         places = tf.where(words)
-        scores = score(model, inputs, places, vocabulary.mask_id)
+        if one_way:
+            scores = _one_way_scores(servable, inputs, left_to_right)
+        else:
+            scores = _masked_scores(servable, inputs, places, vocabulary.mask_id)
         count = tf.size(text, tf.int64)
         total = tf.math.unsorted_segment_sum(scores, places[:, 0], count)
         number = tf.math.unsorted_segment_sum(tf.ones_like(places[:, 0]), places[:, 0], count)
@@ -121,7 +125,7 @@ def export_pretrainer(
         }
 
     def is_next(inputs: Inputs):
-        return {"is_next": tf.nn.softmax(model(inputs)["next_sentence_logits"])[:, 0]}
+        return {"is_next": tf.nn.softmax(servable(inputs)["next_sentence_logits"])[:, 0]}
 
     def next_sentence(text_a, text_b):
         inputs = preprocess(text_a, text_b)
@@ -141,10 +145,10 @@ def export_pretrainer(
     }
     if model.next_sentence is not None:
         signatures["next_sentence"] = Signature(next_sentence, PAIR)
-    return export.write(Servable(model, export.dtype), signatures)
+    return export.write(servable, signatures)
 
 
-def _masked_scores(model, inputs: Inputs, places: tf.Tensor, mask_id: int) -> tf.Tensor:
+def _masked_scores(servable, inputs: Inputs, places: tf.Tensor, mask_id: int) -> tf.Tensor:
     """Log probability of each piece at `places` int64 [n, 2] when it alone is masked: [n]."""
     lengths = tf.reduce_sum(inputs["input_mask"], 1)
 
@@ -154,20 +158,19 @@ def _masked_scores(model, inputs: Inputs, places: tf.Tensor, mask_id: int) -> tf
         longest = tf.reduce_max(tf.gather(lengths, rows))
         batch = {name: tf.gather(inputs[name], rows)[:, :longest] for name in IDS}
         at = tf.concat([tf.range(tf.size(rows, tf.int64))[:, tf.newaxis], columns], 1)
-        given = tf.gather_nd(batch["input_ids"], at)
+        originals = tf.gather_nd(batch["input_ids"], at)
         batch["input_ids"] = tf.tensor_scatter_nd_update(
             batch["input_ids"], at, tf.fill([tf.size(rows)], mask_id)
         )
         batch["masked_lm_positions"] = tf.cast(columns, tf.int32)
-        logits = model(batch)["masked_lm_logits"][:, 0]
-        return -tf.nn.sparse_softmax_cross_entropy_with_logits(given, logits)
+        logits = servable(batch)["masked_lm_logits"][:, 0]
+        return -tf.nn.sparse_softmax_cross_entropy_with_logits(originals, logits)
 
     return _in_parts(part, tf.shape(places)[0], ROWS_AT_ONCE)
 
 
-def _one_way_scores(model, inputs: Inputs, places: tf.Tensor, _: int) -> tf.Tensor:
-    """Log probability of each piece at `places` int64 [n, 2], given those on one side: [n]."""
-    left_to_right = model.config.attention_direction == LEFT_TO_RIGHT
+def _one_way_scores(servable, inputs: Inputs, left_to_right: bool) -> tf.Tensor:
+    """Log probability of each piece of all texts, given those on one side: [n]."""
 
     def part(row):
         batch = {name: inputs[name][row : row + 1, : lengths[row]] for name in IDS}
@@ -175,9 +178,9 @@ def _one_way_scores(model, inputs: Inputs, places: tf.Tensor, _: int) -> tf.Tens
         batch["masked_lm_positions"] = tf.range(lengths[row] - 1)[tf.newaxis]
         if not left_to_right:
             batch["masked_lm_positions"] += 1
-        logits = model(batch)["masked_lm_logits"][0]
-        given = ids[1:] if left_to_right else ids[:-1]
-        scores = -tf.nn.sparse_softmax_cross_entropy_with_logits(given, logits)
+        logits = servable(batch)["masked_lm_logits"][0]
+        predicted = ids[1:] if left_to_right else ids[:-1]
+        scores = -tf.nn.sparse_softmax_cross_entropy_with_logits(predicted, logits)
         # Without [SEP] or [CLS], as without them the places count.
         return scores[:-1] if left_to_right else scores[1:]
 

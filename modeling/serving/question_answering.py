@@ -11,7 +11,7 @@ from modeling.serving.export import IDS, Export, Signature
 from modeling.serving.storage import Servable
 
 
-class Windows(Protocol):
+class ContextWindows(Protocol):
     """What the text side gives, in the graph; `data.tasks.questions.windows` makes it.
 
     All ragged tensors of places have a row per question; see there.
@@ -31,7 +31,7 @@ class Windows(Protocol):
 def export_question_answering(
     model,
     export: Export,
-    make_windows: Callable[[tf.Tensor, tf.Tensor], Windows],
+    make_windows: Callable[[tf.Tensor, tf.Tensor], ContextWindows],
     *,
     n_best: int,
     max_answer_length: int,
@@ -65,8 +65,9 @@ def export_question_answering(
     Returns:
         The folder of the new version. It appears whole or not at all.
     """
-    search = SpanSearch([model], n_best, max_answer_length)
-    span_logits = SpanLogits([model])
+    servable = Servable(model, export.dtype)
+    search = SpanSearch([servable], n_best, max_answer_length)
+    span_logits = SpanLogits([servable])
 
     def find(question, context):
         windows = make_windows(question, context)
@@ -81,10 +82,10 @@ def export_question_answering(
             "segment_ids": mask * tf.cast(place >= windows.first_lengths[:, tf.newaxis], tf.int32),
             "start_range": windows.start_range,
         }
-        spans = {"spans": tf.zeros([tf.shape(ids)[0], n_best + 1, 4])}
-        found = merge(in_buckets(search, batch, spans)["spans"], windows.counts)
-        first = tf.gather(windows.begins, found.rows) - tf.cast(
-            tf.gather(windows.first_lengths, found.rows), tf.int64
+        zeros = {"spans": tf.zeros([tf.shape(ids)[0], n_best + 1, 4])}
+        spans = merge(in_buckets(search, batch, zeros)["spans"], windows.counts)
+        first = tf.gather(windows.begins, spans.rows) - tf.cast(
+            tf.gather(windows.first_lengths, spans.rows), tf.int64
         )
 
         def places(ragged, of_rows):
@@ -92,47 +93,47 @@ def export_question_answering(
             piece = first + tf.cast(of_rows, tf.int64) + ragged.row_starts()[:, tf.newaxis]
             flat = tf.concat([ragged.values, ragged.values[:0] + 0, [0]], 0)
             last = tf.size(flat, tf.int64) - 1
-            at = tf.where(found.possible, tf.clip_by_value(piece, 0, last), last)
-            return tf.where(found.possible, tf.cast(tf.gather(flat, at), tf.int32), -1)
+            at = tf.where(spans.possible, tf.clip_by_value(piece, 0, last), last)
+            return tf.where(spans.possible, tf.cast(tf.gather(flat, at), tf.int32), -1)
 
-        begin = places(windows.byte_starts, found.starts)
-        end = places(windows.byte_ends, found.ends)
+        begin = places(windows.byte_starts, spans.starts)
+        end = places(windows.byte_ends, spans.ends)
         texts = tf.strings.substr(
             tf.repeat(context, n_best),
             tf.reshape(tf.maximum(begin, 0), [-1]),
             tf.reshape(end - begin, [-1]),
         )
-        scores = found.start_logits + found.end_logits
-        null = found.null_starts + found.null_ends
-        logits = tf.where(found.possible, scores, IMPOSSIBLE)
+        scores = spans.start_logits + spans.end_logits
+        null = spans.null_starts + spans.null_ends
+        logits = tf.where(spans.possible, scores, IMPOSSIBLE)
         if version_2:
             logits = tf.concat([logits, null[:, tf.newaxis]], 1)
         return (
             {
                 "answer": tf.reshape(texts, tf.shape(begin)),
-                "start": places(windows.starts, found.starts),
-                "end": places(windows.ends, found.ends),
+                "start": places(windows.starts, spans.starts),
+                "end": places(windows.ends, spans.ends),
                 "start_byte": begin,
                 "end_byte": end,
-                "score": tf.where(found.possible, scores, 0.0),
+                "score": tf.where(spans.possible, scores, 0.0),
                 "probability": tf.nn.softmax(logits)[:, :n_best]
-                * tf.cast(found.possible, tf.float32),
+                * tf.cast(spans.possible, tf.float32),
             },
             null,
-            found.possible,
+            spans.possible,
             # In float64, so that odds are on the same side of a threshold as in prediction.
-            _sum(found.null_starts, found.null_ends)
-            - _sum(found.start_logits[:, 0], found.end_logits[:, 0]),
+            _sum(spans.null_starts, spans.null_ends)
+            - _sum(spans.start_logits[:, 0], spans.end_logits[:, 0]),
         )
 
     def best(question, context):
         answers, null, possible, null_odds = find(question, context)
-        given = possible[:, 0]
+        answered = possible[:, 0]
         if version_2:
-            given &= null_odds <= threshold
+            answered &= null_odds <= threshold
         nothing = {"answer": "", "score": 0.0, "probability": 0.0}
         result = {
-            name: tf.where(given, value[:, 0], tf.constant(nothing.get(name, -1), value.dtype))
+            name: tf.where(answered, value[:, 0], tf.constant(nothing.get(name, -1), value.dtype))
             for name, value in answers.items()
         }
         return result | {"null_score": null}
@@ -153,7 +154,7 @@ def export_question_answering(
         "n_best": Signature(several, texts),
         "tokenized": Signature(of_pieces, IDS),
     }
-    return export.write(Servable(model, export.dtype), signatures)
+    return export.write(servable, signatures)
 
 
 def _sum(first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:

@@ -49,7 +49,7 @@ def export_sentence_model(
     Returns:
         The folder of the new version. It appears whole or not at all.
     """
-    answer = ANSWERS[kind](labels)
+    servable, answer = Servable(model, export.dtype), ANSWERS[kind](labels)
     text = tf.TensorSpec([None], tf.string)
     texts = {"text_a": text, "text_b": text} if pairs else {"text_a": text}
     if kind == "choices":
@@ -62,7 +62,7 @@ def export_sentence_model(
         empty = tf.zeros([shape[0], shape[1]] if kind == "choices" else [shape[0], len(labels)])
         if kind == "regression":
             empty = tf.zeros([shape[0], 1])
-        return in_buckets(model, batch, {"logits": empty})["logits"]
+        return in_buckets(servable, batch, {"logits": empty})["logits"]
 
     def from_text(**inputs):
         answers = answer(logits(preprocess(*(inputs[name] for name in texts))))
@@ -80,7 +80,7 @@ def export_sentence_model(
         "serving_default": Signature(from_text, texts),
         "tokenized": Signature(from_ids, ids),
     }
-    return export.write(Servable(model, export.dtype), signatures, {"labels.json": labels})
+    return export.write(servable, signatures, {"labels.json": labels})
 
 
 def _classes(labels: Sequence[str]):

@@ -5,8 +5,6 @@ int8: matrices in a quarter of the bytes, a scale per output (per row of the wor
 products in float32. Biases, norms, the small tables and the task's own head stay float32.
 """
 
-import contextlib
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
 import keras
@@ -14,12 +12,10 @@ import numpy as np
 import tensorflow as tf
 
 from modeling.errors import ModelingError
-from modeling.layers.attention import Dense
+from modeling.layers.dense import Dense
 from modeling.layers.embeddings import BertEmbeddings
-from modeling.layers.tensors import inference
-from modeling.layers.weights import Kept, kept_as
-
-EXPORT_DTYPES = ("float32", "bfloat16", "int8")
+from modeling.layers.execution import Execution
+from modeling.serving.flags import EXPORT_DTYPES
 
 _POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "int8": "float32"}
 
@@ -65,13 +61,17 @@ class Int8:
 
 
 class Servable(tf.Module):
-    """What a SavedModel keeps: variables and signatures, nothing of Keras.
+    """A model as it is served: what a SavedModel keeps of it, and a function of batches.
 
-    Tracking Keras variables or layers works in Python but not in the C++ loader of TF Serving.
+    Tracked are variables alone: Keras variables or layers work in Python but not in the C++ loader
+    of TF Serving.
 
     Args:
         model: The model, built.
         dtype: One of `EXPORT_DTYPES`, or None: weights in float32, computing as the model does.
+
+    Attributes:
+        config: The model's configuration, if it has one.
 
     Raises:
         ModelingError: Another dtype.
@@ -83,43 +83,33 @@ class Servable(tf.Module):
             raise ModelingError(
                 f"The weights can be exported as {', '.join(EXPORT_DTYPES)}; got {dtype!r}."
             )
-        kept = {}
+        stored = {}
         if dtype in ("bfloat16", "int8"):
             for weight, axis in _matrices(model):
                 matrix = keras.ops.convert_to_numpy(weight)
-                kept[id(weight)] = Bfloat16(matrix) if dtype == "bfloat16" else Int8(matrix, axis)
-        self._untracked = _Untracked(model, dtype, kept)
-        self.model_variables = [w.value for w in model.weights if id(w) not in kept]
-        self.model_variables += [v for matrix in kept.values() for v in matrix.variables]
+                stored[id(weight)] = Bfloat16(matrix) if dtype == "bfloat16" else Int8(matrix, axis)
+        execution = Execution(inference=True, unpad=True, stored=stored)
 
-    @property
-    def config(self):
-        """The model's configuration, if it has one."""
-        return getattr(self._untracked.model, "config", None)
+        def compute(batch):
+            policies = [(layer, layer.dtype_policy) for layer in _layers(model)]
+            try:
+                if dtype is not None:
+                    for layer, _ in policies:
+                        layer.dtype_policy = _POLICIES[dtype]
+                return model(batch, execution=execution)
+            finally:
+                for layer, policy in policies:
+                    layer.dtype_policy = policy
 
-    @contextlib.contextmanager
-    def computing(self) -> Iterator[None]:
-        """Within it the model's functions are traced as they are served."""
-        dtype = self._untracked.dtype
-        policies = [(layer, layer.dtype_policy) for layer in _layers(self._untracked.model)]
-        try:
-            if dtype is not None:
-                for layer, _ in policies:
-                    layer.dtype_policy = _POLICIES[dtype]
-            with kept_as(self._untracked.kept), inference(unpadded=True):
-                yield
-        finally:
-            for layer, policy in policies:
-                layer.dtype_policy = policy
+        # In a function, since a `tf.Module` would track the model if it were an attribute.
+        self._compute = compute
+        self.config = getattr(model, "config", None)
+        self.model_variables = [w.value for w in model.weights if id(w) not in stored]
+        self.model_variables += [v for matrix in stored.values() for v in matrix.variables]
 
-
-@dataclasses.dataclass
-class _Untracked:
-    """What a `tf.Module` would otherwise save too."""
-
-    model: keras.Model
-    dtype: str | None
-    kept: Mapping[int, Kept]
+    def __call__(self, batch: Mapping[str, tf.Tensor]) -> Mapping[str, tf.Tensor]:
+        """The model's outputs, traced as they are served."""
+        return self._compute(batch)
 
 
 def _layers(model) -> Sequence[keras.layers.Layer]:
@@ -129,7 +119,7 @@ def _layers(model) -> Sequence[keras.layers.Layer]:
 
 
 def _matrices(model: keras.Model) -> Iterator[tuple[keras.Variable, int]]:
-    """The weights that layers read through `modeling.layers.weights`, with the axis of `Int8`."""
+    """The weights that layers read through `Execution`, with the axis of `Int8`."""
     for layer in _layers(model):
         if isinstance(layer, Dense):
             yield layer.kernel, 0

@@ -74,7 +74,8 @@ def export_tagger(
     Returns:
         The folder of the new version. It appears whole or not at all.
     """
-    number, read = TagNumbers(model), EntityReader(tags)
+    servable = Servable(model, export.dtype)
+    number, read = TagNumbers(servable), EntityReader(tags)
     names = tf.constant(list(tags), tf.string)
     types = tf.constant(read.types or [""], tf.string)
 
@@ -84,16 +85,16 @@ def export_tagger(
         mask = tf.cast(place < inputs.input_ids.row_lengths()[:, tf.newaxis], tf.int32)
         batch = {"input_ids": ids, "input_mask": mask, "segment_ids": tf.zeros_like(ids)}
         zeros = tf.zeros([tf.shape(ids)[0], tf.shape(ids)[1], 2])
-        found = in_buckets(number, batch, {"tagged": zeros})["tagged"]
-        found = tf.cast(found[..., 0], tf.int32)
+        tagged = in_buckets(number, batch, {"tagged": zeros})["tagged"]
+        of_pieces = tf.cast(tagged[..., 0], tf.int32)
         counts = (place >= inputs.scored[:, :1]) & (place < inputs.scored[:, 1:])
         of_words = tf.tensor_scatter_nd_update(
             tf.zeros([tf.size(inputs.words.values)], tf.int32),
             inputs.tagged_words[:, tf.newaxis],
-            tf.gather(tf.boolean_mask(found, counts), inputs.first_pieces),
+            tf.gather(tf.boolean_mask(of_pieces, counts), inputs.first_pieces),
         )
-        tagged = inputs.words.with_values(of_words)
-        entities = read(tagged)
+        tag_numbers = inputs.words.with_values(of_words)
+        entities = read(tag_numbers)
 
         def edges(starts: tf.RaggedTensor, ends: tf.RaggedTensor):
             """Where the entities begin and end, from where words do."""
@@ -118,7 +119,7 @@ def export_tagger(
         )
         strings = {
             "words": inputs.words,
-            "tags": tagged.with_values(tf.gather(names, of_words)),
+            "tags": tag_numbers.with_values(tf.gather(names, of_words)),
             "entity_types": entities.types.with_values(tf.gather(types, entities.types.values)),
             "entity_texts": entities.firsts.with_values(texts),
         }
@@ -138,24 +139,24 @@ def export_tagger(
             name: value.to_tensor(-1) for name, value in places.items()
         }
 
-    def of_text(text):
+    def from_text(text):
         return answer(from_texts(text))
 
-    def of_words(words):
+    def from_word_lists(words):
         return answer(from_words(words))
 
-    def of_pieces(**inputs):
+    def from_pieces(**inputs):
         shape = tf.shape(inputs["input_ids"])
         zeros = tf.zeros([shape[0], shape[1], len(tags)])
-        probabilities = tf.nn.softmax(in_buckets(model, inputs, {"logits": zeros})["logits"])
+        probabilities = tf.nn.softmax(in_buckets(servable, inputs, {"logits": zeros})["logits"])
         return {
             "tags": tf.gather(names, tf.argmax(probabilities, -1)),
             "scores": tf.reduce_max(probabilities, -1),
         }
 
     signatures = {
-        "serving_default": Signature(of_text, {"text": tf.TensorSpec([None], tf.string)}),
-        "words": Signature(of_words, {"words": tf.TensorSpec([None, None], tf.string)}),
-        "tokenized": Signature(of_pieces, IDS),
+        "serving_default": Signature(from_text, {"text": tf.TensorSpec([None], tf.string)}),
+        "words": Signature(from_word_lists, {"words": tf.TensorSpec([None, None], tf.string)}),
+        "tokenized": Signature(from_pieces, IDS),
     }
-    return export.write(Servable(model, export.dtype), signatures, {"labels.json": tags})
+    return export.write(servable, signatures, {"labels.json": tags})

@@ -9,10 +9,10 @@ from modeling.errors import ModelingError
 from modeling.serving.buckets import in_buckets
 from modeling.serving.export import IDS, Export, Signature
 from modeling.serving.storage import Servable
-from modeling.vectors.vector_models import BertFeatures, pool, unit_length
+from modeling.vectors.vector_models import BertVectors, pool, unit_length
 
 
-class Pieces(Protocol):
+class PiecesAndWords(Protocol):
     """What the text side gives, in the graph; `data.vectors.serving_inputs` makes it."""
 
     inputs: Mapping[str, tf.Tensor]
@@ -26,9 +26,9 @@ class Pieces(Protocol):
 
 
 def export_embeddings(
-    model: BertFeatures,
+    model: BertVectors,
     export: Export,
-    text_pieces: Callable[[tf.Tensor], Pieces],
+    text_pieces: Callable[[tf.Tensor], PiecesAndWords],
     pooling: str,
 ) -> str:
     """Exports an encoder as the next version.
@@ -59,11 +59,12 @@ def export_embeddings(
             f"An exported encoder pools by itself; it got a model with pooling {model.pooling} and "
             f"the pooling {pooling}."
         )
+    servable = Servable(model, export.dtype)
     width = len(model.layer_names) * model.width
 
     def of_batch(batch):
         """float32 `vectors` [B, T, D], 0 at padding; `embedding` [B, D]."""
-        vectors = tf.cast(model(batch)["vectors"], tf.float32)
+        vectors = tf.cast(servable(batch)["vectors"], tf.float32)
         shape = tf.shape(vectors)
         real = tf.cast(batch["input_mask"], tf.float32)[..., tf.newaxis]
         vectors = tf.reshape(vectors, [shape[0], shape[1], width]) * real
@@ -77,7 +78,7 @@ def export_embeddings(
     def embed(text):
         return embed_ids(**text_pieces(text).inputs)
 
-    def vectors_of(pieces: Pieces):
+    def vectors_of(pieces: PiecesAndWords):
         shape = tf.shape(pieces.inputs["input_ids"])
         zeros = tf.zeros([shape[0], shape[1], width])
         return in_buckets(of_batch, pieces.inputs, {"vectors": zeros})["vectors"]
@@ -116,4 +117,4 @@ def export_embeddings(
         "words": Signature(of_words, text),
         "tokenized": Signature(embed_ids, IDS),
     }
-    return export.write(Servable(model, export.dtype), signatures)
+    return export.write(servable, signatures)

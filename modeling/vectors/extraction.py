@@ -14,9 +14,9 @@ import tensorflow as tf
 from modeling import checkpoints
 from modeling.checkpoints import weights_by_name
 from modeling.config import BertConfig
-from modeling.layers.tensors import inference
-from modeling.vectors.vector_models import ENCODER, BertFeatures
-from modeling.vectors.vector_tagger import FeatureTagger
+from modeling.layers.execution import INFERENCE, PLAIN, Execution
+from modeling.vectors.vector_models import ENCODER, BertVectors
+from modeling.vectors.vector_tagger import VectorTagger
 
 _INPUTS = ("input_ids", "input_mask", "segment_ids")
 
@@ -27,10 +27,10 @@ class Extractor:
     Made once and called as often as wanted: the model is compiled at the first calls.
 
     Args:
-        model: `BertFeatures`.
+        model: `BertVectors`.
     """
 
-    def __init__(self, model: BertFeatures):
+    def __init__(self, model: BertVectors):
         self.model = model
         self.strategy = tf.distribute.get_strategy()
         self._step = tf.function(self._batch, reduce_retracing=True, autograph=False)
@@ -57,18 +57,18 @@ class Extractor:
         pooled = self.model.pooling != "none"
         counts = np.ones_like(lengths) if pooled else lengths
         starts = np.concatenate([[0], np.cumsum(counts)])
-        found = np.empty((starts[-1], *self.shape), np.float32)
+        ordered = np.empty((starts[-1], *self.shape), np.float32)
         for batch in batches:
             index = batch["index"]
             inputs = {name: batch[name] for name in _INPUTS}
             vectors = np.concatenate([part.numpy() for part in self._step(self._dealt(inputs))])
             if pooled:
-                found[index[index >= 0]] = vectors[index >= 0]
+                ordered[index[index >= 0]] = vectors[index >= 0]
                 continue
             for number, row in zip(index, vectors, strict=True):
                 if number >= 0:
-                    found[starts[number] : starts[number + 1]] = row[: counts[number]]
-        return found
+                    ordered[starts[number] : starts[number + 1]] = row[: counts[number]]
+        return ordered
 
     def _dealt(self, inputs):
         """A part for each replica."""
@@ -86,39 +86,38 @@ class Extractor:
     def _batch(self, inputs):
         # Not gathered on the devices: a collective there wants one shape for good.
         def vectors(part):
-            with inference():
-                return self.model(part)["vectors"]
+            return self.model(part, execution=INFERENCE)["vectors"]
 
         values = self.strategy.run(vectors, args=(inputs,))
         return self.strategy.experimental_local_results(values)
 
 
 class FrozenEncoder:
-    """A pre-trained encoder whose weights stay, as the source of a tagger's features.
+    """A pre-trained encoder whose weights stay, as the source of a tagger's vectors.
 
     Args:
         config: Its configuration.
-        layers: One of `FEATURE_LAYERS`.
+        layers: One of `VECTOR_LAYERS`.
         init_checkpoint: Its weights.
     """
 
     def __init__(self, config: BertConfig, layers: str, init_checkpoint: str):
-        self.model = BertFeatures(config, [layers])
+        self.model = BertVectors(config, [layers])
         self.model.build()
         checkpoints.load(self.model, init_checkpoint, required=ENCODER)
         self.extractor = Extractor(self.model)
         self.fingerprint = fingerprint(self.model)
         self.width = self.model.width
 
-    def with_tagger(self, tagger: FeatureTagger) -> "FeaturePipeline":
+    def with_tagger(self, tagger: VectorTagger) -> "VectorPipeline":
         """Encoder and tagger as one model from pieces to logits, to be exported."""
-        return FeaturePipeline(self.model, tagger)
+        return VectorPipeline(self.model, tagger)
 
 
-class FeaturePipeline:
+class VectorPipeline:
     """A frozen encoder and a tagger on its vectors; takes and gives what `BertTagger` does."""
 
-    def __init__(self, encoder: BertFeatures, tagger: FeatureTagger):
+    def __init__(self, encoder: BertVectors, tagger: VectorTagger):
         self.encoder = encoder
         self.tagger = tagger
         self.parts = [encoder, tagger]
@@ -127,12 +126,13 @@ class FeaturePipeline:
     def weights(self) -> list:
         return [*self.encoder.weights, *self.tagger.weights]
 
-    def __call__(self, batch: Mapping) -> dict[str, tf.Tensor]:
-        vectors = self.encoder(batch)["vectors"][:, :, 0]
-        return self.tagger({"features": vectors, "input_mask": batch["input_mask"]})
+    def __call__(self, batch: Mapping, execution: Execution = PLAIN) -> dict[str, tf.Tensor]:
+        vectors = self.encoder(batch, execution=execution)["vectors"][:, :, 0]
+        inputs = {"features": vectors, "input_mask": batch["input_mask"]}
+        return self.tagger(inputs, execution=execution)
 
 
-def fingerprint(model: BertFeatures) -> str:
+def fingerprint(model: BertVectors) -> str:
     """A hash of all that vectors depend on but the input: weights, configuration, layers, types."""
     digest = hashlib.blake2b(digest_size=16)
     settings = [

@@ -1,6 +1,6 @@
-"""The encoder's layers as features of texts (paper, section 5.3): choosing and pooling them.
+"""The encoder's layers as vectors of texts (paper, section 5.3): choosing and pooling them.
 
-model = BertFeatures(config, layers=[-1, -2], pooling="mean")
+model = BertVectors(config, layers=[-1, -2], pooling="mean")
 model.build()
 checkpoints.load(model, "bert_model.ckpt", required=ENCODER)
 vectors = model(inputs)["vectors"]
@@ -12,13 +12,13 @@ from keras import ops
 
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
+from modeling.flags import VECTOR_LAYERS
+from modeling.layers.execution import PLAIN, Execution
 from modeling.models import BertModel
 
 ENCODER = ("bert/embeddings/", "bert/encoder/")
 """What a checkpoint has to hold; the pooler isn't used."""
 
-FEATURE_LAYERS = ("first", "second_to_last", "last", "sum_last4", "concat_last4", "sum_all")
-"""The choices of the paper's Table 7."""
 
 POOLINGS = ("cls", "mean", "max", "none")
 
@@ -49,13 +49,13 @@ def chosen_layers(outputs: Mapping, choice: str):
         return ops.concatenate(layers[-4:], axis=-1)
     if choice in ("sum_last4", "sum_all"):
         return sum(layers[-4:] if choice == "sum_last4" else layers)
-    raise ModelingError(f"{choice!r} is none of the layers {', '.join(FEATURE_LAYERS)}.")
+    raise ModelingError(f"{choice!r} is none of the layers {', '.join(VECTOR_LAYERS)}.")
 
 
 def parse_layers(
     items: Sequence[str], num_hidden_layers: int, only_existing: bool = False
 ) -> list[int | str]:
-    """Layers as a flag names them: numbers as the original's, or one of `FEATURE_LAYERS`.
+    """Layers as a flag names them: numbers as the original's, or one of `VECTOR_LAYERS`.
 
     Args:
         items: -1 is the last layer and 0 the first; or a single name.
@@ -67,24 +67,24 @@ def parse_layers(
         ModelingError: A number out of range, or what is neither.
     """
     items = [item.strip() for item in items]
-    if len(items) == 1 and items[0] in FEATURE_LAYERS:
+    if len(items) == 1 and items[0] in VECTOR_LAYERS:
         return items
     try:
         numbers = [int(item) for item in items]
     except ValueError:
         numbers = []
-    there = [n for n in numbers if -num_hidden_layers <= n < num_hidden_layers]
-    if not there or (len(there) < len(numbers) and not only_existing):
+    existing = [n for n in numbers if -num_hidden_layers <= n < num_hidden_layers]
+    if not existing or (len(existing) < len(numbers) and not only_existing):
         raise ModelingError(
             f"The layers are {','.join(items)!r}. They have to be numbers from "
             f"{-num_hidden_layers} to {num_hidden_layers - 1}, as the model has "
             f"{num_hidden_layers} layers (-1 is the last, 0 the first), or one of "
-            f"{', '.join(FEATURE_LAYERS)}."
+            f"{', '.join(VECTOR_LAYERS)}."
         )
-    return there
+    return existing
 
 
-class BertFeatures(BertModel):
+class BertVectors(BertModel):
     """The encoder alone, with chosen layers as its output.
 
     Args:
@@ -101,7 +101,7 @@ class BertFeatures(BertModel):
         layers: Sequence[int | str] = (-1,),
         pooling: str = "none",
         normalize: bool = False,
-        name: str = "bert_features",
+        name: str = "bert_vectors",
         **kwargs,
     ):
         super().__init__(config, name=name, **kwargs)
@@ -119,12 +119,12 @@ class BertFeatures(BertModel):
             factor = min(4, self.config.num_hidden_layers)
         return factor * self.config.hidden_size
 
-    def call(self, inputs, training=False, dropout_key=None):
+    def call(self, inputs, execution: Execution = PLAIN):
         """Dict of int32 [B, T] → `vectors` float32 [B, L, width], or [B, T, L, width] unpooled.
 
         Never with dropout. Vectors of padding mean nothing.
         """
-        outputs = self.encoder(inputs)
+        outputs = self.encoder(inputs, execution=execution)
         mask = inputs.get("input_mask")
         if mask is None:
             mask = ops.ones_like(inputs["input_ids"])
@@ -140,7 +140,7 @@ class BertFeatures(BertModel):
 
 
 def pool(vectors, input_mask, pooling: str):
-    """[B, T, …] and int [B, T] → [B, …], see `BertFeatures`; "none" returns the vectors."""
+    """[B, T, …] and int [B, T] → [B, …], see `BertVectors`; "none" returns the vectors."""
     if pooling == "none":
         return vectors
     if pooling == "cls":

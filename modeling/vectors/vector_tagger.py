@@ -1,6 +1,6 @@
-"""Tagging on frozen features (paper, section 5.3): two layers of LSTM and a classifier.
+"""Tagging on a frozen encoder's vectors (paper, section 5.3): two layers of LSTM, a classifier.
 
-model = FeatureTagger(config, width=3072, num_labels=9)
+model = VectorTagger(config, width=3072, num_labels=9)
 logits = model({"features": vectors, "input_mask": mask})["logits"]
 """
 
@@ -9,13 +9,14 @@ import keras
 from modeling.config import BertConfig
 from modeling.layers.bilstm import BiLSTM
 from modeling.layers.dropout import dropout
+from modeling.layers.execution import PLAIN, Execution
 from modeling.layers.heads import add_linear_weights, linear_logits
 from modeling.models import CLASSIFIER_DROPOUT
 
 LSTM_UNITS = 768
 
 
-class FeatureTagger(keras.Model):
+class VectorTagger(keras.Model):
     """A label for every piece from vectors that were computed before; nothing of BERT in it.
 
     It is trained by the same engine and saved in the same format as the models with an encoder;
@@ -38,7 +39,7 @@ class FeatureTagger(keras.Model):
         units: int = LSTM_UNITS,
         num_layers: int = 2,
         dropout_rate: float = CLASSIFIER_DROPOUT,
-        name: str = "feature_tagger",
+        name: str = "vector_tagger",
         **kwargs,
     ):
         super().__init__(name=name, **kwargs)
@@ -54,18 +55,17 @@ class FeatureTagger(keras.Model):
             self, self.num_labels, 2 * self.units
         )
 
-    def call(self, inputs, training=False, dropout_key=None):
+    def call(self, inputs, dropout_key=None, execution: Execution = PLAIN):
         """Runs LSTMs and classifier.
 
         Args:
             inputs: Dict of `features` float32 [B, T, width] and `input_mask` int [B, T].
-            training: Not read: dropout is drawn only with a key, as this project trains.
-            dropout_key: int32 [3], turns dropout on.
+            dropout_key, execution: See `modeling.models.BertModel`.
 
         Returns:
             Dict of float32 `logits` [B, T, labels].
         """
         x = keras.ops.cast(inputs["features"], self.compute_dtype)
         x, _ = self.bilstm(x, inputs["input_mask"])
-        x = dropout(x, self.dropout_rate, dropout_key, 0)
+        x = dropout(x, self.dropout_rate, dropout_key, 0, execution.compile_chains)
         return {"logits": linear_logits(x, self.output_weights, self.output_bias)}

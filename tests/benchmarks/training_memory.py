@@ -17,7 +17,7 @@ import tensorflow as tf
 from absl import app, flags
 
 from modeling.config import BertConfig
-from modeling.losses import pretraining_losses
+from modeling.losses import PretrainingLosses
 from modeling.models import BertPretrainer
 from modeling.training.engine.precision import set_precision
 from modeling.training.engine.setup import Settings, make_train_step
@@ -57,7 +57,7 @@ def measure(dtype: str, remat: bool, accumulation_steps: int) -> None:
     model = BertPretrainer(BertConfig.named("base", VOCAB_SIZE), remat=remat)
     model.build()
     settings = Settings(1e-4, 100, 10, seed=0, accumulation_steps=accumulation_steps)
-    step = make_train_step(model, pretraining_losses, settings)
+    step = make_train_step(model, PretrainingLosses(), settings)
     batch = records(FLAGS.batch_size, FLAGS.length, round(0.15 * FLAGS.length))
     iterator = iter(tf.data.Dataset.from_tensors(batch).repeat())
     seconds = []

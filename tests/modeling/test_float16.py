@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 
 from modeling.config import BertConfig
-from modeling.layers.tensors import gelu, gelu_erf
-from modeling.losses import pretraining_losses
+from modeling.layers.dense import gelu, gelu_erf
+from modeling.losses import PretrainingLosses
 from modeling.models import BertClassifier, BertPretrainer
 
 # Around zero, around where the cube of float16 overflows, and far beyond it.
@@ -72,18 +72,17 @@ def test_large_activations_stay_finite(act, direction, jit_compile):
 
     def step(batch):
         with tf.GradientTape() as tape:
-            outputs = model(batch, training=True, dropout_key=tf.constant([1, 2, 3]))
-            losses, _ = pretraining_losses(outputs, batch)
+            outputs = model(batch, dropout_key=tf.constant([1, 2, 3]))
+            losses, _ = PretrainingLosses()(outputs, batch)
             loss = tf.add_n([mean.result() for mean in losses.values()])
         gradients = [tf.convert_to_tensor(g) for g in tape.gradient(loss, variables)]
         return loss, outputs, gradients
 
     layer = model.encoder.layers[0]
     x = tf.reshape(model(batch)["embedding_output"], [-1, 16])
-    inner = tf.cast(layer.intermediate.dense(x), tf.float32)
+    inner = tf.cast(layer.intermediate(x), tf.float32)
     query, key = (
-        tf.cast(part(x), tf.float32)
-        for part in (layer.attention.self_attention.query, layer.attention.self_attention.key)
+        tf.cast(part(x), tf.float32) for part in (layer.attention.query, layer.attention.key)
     )
     assert 100 < tf.reduce_max(tf.abs(inner)) < 65504
     assert tf.reduce_max(tf.abs(tf.matmul(query, key, transpose_b=True))) > 5e5
@@ -108,7 +107,7 @@ def test_gradients_are_the_float32_ones():
     for model, scale in ((full, 1.0), (half, 1024.0)):
         variables = [weight.value for weight in model.trainable_weights]
         with tf.GradientTape() as tape:
-            losses, _ = pretraining_losses(model(batch), batch)
+            losses, _ = PretrainingLosses()(model(batch), batch)
             loss = scale * tf.add_n([mean.result() for mean in losses.values()])
         found = [tf.convert_to_tensor(g) / scale for g in tape.gradient(loss, variables)]
         gradients.append(tf.concat([tf.reshape(g, [-1]) for g in found], 0))

@@ -7,7 +7,7 @@ import pytest
 
 from modeling import checkpoints
 from modeling.config import BertConfig
-from modeling.losses import pretraining_losses
+from modeling.losses import PretrainingLosses
 from modeling.models import BertClassifier, BertPretrainer
 
 
@@ -38,7 +38,7 @@ def _log_probs(logits):
 
 
 def _check_losses(outputs, inputs, want, bound):
-    losses, _ = pretraining_losses(outputs, inputs)
+    losses, _ = PretrainingLosses()(outputs, inputs)
     results = {name: mean.result() for name, mean in losses.items()}
     results["total_loss"] = results["masked_lm_loss"] + results["next_sentence_loss"]
     for name, loss in results.items():

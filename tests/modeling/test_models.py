@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
-from modeling.losses import pretraining_losses
+from modeling.losses import PretrainingLosses
 from modeling.models import BertClassifier, BertPretrainer
 
 
@@ -81,17 +81,19 @@ def test_too_long_a_sequence_is_refused(batch):
         BertPretrainer(_config())({"input_ids": tf.zeros([1, 25], tf.int32)})
 
 
-def test_keras_training_argument_draws_fresh_dropout(batch):
+def test_dropout_is_drawn_with_a_key_alone(batch):
     model = BertClassifier(_config(), num_labels=3)
     still = model(batch)["logits"]
-    np.testing.assert_array_equal(still, model(batch)["logits"])
-    first, second = (model(batch, training=True)["logits"] for _ in range(2))
+    np.testing.assert_array_equal(still, model(batch, training=True)["logits"])
+    first, second = (
+        model(batch, dropout_key=tf.constant([1, step, 0]))["logits"] for step in range(2)
+    )
     assert np.abs(first - second).max() > 1e-4
 
 
 def test_all_weights_zero_gives_loss_zero(batch):
     batch["masked_lm_weights"] = tf.zeros([3, 2])
-    losses, _ = pretraining_losses(BertPretrainer(_config())(batch), batch)
+    losses, _ = PretrainingLosses()(BertPretrainer(_config())(batch), batch)
     assert float(losses["masked_lm_loss"].result()) == 0
 
 
@@ -101,7 +103,9 @@ def test_rows_that_only_fill_the_batch_do_not_count(batch):
     padded = dict(batch, is_real_example=tf.constant([1.0, 0, 0]))
     padded["masked_lm_weights"] = tf.constant([[1.0, 1], [0, 0], [0, 0]])
     for means, expected in zip(
-        pretraining_losses(model(padded), padded), pretraining_losses(model(one), one), strict=True
+        PretrainingLosses()(model(padded), padded),
+        PretrainingLosses()(model(one), one),
+        strict=True,
     ):
         for name, mean in means.items():
             np.testing.assert_allclose(mean.result(), expected[name].result(), rtol=1e-5)

@@ -187,7 +187,7 @@ def test_without_next_sentences_it_learns_and_compiles(config, remat):
 
     def step(batch):
         with tf.GradientTape() as tape:
-            outputs = model(batch, training=True, dropout_key=tf.constant([1, 2, 3]))
+            outputs = model(batch, dropout_key=tf.constant([1, 2, 3]))
             losses, _ = PretrainingLosses(next_sentence=False)(outputs, batch)
             loss = tf.add_n([mean.result() for mean in losses.values()])
         gradients = tape.gradient(loss, variables)

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from modeling import checkpoints
 from modeling.config import BertConfig
-from modeling.losses import pretraining_losses
+from modeling.losses import PretrainingLosses
 from modeling.models import BertClassifier, BertPretrainer
 from tests.reference import numpy_bert
 
@@ -69,7 +69,7 @@ def test_pretrainer(name):
     assert _difference(log_probs, want["masked_lm_log_probs"]) <= 1e-5
     log_probs = tf.nn.log_softmax(got["next_sentence_logits"])
     assert _difference(log_probs, want["next_sentence_log_probs"]) <= 1e-5
-    losses, _ = pretraining_losses(got, inputs)
+    losses, _ = PretrainingLosses()(got, inputs)
     for key, mean in losses.items():
         assert float(mean.result()) == pytest.approx(want_losses[key], rel=3e-6), key
 
@@ -110,7 +110,7 @@ def test_gradients_equal_finite_differences():
     model = _pretrainer(config, weights)
     variables = {n: v.value for n, v in checkpoints.weights_by_name(model).items()}
     with tf.GradientTape() as tape:
-        losses, _ = pretraining_losses(model(inputs), inputs)
+        losses, _ = PretrainingLosses()(model(inputs), inputs)
         total = tf.add_n([mean.result() for mean in losses.values()])
     gradients = tape.gradient(total, variables)
     rng = np.random.default_rng(9)

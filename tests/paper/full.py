@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from modeling.config import LEFT_TO_RIGHT, BertConfig
 from modeling.costs import machines as cost_machines
-from modeling.costs.estimate import Plan
+from modeling.costs.estimate import PhaseCost
 from modeling.training.phases import Phase, parse_phases
 from tests.paper.experiment import Place, flag
 
@@ -61,7 +61,7 @@ class Launch:
         """On a machine; None if it can't be done there as it is."""
         hours = 0.0
         for phase in self.phases:
-            plan = Plan(self.config, machine, phase, self.labels, half_precision=True)
+            plan = PhaseCost(self.config, machine, phase, self.labels, half_precision=True)
             if not plan.rows:
                 return None
             hours += self.runs * phase.num_steps * plan.seconds / 3600

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from modeling import checkpoints
 from modeling.config import BertConfig
-from modeling.losses import pretraining_losses
+from modeling.losses import PretrainingLosses
 from modeling.models import BertPretrainer
 from tests.reference import numpy_bert
 
@@ -112,7 +112,7 @@ def test_adam_follows_the_recorded_trajectory(golden):
     inputs = dict(np.load(golden / "forward_inputs.npz"))
     for row in record["rows"]:
         with tf.GradientTape() as tape:
-            losses, _ = pretraining_losses(model(inputs), inputs)
+            losses, _ = PretrainingLosses()(model(inputs), inputs)
             total = tf.add_n([mean.result() for mean in losses.values()])
         assert float(total) == pytest.approx(row["loss"], rel=2e-6), row["step"]
         if "lr" not in row:  # The last row is the loss after the twelfth step.

@@ -9,18 +9,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data import features
+from data.files import atomic
 from data.prediction.outputs import PredictionOutputs
 from data.pretraining.inspection import reports
 from data.pretraining.writing import jobs
 from data.tasks.questions import (
     answers as squad_answers,
 )
-from data.tasks.questions import (
-    original_answers as squad_original_answers,
-)
-from data.tasks.sentences import predictions
 from data.tasks.sentences.examples import Example, Kind
+from data.tasks.sentences.rows import TextSettings, cached
 from data.tokenization import Tokenizer, vocabulary
 from data.vectors.store import stored_vectors
 from data.vectors.texts import Row
@@ -41,9 +38,9 @@ def checkpoint(folder):
 
 
 def pieces(folder):
-    examples, settings = [Example("1", "the dog", None, None, "f:1")], features.TextSettings(8)
+    examples, settings = [Example("1", "the dog", None, None, "f:1")], TextSettings(8)
     tokenizer = Tokenizer.from_vocab(VOCAB)
-    features.cached(folder, "train", tokenizer, examples, Kind.REGRESSION, [], settings)
+    cached(folder, "train", tokenizer, examples, Kind.REGRESSION, [], settings)
 
 
 def vectors(folder):
@@ -92,11 +89,8 @@ WRITERS = {
     "vectors of frozen features": vectors,
     "extracted features": extracted,
     "SQuAD's answers": answers,
-    "SQuAD's answers as the original writes them": lambda folder: squad_original_answers.write(
-        folder, [], True
-    ),
     "predictions of an export": predicted,
-    "text": lambda folder: predictions.write_text(f"{folder}/o.txt", "x"),
+    "text": lambda folder: atomic.write_text(f"{folder}/o.txt", "x"),
     "vocabulary": lambda folder: vocabulary.write_vocab(VOCAB, f"{folder}/vocab.txt"),
     "report on records": lambda folder: reports.write_json({}, f"{folder}/o.json"),
     "note of a job": lambda folder: jobs.write_note(f"{folder}/note", {}),

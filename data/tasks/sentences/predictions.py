@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from data.files import atomic
 from data.tasks.sentences.examples import Example, Kind, Label
 
 # From this probability on a label of a multi-label task is predicted.

@@ -1,11 +1,12 @@
-"""Where chains of small operations are compiled, see `modeling.layers.chains`.
+"""How forward passes are run in training, see `modeling.layers.execution`.
 
-In training alone: evaluations have too many shapes of batches for too few batches.
+Chains are compiled in training alone: evaluations have too many shapes of batches for too few
+batches.
 """
 
 import keras
 
-from modeling.layers.chains import available
+from modeling.layers.execution import PLAIN, Execution, xla_is_available
 from modeling.training.engine.distribution import on_tpu
 
 CHAINS_FROM = 256
@@ -13,7 +14,9 @@ CHAINS_FROM = 256
 however many layers there are, which narrower models hardly win back."""
 
 
-def compiles_chains(model: keras.Model) -> bool:
-    """Whether it pays for a model here; on a TPU XLA compiles everything anyway."""
+def training_execution(model: keras.Model, jit_compile: bool) -> Execution:
+    """What pays for a model here. With `jit_compile` and on TPUs XLA compiles it all anyway."""
     wide = model.config.hidden_size >= CHAINS_FROM
-    return wide and not on_tpu() and available()
+    if wide and not jit_compile and not on_tpu() and xla_is_available():
+        return Execution(compile_chains=True)
+    return PLAIN

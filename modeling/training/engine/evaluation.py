@@ -7,7 +7,7 @@ import tensorflow as tf
 from absl import logging
 
 from modeling.errors import ModelingError
-from modeling.layers.tensors import inference
+from modeling.layers.execution import INFERENCE
 from modeling.losses import Losses
 from modeling.models import ABSENT
 from modeling.training.engine.distribution import distribute
@@ -67,8 +67,7 @@ class Evaluator:
         return self.strategy.experimental_local_results(values)[0]
 
     def _replica_batch(self, batch):
-        with inference():
-            outputs = self.model(batch)
+        outputs = self.model(batch, execution=INFERENCE)
         losses, metrics = self.losses(outputs, batch)
         self._loss_names = list(losses)
         self._names = list(losses | metrics)
@@ -106,7 +105,7 @@ class Predictor:
     Made once and called as often as wanted: the model is compiled at the first call.
 
     Args:
-        model: Called on each batch.
+        model: Called on each batch as model(batch, execution=INFERENCE).
         output: Which of its outputs to return, [B, ...].
     """
 
@@ -138,8 +137,7 @@ class Predictor:
 
     def _batch(self, batch):
         def replica_batch(batch):
-            with inference():
-                output = self.model(batch)[self.output]
+            output = self.model(batch, execution=INFERENCE)[self.output]
             return batch["index"], batch["is_real_example"], output
 
         values = self.strategy.run(replica_batch, args=(batch,))

@@ -1,7 +1,7 @@
 """From settings to a training step: the one place that puts optimizer and step together.
 
 with strategy.scope():
-    train_step = make_train_step(model, classifier_losses, Settings(2e-5, 1000, 100, seed=1))
+    train_step = make_train_step(model, ClassifierLosses(), Settings(2e-5, 1000, 100, seed=1))
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ from modeling.checkpoints import weights_by_name
 from modeling.errors import ModelingError
 from modeling.losses import Losses
 from modeling.training.engine import layerwise
-from modeling.training.engine.compilation import compiles_chains
+from modeling.training.engine.compilation import training_execution
 from modeling.training.engine.distribution import on_tpu
 from modeling.training.engine.optimizers import make_optimizer
 from modeling.training.engine.precision import make_loss_scale
@@ -94,5 +94,5 @@ def make_train_step(model, losses: Losses, settings: Settings) -> TrainStep:
         accumulation_steps=settings.accumulation_steps,
         loss_scale=make_loss_scale(),
         jit_compile=settings.jit_compile and not on_tpu(),
-        compile_chains=compiles_chains(model) and not settings.jit_compile,
+        execution=training_execution(model, settings.jit_compile),
     )

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from modeling.costs.utilisation import step_flops
-from modeling.layers.chains import compiled_chains
+from modeling.layers.execution import PLAIN, Execution
 from modeling.losses import Losses
 from modeling.training.engine.loss_scale import LossScale
 from modeling.training.engine.optimizers import Optimizer
@@ -25,20 +25,16 @@ class TrainStep:
     """Runs training steps inside one `tf.function`.
 
     Args:
-        model: A `keras.Model`, called as model(batch, training=True, dropout_key=key).
+        model: A `keras.Model`, called as model(batch, dropout_key=key, execution=execution).
         losses: See `modeling.losses`.
         optimizer: Updates its variables, which may be a part of the model's.
         seed: Of the dropout masks, together with step, replica and micro-batch.
-        original_sparse_norm: Takes the norm for clipping as the original did in fine-tuning: over
-            the rows of the word embedding's sparse gradient without first adding up rows of
-            equal ids. Only for comparison with its numbers, on one replica.
         accumulation_steps: Micro-batches that a replica's batch is cut into, which has to be
             possible. The update is that of the whole batch; only the dropout masks are others.
         loss_scale: For float16; None for other types.
         jit_compile: Compiles the forward and backward pass with XLA, on each replica for itself.
             On a TPU that happens anyway, and this must be False.
-        compile_chains: Compiles only the chains of small operations, see `layers.chains`; for
-            where neither happens.
+        execution: How the model's forward pass is run.
     """
 
     def __init__(
@@ -47,22 +43,20 @@ class TrainStep:
         losses: Losses,
         optimizer: Optimizer,
         seed: int,
-        original_sparse_norm: bool = False,
         *,
         accumulation_steps: int = 1,
         loss_scale: LossScale | None = None,
         jit_compile: bool = False,
-        compile_chains: bool = False,
+        execution: Execution = PLAIN,
     ):
         self.model = model
         self.losses = losses
         self.optimizer = optimizer
         self.seed = seed
-        self.original_sparse_norm = original_sparse_norm
         self.accumulation_steps = accumulation_steps
         self.loss_scale = loss_scale
         self.strategy = tf.distribute.get_strategy()
-        self.compile_chains = compile_chains
+        self.execution = execution
         self.global_step = tf.Variable(0, dtype=tf.int64, trainable=False, name="global_step")
         self._metric_names: list[str] = []
         self.example_ids = None
@@ -129,14 +123,12 @@ class TrainStep:
         stream = tf.cast(replica.replica_id_in_sync_group, tf.int32) * self.accumulation_steps
         key = tf.stack([tf.constant(self.seed, tf.int32), tf.cast(step, tf.int32), stream])
         scale = tf.ones([]) if self.loss_scale is None else tf.identity(self.loss_scale.scale)
-        gradients, sums, sparse_norm = self._gradients(batch, key, weights, scale)
+        gradients, sums = self._gradients(batch, key, weights, scale)
 
         # ---- Of all replicas ----
         reduced = iter(total([g for g in gradients if g is not None]))
         gradients = [g if g is None else next(reduced) for g in gradients]
         norm = tf.linalg.global_norm(gradients) / scale
-        if self.original_sparse_norm:
-            norm = sparse_norm
 
         # ---- Update ----
         learning_rate = self.optimizer.schedule(step)
@@ -168,7 +160,7 @@ class TrainStep:
         return tf.stack(list(rows.values()))
 
     def _batch_gradients(self, batch, key, weights, scale):
-        """Sums over the micro-batches: (gradients, [names, 2], norm or None)."""
+        """Sums over the micro-batches: (gradients, [names, 2])."""
         number = self.accumulation_steps
         if number == 1:
             return self._micro_batch_gradients(batch, key, weights, scale)
@@ -177,8 +169,7 @@ class TrainStep:
         def micro_batch(index):
             part = {name: tensor[index] for name, tensor in parts.items()}
             stream = tf.stack([0, 0, index])
-            gradients, sums, _ = self._micro_batch_gradients(part, key + stream, weights, scale)
-            return gradients, sums
+            return self._micro_batch_gradients(part, key + stream, weights, scale)
 
         # The first one outside of the loop shows which variables have a gradient.
         gradients, sums = micro_batch(tf.constant(0))
@@ -202,12 +193,11 @@ class TrainStep:
             maximum_iterations=number - 1,
         )
         summed = iter(dense)
-        return [next(summed) if there else None for there in connected], sums, None
+        return [next(summed) if is_connected else None for is_connected in connected], sums
 
     def _micro_batch_gradients(self, batch, key, weights, scale):
         with tf.GradientTape() as tape:
-            with compiled_chains(self.compile_chains):
-                outputs = self.model(batch, training=True, dropout_key=key)
+            outputs = self.model(batch, dropout_key=key, execution=self.execution)
             losses, metrics = self.losses(outputs, batch)
             loss = tf.add_n(
                 [
@@ -217,7 +207,6 @@ class TrainStep:
             )
             scaled = loss if self.loss_scale is None else loss * scale
         gradients = tape.gradient(scaled, self.optimizer.variables)
-        sparse_norm = tf.linalg.global_norm(gradients) if self.original_sparse_norm else None
         # Dense before anything else: rows of equal ids must be added before they are squared.
         gradients = [g if g is None else tf.convert_to_tensor(g) for g in gradients]
         rows = {"loss": tf.stack([loss, 0.0])}
@@ -225,7 +214,7 @@ class TrainStep:
             if name != "loss":  # of a single loss, which is the sum already
                 rows[name] = tf.stack([mean.total, mean.weight])
         self._sum_names = list(rows)
-        return gradients, tf.stack(list(rows.values())), sparse_norm
+        return gradients, tf.stack(list(rows.values()))
 
 
 def _divided(tensor: tf.Tensor, number: int) -> tf.Tensor:

@@ -245,7 +245,7 @@ def has_best(directory: str) -> bool:
 def _write_weights(folder: str, step: int, tensors: Mapping[str, np.ndarray]) -> None:
     with staged(folder) as temporary:
         prefix = join(temporary, f"model.ckpt-{step}")
-        tf1.write_unstaged(prefix, {**tensors, "global_step": np.int64(step)})
+        tf1.write_bundle(prefix, {**tensors, "global_step": np.int64(step)})
 
 
 def _write_record(folder: str, metric: str, value: float, step: int) -> None:

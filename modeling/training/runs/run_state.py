@@ -95,7 +95,7 @@ class RunState:
                 with only_warnings():
                     position.write(join(temporary, f"data-{step}"))
                 write_text(join(temporary, f"data-{step}.id"), self.data_id)
-            tf1.write_unstaged(join(temporary, f"model.ckpt-{step}"), tensors)
+            tf1.write_bundle(join(temporary, f"model.ckpt-{step}"), tensors)
         steps = run_folder.steps(self.directory)
         kept = [f"model.ckpt-{s}" for s in steps[-self.keep :]]
         lines = [f'model_checkpoint_path: "{kept[-1]}"']

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from modeling.config import BertConfig
-from modeling.losses import PretrainingLosses, classifier_losses
+from modeling.losses import ClassifierLosses, PretrainingLosses
 from modeling.models import BertClassifier, BertPretrainer
 from modeling.training.engine.precision import set_precision
 from modeling.training.engine.setup import Settings, make_train_step
@@ -38,7 +38,7 @@ class Ours:
         keras.utils.set_random_seed(0)
         config = config_of(shape)
         if shape.labels:
-            model, losses = BertClassifier(config, shape.labels), classifier_losses
+            model, losses = BertClassifier(config, shape.labels), ClassifierLosses()
         else:
             model = BertPretrainer(config, next_sentence=False)
             losses = PretrainingLosses(next_sentence=False)

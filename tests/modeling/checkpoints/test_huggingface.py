@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from modeling.checkpoints import huggingface, safetensors_file
+from modeling.checkpoints import huggingface, open_contents, safetensors_file
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
 from tests.reference import numpy_bert
@@ -41,7 +41,7 @@ def _assert_holds(contents, weights):
 
 
 def test_written_file_is_what_transformers_expects(tmp_path, weights):
-    assert huggingface.write(str(tmp_path), weights, BertConfig(**CONFIG)) == []
+    huggingface.write(str(tmp_path), weights, BertConfig(**CONFIG))
     with safetensors.safe_open(tmp_path / "model.safetensors", "np") as file:
         assert file.metadata() == {"format": "pt"}
         # The masked-LM output matrix is tied and therefore absent.
@@ -54,7 +54,7 @@ def test_written_file_is_what_transformers_expects(tmp_path, weights):
     )
     assert inner.shape == (8, 4)
     np.testing.assert_array_equal(head, weights["output_weights"])
-    _assert_holds(huggingface.contents(tmp_path), weights)
+    _assert_holds(open_contents(tmp_path), weights)
 
 
 def test_same_weights_give_the_same_bytes(tmp_path, weights):
@@ -90,13 +90,13 @@ def test_config_keeps_label_names_that_fit():
 
 
 def test_without_prefix_and_with_the_first_conversions_names(tmp_path, weights):
-    tensors, _ = huggingface.to_file(weights)
+    tensors = huggingface.to_file(weights)
     renamed = {}
     for name, array in tensors.items():
         old = name.removeprefix("bert.").replace("LayerNorm.weight", "LayerNorm.gamma")
         renamed[old.replace("LayerNorm.bias", "LayerNorm.beta")] = array
     renamed["embeddings.position_ids"] = np.arange(6)[None]
-    contents = huggingface.contents(_file(tmp_path, renamed))
+    contents = open_contents(_file(tmp_path, renamed))
     _assert_holds(contents, weights)
     assert contents.ignored == ["embeddings.position_ids"]
     assert contents.file_names["bert/embeddings/LayerNorm/gamma"] == "embeddings.LayerNorm.gamma"
@@ -105,29 +105,29 @@ def test_without_prefix_and_with_the_first_conversions_names(tmp_path, weights):
 @pytest.mark.parametrize("instead", [False, True])
 def test_tied_decoder(tmp_path, weights, instead):
     """Copies beside the tied tensors are ignored; in their place they are taken for them."""
-    tensors, _ = huggingface.to_file(weights)
+    tensors = huggingface.to_file(weights)
     words, bias = "bert.embeddings.word_embeddings.weight", "cls.predictions.bias"
     tensors["cls.predictions.decoder.weight"] = tensors.pop(words) if instead else tensors[words]
     tensors["cls.predictions.decoder.bias"] = tensors.pop(bias) if instead else tensors[bias]
-    contents = huggingface.contents(_file(tmp_path, tensors))
+    contents = open_contents(_file(tmp_path, tensors))
     _assert_holds(contents, weights)
     assert len(contents.ignored) == (0 if instead else 2)
     assert not contents.untied_decoder
 
 
 def test_untied_decoder_is_flagged(tmp_path, weights):
-    tensors, _ = huggingface.to_file(weights)
+    tensors = huggingface.to_file(weights)
     words = tensors["bert.embeddings.word_embeddings.weight"]
     tensors["cls.predictions.decoder.weight"] = words + 1
-    contents = huggingface.contents(_file(tmp_path, tensors))
+    contents = open_contents(_file(tmp_path, tensors))
     assert contents.untied_decoder
     assert contents.unmapped == ["cls.predictions.decoder.weight"]
 
 
 def test_half_precision_becomes_float32_exactly(tmp_path, weights):
-    tensors, _ = huggingface.to_file(weights)
+    tensors = huggingface.to_file(weights)
     half = {name: array.astype(np.float16) for name, array in tensors.items()}
-    contents = huggingface.contents(_file(tmp_path, half))
+    contents = open_contents(_file(tmp_path, half))
     array = contents.read("bert/pooler/dense/kernel")
     assert array.dtype == np.float32
     np.testing.assert_array_equal(array.T, half["bert.pooler.dense.weight"].astype(np.float32))
@@ -146,7 +146,7 @@ def test_bfloat16_file(tmp_path):
     path = tmp_path / "model.safetensors"
     bias = np.array([1.5, 2.5], "<f4")
     path.write_bytes(struct.pack("<Q", len(encoded)) + encoded + bits.tobytes() + bias.tobytes())
-    contents = huggingface.contents(path)
+    contents = open_contents(path)
     got = contents.read("output_weights")
     assert got.dtype == np.float32
     np.testing.assert_array_equal(got.view(np.uint32), bits.astype(np.uint32) << 16)
@@ -155,7 +155,7 @@ def test_bfloat16_file(tmp_path):
 
 
 def test_sharded(tmp_path, weights):
-    tensors, _ = huggingface.to_file(weights)
+    tensors = huggingface.to_file(weights)
     names = sorted(tensors)
     shards = {"model-1.safetensors": names[:9], "model-2.safetensors": names[9:]}
     for shard, part in shards.items():
@@ -163,19 +163,19 @@ def test_sharded(tmp_path, weights):
     index = tmp_path / "model.safetensors.index.json"
     weight_map = {name: shard for shard, part in shards.items() for name in part}
     index.write_text(json.dumps({"weight_map": weight_map}))
-    _assert_holds(huggingface.contents(tmp_path), weights)
+    _assert_holds(open_contents(tmp_path), weights)
     (tmp_path / "model-2.safetensors").unlink()
     with pytest.raises(ModelingError, match=r"model-2\.safetensors, which is not beside it"):
-        huggingface.contents(tmp_path)
+        open_contents(tmp_path)
     index.write_text("[]")
     with pytest.raises(ModelingError, match="not an index"):
-        huggingface.contents(tmp_path)
+        open_contents(tmp_path)
 
 
 def test_one_weight_under_two_names(tmp_path):
     tensors = {"bert.pooler.dense.bias": np.ones(4), "pooler.dense.bias": np.ones(4)}
     with pytest.raises(ModelingError, match="bert/pooler/dense/bias twice"):
-        huggingface.contents(_file(tmp_path, tensors))
+        open_contents(_file(tmp_path, tensors))
 
 
 def test_empty_and_scalar_tensors(tmp_path):
@@ -203,4 +203,4 @@ def test_damaged_files(tmp_path, damage):
     path = _file(tmp_path, {"classifier.bias": np.ones(4, np.float32)})
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(ModelingError, match=r"model\.safetensors is not a whole"):
-        huggingface.contents(path)
+        open_contents(path)

@@ -160,7 +160,7 @@ def test_nothing_in_common(tmp_path):
 
 
 def test_untied_output_matrix(tmp_path, weights):
-    tensors, _ = huggingface.to_file(weights)
+    tensors = huggingface.to_file(weights)
     tensors = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
     tensors["cls.predictions.decoder.weight"] = np.ones((13, 4), np.float32)
     file = tmp_path / "model.safetensors"

@@ -131,9 +131,3 @@ def test_object_based_checkpoint_is_refused_by_name(tmp_path):
     prefix = tf.train.Checkpoint(v=tf.Variable(1.0)).write(str(tmp_path / "ckpt"))
     with pytest.raises(ModelingError, match="object-based"):
         tf1.contents(prefix)
-
-
-def test_folder_that_cannot_be_made(tmp_path):
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(ModelingError, match="Can't write to the folder"):
-        tf1.write_bundle(tmp_path / "file/bert_model.ckpt", TENSORS)

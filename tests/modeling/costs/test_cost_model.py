@@ -13,7 +13,7 @@ from modeling.costs import cost_model
 from modeling.costs import machines as cost_machines
 from modeling.costs.estimate import (
     DATA_TOKENS_PER_CORE_SECOND,
-    Plan,
+    PhaseCost,
     data_cost,
     estimate,
     estimate_run,
@@ -137,11 +137,13 @@ def test_large_checkpoints_take_longer():
 def test_plan_splits_what_does_not_fit():
     config = BertConfig.named("large", 30522)
     phase = Phase(512, 10, 256, 77)
-    plan = Plan(config, cost_machines.V5E_8, phase, 2, half_precision=True)
+    plan = PhaseCost(config, cost_machines.V5E_8, phase, 2, half_precision=True)
     assert plan.accumulation_steps * plan.rows == 32
     assert plan.memory <= 0.9 * cost_machines.V5E_8.memory
     assert plan.accumulation_steps > 1
-    asked = Plan(config, cost_machines.H100, phase, 2, half_precision=True, accumulation_steps=16)
+    asked = PhaseCost(
+        config, cost_machines.H100, phase, 2, half_precision=True, accumulation_steps=16
+    )
     assert asked.rows == 16
 
 
@@ -150,10 +152,14 @@ def test_one_direction_predicts_everything(direction):
     config = BertConfig.named("base", 30522)
     left = BertConfig.named("base", 30522, attention_direction=direction)
     phase = Phase(128, 10, 32, 20)
-    plans = [Plan(c, cost_machines.H100, phase, 0, half_precision=True) for c in (config, left)]
+    plans = [
+        PhaseCost(c, cost_machines.H100, phase, 0, half_precision=True) for c in (config, left)
+    ]
     assert plans[1].seconds > plans[0].seconds
     tuned = Phase(128, 10, 32, 0)
-    plans = [Plan(c, cost_machines.H100, tuned, 2, half_precision=True) for c in (config, left)]
+    plans = [
+        PhaseCost(c, cost_machines.H100, tuned, 2, half_precision=True) for c in (config, left)
+    ]
     assert plans[1].seconds == plans[0].seconds
 
 

@@ -167,7 +167,7 @@ def test_training_pass_compiles_with_static_shapes():
 
     def gradients(inputs):
         with tf.GradientTape() as tape:
-            outputs = model(inputs, training=True, dropout_key=tf.constant([1, 2, 3]))
+            outputs = model(inputs, dropout_key=tf.constant([1, 2, 3]))
             loss = tf.reduce_sum(tf.square(outputs["logits"]))
         return [tf.convert_to_tensor(g) for g in tape.gradient(loss, weights)]
 

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from modeling.config import BertConfig
-from modeling.losses import pretraining_losses
+from modeling.losses import PretrainingLosses
 from modeling.models import BertPretrainer
 from modeling.training.engine.setup import Settings, make_train_step
 from tests.scripts import run
@@ -34,7 +34,7 @@ variables = [v.value for v in model.trainable_weights if "embeddings" not in v.p
 @tf.function
 def step(ids):
     with tf.GradientTape() as tape:
-        outputs = model({"input_ids": ids}, training=True, dropout_key=tf.constant([1, 2, 3]))
+        outputs = model({"input_ids": ids}, dropout_key=tf.constant([1, 2, 3]))
         loss = tf.reduce_sum(tf.square(outputs["sequence_output"]))
     for variable, gradient in zip(variables, tape.gradient(loss, variables)):
         if gradient is not None:
@@ -77,8 +77,8 @@ def _gradients(remat, policy, direction="bidirectional"):
 
     def gradients(batch):
         with tf.GradientTape() as tape:
-            outputs = model(batch, training=True, dropout_key=tf.constant([1, 2, 3]))
-            losses, _ = pretraining_losses(outputs, batch)
+            outputs = model(batch, dropout_key=tf.constant([1, 2, 3]))
+            losses, _ = PretrainingLosses()(outputs, batch)
             loss = tf.add_n([mean.result() for mean in losses.values()])
         return loss, [tf.convert_to_tensor(g) for g in tape.gradient(loss, variables)]
 
@@ -147,7 +147,7 @@ def test_with_accumulation_at_full_width():
         model = BertPretrainer(config, remat=remat)
         model.build()
         settings = Settings(1e-3, 10, 0, seed=1, accumulation_steps=2)
-        step = make_train_step(model, pretraining_losses, settings)
+        step = make_train_step(model, PretrainingLosses(), settings)
         batches = iter(tf.data.Dataset.from_tensors(batch).repeat())
         return [step.run(batches, 1)["loss"] for _ in range(3)]
 

@@ -6,11 +6,12 @@ import pytest
 import tensorflow as tf
 
 from modeling.config import BertConfig
-from modeling.layers.attention import Dense
-from modeling.layers.tensors import inference
+from modeling.layers.dense import Dense
+from modeling.layers.execution import INFERENCE, PLAIN, Execution
 from modeling.layers.unpadding import Unpadding
 from modeling.models import BertClassifier
 
+UNPADDED = Execution(inference=True, unpad=True)
 # A hole, a full row, a row of padding alone, and padding in front.
 MASK = [[1, 1, 0, 1, 1, 0], [1] * 6, [0] * 6, [0, 0, 1, 1, 1, 1]]
 SEQUENCES = [[1, 1, 0, 2, 2, 0], [1, 2, 2, 3, 3, 3], [0] * 6, [0, 0, 1, 1, 1, 2]]
@@ -55,12 +56,9 @@ def test_a_model_gives_the_same(direction, packed):
     def traced(unpadded: bool):
         @tf.function
         def run():
-            return model(batch)
+            return model(batch, execution=UNPADDED if unpadded else PLAIN)
 
-        if not unpadded:
-            return run()
-        with inference(unpadded=True):
-            return run()
+        return run()
 
     plain, unpadded = traced(False), traced(True)
     real = np.array(MASK) == 1
@@ -82,14 +80,15 @@ def test_only_real_tokens_are_multiplied(monkeypatch):
     model = BertClassifier(config, 2)
     model.build()
     rows, product = [], Dense.product
-    monkeypatch.setattr(
-        Dense, "product", lambda self, x: (rows.append(int(x.shape[0])), product(self, x))[1]
-    )
+
+    def counted(self, x, execution):
+        rows.append(int(x.shape[0]))
+        return product(self, x, execution)
+
+    monkeypatch.setattr(Dense, "product", counted)
     mask = tf.constant(np.arange(16) < np.full((64, 1), 2), tf.int32)
-    with inference(unpadded=True):
-        model({"input_ids": mask, "input_mask": mask})
+    model({"input_ids": mask, "input_mask": mask}, execution=UNPADDED)
     assert rows == [128] * 6 + [64]  # the last is the pooler
     rows.clear()
-    with inference():  # as evaluation does
-        model({"input_ids": mask, "input_mask": mask})
+    model({"input_ids": mask, "input_mask": mask}, execution=INFERENCE)  # as evaluation does
     assert rows == [1024] * 6 + [64]

@@ -46,7 +46,7 @@ from modeling.serving.sentences import export_sentence_model
 from modeling.serving.tagging import export_tagger
 from modeling.serving.vectors import export_embeddings
 from modeling.training.engine.evaluation import Predictor
-from modeling.vectors.vector_models import ENCODER, BertFeatures
+from modeling.vectors.vector_models import ENCODER, BertVectors
 
 LENGTH = 128
 AT_ONCE = 50
@@ -230,11 +230,11 @@ def make_families(
     )
 
     # ---- Vectors ----
-    model = loaded(BertFeatures(config))
+    model = loaded(BertVectors(config))
     path = export_embeddings(
         model, export("vectors"), functools.partial(text_pieces, tokenizer, LENGTH), "mean"
     )
-    pooled = BertFeatures(config, pooling="mean", normalize=True)
+    pooled = BertVectors(config, pooling="mean", normalize=True)
     vectors = outputs(loaded(pooled), single(texts), "vectors")
     yield Family(
         *("vectors", path, "serving_default", {"text": strings(texts)}),

@@ -327,3 +327,10 @@ def test_bad_exports(model, tokenizer, tmp_path):
             Servable(keras.Sequential([])), {"serving_default": Signature(with_python, IDS)}
         )
     assert not (tmp_path / "m").exists()
+
+
+def test_flags_need_no_tensorflow():
+    """A script's --help is printed without waiting for it."""
+    code = "import sys; sys.modules |= {'tensorflow': None, 'keras': None}; "
+    code += "from modeling.serving import flags; flags.define_export_flags()"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -18,7 +18,7 @@ from modeling.errors import ModelingError
 from modeling.serving.export import Export
 from modeling.serving.vectors import export_embeddings
 from modeling.vectors.extraction import Extractor
-from modeling.vectors.vector_models import BertFeatures
+from modeling.vectors.vector_models import BertVectors
 from tests.reference import numpy_bert
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdef", "##a", "##b", "##c", "漢", "."]
@@ -35,8 +35,8 @@ CONFIG = {
 LAYERS = [-1, -2]
 
 
-def make_model(pooling="none", normalize=False) -> BertFeatures:
-    model = BertFeatures(BertConfig(**CONFIG), LAYERS, pooling, normalize)
+def make_model(pooling="none", normalize=False) -> BertVectors:
+    model = BertVectors(BertConfig(**CONFIG), LAYERS, pooling, normalize)
     weights = numpy_bert.random_weights(CONFIG, seed=5)
     for name, variable in checkpoints.weights_by_name(model).items():
         variable.assign(weights[name])

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from modeling import checkpoints
 from modeling.checkpoints import tf1
-from modeling.losses import pretraining_losses
+from modeling.losses import PretrainingLosses
 from modeling.training.engine.setup import Settings, make_train_step
 from modeling.training.runs.fit import Options, Stage, fit
 from modeling.training.runs.reporting import Reporter
@@ -40,7 +40,7 @@ def die_at(number: int) -> None:
         return wrapped
 
     for module, name in (
-        (tf1, "write_unstaged"),
+        (tf1, "write_bundle"),
         (tf.io.gfile, "rename"),
         (tf.io.gfile, "remove"),
         (tf.io.gfile, "rmtree"),
@@ -61,7 +61,7 @@ def main(folder: str, replicas: int, fatal_operation: int) -> None:
         die_at(fatal_operation)
     with strategy.scope():
         model = tiny_model(dropout_prob=0.2)
-        train_step = make_train_step(model, pretraining_losses, Settings(1e-3, STEPS, 20, seed=7))
+        train_step = make_train_step(model, PretrainingLosses(), Settings(1e-3, STEPS, 20, seed=7))
         fit(
             train_step,
             [Stage(150, batches, "first data", 8), Stage(STEPS, batches, "second data", 8)],

@@ -5,7 +5,7 @@ import pytest
 from modeling import checkpoints
 from modeling.checkpoints import tf1
 from modeling.errors import ModelingError
-from modeling.losses import pretraining_losses
+from modeling.losses import PretrainingLosses
 from modeling.training.engine.setup import Settings, make_train_step
 from modeling.training.phases import Phase, folder_names, parse_phases
 from modeling.training.runs import fit
@@ -52,7 +52,7 @@ class Small:
         self.directory = str(directory)
         self.values = values
         self.reporter = Reporter(self.directory, 8, 8)
-        self.step = make_train_step(tiny_model(), pretraining_losses, Settings(1e-3, 8, 0, seed=0))
+        self.step = make_train_step(tiny_model(), PretrainingLosses(), Settings(1e-3, 8, 0, seed=0))
 
     def fit(self, stages=stages, plot=None, **options):
         options = fit.Options(4, log_steps=4, eval_steps=1, best_metric="accuracy", **options)
@@ -100,4 +100,4 @@ def test_mistyped_metric_is_found_before_training(tmp_path):
 def test_more_layers_than_there_are_cannot_be_frozen():
     settings = Settings(1e-3, 10, 0, seed=0, freeze_layers=2)
     with pytest.raises(ModelingError, match="freeze_layers is 2, but the model has 1 layers"):
-        make_train_step(tiny_model(), pretraining_losses, settings)
+        make_train_step(tiny_model(), PretrainingLosses(), settings)

@@ -16,7 +16,7 @@ from modeling import checkpoints
 from modeling.checkpoints import files
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
-from modeling.losses import Mean, classifier_losses, pretraining_losses
+from modeling.losses import ClassifierLosses, Mean, PretrainingLosses
 from modeling.models import BertClassifier, BertPretrainer
 from modeling.training.engine import loop
 from modeling.training.engine.evaluation import Evaluator
@@ -77,7 +77,7 @@ class Run:
         self.weights = {name: weight.value for name, weight in names.items()}
         schedule = warmup_linear_decay(1e-2, steps, 3)
         optimizer = BertAdam(self.weights, schedule)
-        self.step = TrainStep(self.model, pretraining_losses, optimizer, seed=7)
+        self.step = TrainStep(self.model, PretrainingLosses(), optimizer, seed=7)
         self.iterator = iter(dataset or batches())
         self.state = RunState(str(directory), self.step, self.iterator, keep=2)
         self.reporter = Reporter(str(directory), steps, 8)
@@ -293,7 +293,7 @@ def test_head_for_other_classes_is_left_out(tmp_path):
     checkpoints.save(pairs[0], str(tmp_path / "tuned"))
     weights = {n: w.value for n, w in checkpoints.weights_by_name(pairs[1]).items()}
     optimizer = BertAdam(weights, warmup_linear_decay(1e-3, 5, 0))
-    step = TrainStep(pairs[1], classifier_losses, optimizer, seed=0)
+    step = TrainStep(pairs[1], ClassifierLosses(), optimizer, seed=0)
     state = RunState(str(tmp_path), step)
     head = weights["output_weights"].numpy()
     release = str(tmp_path / "tuned" / "bert_model.ckpt")
@@ -326,13 +326,13 @@ def test_checkpoint_of_another_model_is_refused(tmp_path):
 def test_evaluation_is_exact_whatever_the_batch_size():
     model = tiny_model()
     data = records(30)
-    evaluate = Evaluator(model, pretraining_losses)
+    evaluate = Evaluator(model, PretrainingLosses())
     expected = evaluate(tf.data.Dataset.from_tensor_slices(data).batch(30))
     padded = {k: np.concatenate([v, np.zeros_like(v[:2])]) for k, v in data.items()}
     results = evaluate(tf.data.Dataset.from_tensor_slices(padded).batch(8))
     with pytest.raises(ModelingError, match="nothing to evaluate"):
         evaluate(tf.data.Dataset.from_tensor_slices(data).batch(8).take(0))
-    assert set(Evaluator(model, pretraining_losses).names(batches())) == set(results)
+    assert set(Evaluator(model, PretrainingLosses()).names(batches())) == set(results)
     assert set(results) == {
         "loss",
         "masked_lm_loss",

@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 from modeling.errors import ModelingError
-from modeling.losses import pretraining_losses
+from modeling.losses import PretrainingLosses
 from modeling.training.engine import distribution
 from modeling.training.engine.evaluation import Evaluator, Predictor
 from tests.modeling.training.engine.test_step import make_step
@@ -80,7 +80,7 @@ def test_two_workers_equal_one_device(tmp_path):
     for name in weights:
         np.testing.assert_array_equal(chief[name], other[name])
     data = tf.data.Dataset.from_tensor_slices(records(32) | {"index": np.arange(32)}).batch(8)
-    results = Evaluator(step.model, pretraining_losses)(data)
+    results = Evaluator(step.model, PretrainingLosses())(data)
     expected = [results[name] for name in sorted(results)]
     np.testing.assert_allclose(chief["evaluation"], expected, rtol=2e-5, atol=1e-5)
     expected = Predictor(step.model, "pooled_output")(data)

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from modeling import checkpoints
 from modeling.layers.dropout import dropout
-from modeling.losses import pretraining_losses
+from modeling.losses import PretrainingLosses
 from modeling.training.engine import distribution, loop
 from modeling.training.engine.evaluation import Evaluator, Predictor
 from modeling.training.engine.loss_scale import LossScale
@@ -34,11 +34,11 @@ def train(strategy, folder, **options):
         model = tiny_model(dropout_prob=0.0)
         weights = {n: w.value for n, w in checkpoints.weights_by_name(model).items()}
         optimizer = BertAdam(weights, warmup_linear_decay(1e-2, 40, 3))
-        step = TrainStep(model, pretraining_losses, optimizer, seed=7, **options)
+        step = TrainStep(model, PretrainingLosses(), optimizer, seed=7, **options)
         iterator, _ = loop.make_iterator(batches())
         losses = [total for total, _ in step.run(iterator, 20)["loss"]]
         data = tf.data.Dataset.from_tensor_slices(records(30) | {"index": np.arange(30)})
-        evaluator = Evaluator(model, pretraining_losses)
+        evaluator = Evaluator(model, PretrainingLosses())
         results = evaluator(data.batch(8))
         assert set(evaluator.names(data.batch(8))) == set(results)
         results["rows"] = Predictor(model, "next_sentence_logits")(
@@ -65,7 +65,7 @@ def check_loss_scale(strategy):
         weights = {n: w.value for n, w in checkpoints.weights_by_name(model).items()}
         optimizer = BertAdam(weights, warmup_linear_decay(1e-2, 20, 0))
         loss_scale = LossScale(initial=1024.0)
-        step = TrainStep(model, pretraining_losses, optimizer, seed=7, loss_scale=loss_scale)
+        step = TrainStep(model, PretrainingLosses(), optimizer, seed=7, loss_scale=loss_scale)
         spoilt = records(8)
         spoilt["masked_lm_weights"][6, 0] = np.inf  # rows 4 to 7 are the second replica's
         data = [records(8), spoilt, records(8, seed=1)]
@@ -112,7 +112,7 @@ def check_repeatable(strategy):
             model = tiny_model(dropout_prob=0.3)
             weights = {n: w.value for n, w in checkpoints.weights_by_name(model).items()}
             optimizer = BertAdam(weights, warmup_linear_decay(1e-2, 20, 0))
-            step = TrainStep(model, pretraining_losses, optimizer, seed=seed)
+            step = TrainStep(model, PretrainingLosses(), optimizer, seed=seed)
             iterator, _ = loop.make_iterator(batches())
             step.run(iterator, 10)
             runs.append({name: variable.numpy() for name, variable in weights.items()})

@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from modeling import checkpoints
-from modeling.losses import pretraining_losses
+from modeling.losses import PretrainingLosses
 from modeling.training.engine import distribution, loop
 from modeling.training.engine.evaluation import Evaluator, Predictor
 from modeling.training.engine.optimizers import BertAdam
@@ -83,7 +83,7 @@ def main(folder: str, steps: int) -> None:
         model = tiny_model(dropout_prob=0.0)
         weights = {n: w.value for n, w in checkpoints.weights_by_name(model).items()}
         optimizer = BertAdam(weights, warmup_linear_decay(1e-2, 40, 3))
-        step = TrainStep(model, pretraining_losses, optimizer, seed=7)
+        step = TrainStep(model, PretrainingLosses(), optimizer, seed=7)
         iterator, can_be_saved = loop.make_iterator(own_part(batches()), latest_step(folder))
         assert not can_be_saved
         state = RunState(folder, step)
@@ -104,7 +104,7 @@ def main(folder: str, steps: int) -> None:
         )
         data = tf.data.Dataset.from_tensor_slices(records(32) | {"index": np.arange(32)})
         data = own_part(data.batch(8))
-        results = Evaluator(model, pretraining_losses)(data)
+        results = Evaluator(model, PretrainingLosses())(data)
         predictions = Predictor(model, "pooled_output")(data)
         first = {
             "losses": [total for history in losses for total, _ in history["loss"]],

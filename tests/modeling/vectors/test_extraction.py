@@ -9,7 +9,7 @@ from data.vectors.array_batches import array_batches
 from modeling import checkpoints
 from modeling.config import BertConfig
 from modeling.vectors.extraction import Extractor, fingerprint
-from modeling.vectors.vector_models import BertFeatures
+from modeling.vectors.vector_models import BertVectors
 from tests import scripts
 from tests.reference import numpy_bert
 
@@ -25,8 +25,8 @@ CONFIG = {
 WEIGHTS = numpy_bert.random_weights(CONFIG, seed=3)
 
 
-def make_model(weights=WEIGHTS, **settings) -> BertFeatures:
-    model = BertFeatures(BertConfig(**CONFIG), **settings)
+def make_model(weights=WEIGHTS, **settings) -> BertVectors:
+    model = BertVectors(BertConfig(**CONFIG), **settings)
     for name, variable in checkpoints.weights_by_name(model).items():
         variable.assign(weights[name])
     return model

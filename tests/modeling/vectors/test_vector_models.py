@@ -7,8 +7,8 @@ from modeling import checkpoints
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
 from modeling.vectors.vector_models import (
-    FEATURE_LAYERS,
-    BertFeatures,
+    VECTOR_LAYERS,
+    BertVectors,
     chosen_layers,
     parse_layers,
     pool,
@@ -26,10 +26,10 @@ CONFIG = {
 }
 
 
-def built(config, **settings) -> tuple[BertFeatures, dict, dict]:
+def built(config, **settings) -> tuple[BertVectors, dict, dict]:
     """A model, its inputs, and what the oracle computes from them."""
     weights = numpy_bert.random_weights(config, seed=2)
-    model = BertFeatures(BertConfig(**config), **settings)
+    model = BertVectors(BertConfig(**config), **settings)
     for name, variable in checkpoints.weights_by_name(model).items():
         variable.assign(weights[name])
     inputs = numpy_bert.random_inputs(config, batch=4, length=9, predictions=1, seed=1)
@@ -53,7 +53,7 @@ def oracle(outputs, choice) -> np.ndarray:
 def test_choices_of_table_7(num_layers):
     config = CONFIG | {"num_hidden_layers": num_layers}
     different = set()
-    for choice in FEATURE_LAYERS:
+    for choice in VECTOR_LAYERS:
         model, inputs, outputs = built(config, layers=[choice])
         got = model(inputs)["vectors"].numpy()
         assert got.shape == (4, 9, 1, model.width)
@@ -95,7 +95,7 @@ def test_without_mask_and_of_nothing():
 
 def test_unknown_pooling():
     with pytest.raises(ModelingError, match="sum"):
-        BertFeatures(BertConfig(**CONFIG), pooling="sum")
+        BertVectors(BertConfig(**CONFIG), pooling="sum")
 
 
 def test_parsing_layers():

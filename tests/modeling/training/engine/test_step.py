@@ -8,7 +8,7 @@ import tensorflow as tf
 from modeling import checkpoints
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
-from modeling.losses import classifier_losses, pretraining_losses
+from modeling.losses import ClassifierLosses, PretrainingLosses
 from modeling.models import BertClassifier
 from modeling.training.engine.distribution import check_batch_sizes
 from modeling.training.engine.loss_scale import LossScale
@@ -18,7 +18,7 @@ from modeling.training.engine.step import TrainStep
 from tests.modeling.training.test_training import batches, records, tiny_model
 
 
-def make_step(model, losses=pretraining_losses, rate=1e-2, **options):
+def make_step(model, losses=PretrainingLosses(), rate=1e-2, **options):
     weights = {n: w.value for n, w in checkpoints.weights_by_name(model).items()}
     optimizer = BertAdam(weights, warmup_linear_decay(rate, 40, 3))
     return TrainStep(model, losses, optimizer, seed=7, **options), weights
@@ -157,7 +157,7 @@ def test_classifier_in_micro_batches():
         keras.utils.set_random_seed(1)
         model = BertClassifier(config, num_labels=2, dropout_rate=0.0)
         model.build()
-        step, _ = make_step(model, classifier_losses, accumulation_steps=number)
+        step, _ = make_step(model, ClassifierLosses(), accumulation_steps=number)
         history = step.run(iter(tf.data.Dataset.from_tensors(batch).repeat()), 5)
         assert history["accuracy"][0][1] == 5
         losses.append([total for total, _ in history["loss"]])
@@ -182,7 +182,7 @@ def test_rows_of_equal_ids_are_added_before_they_are_squared():
             BertConfig.named("tiny", 8, max_position_embeddings=4, **sizes), 2, dropout_rate=0.0
         )
         model.build()
-        step, weights = make_step(model, classifier_losses)
+        step, weights = make_step(model, ClassifierLosses())
         words = weights["bert/embeddings/word_embeddings"]
         if tables:
             words.assign(tables[0][ids.reshape(-1)])

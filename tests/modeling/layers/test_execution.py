@@ -1,13 +1,15 @@
 """Compiled chains give what the plain functions give: values, gradients, and masks of dropout."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from modeling.config import BertConfig
-from modeling.layers.chains import chain, chains_are_compiled, compiled_chains
-from modeling.layers.tensors import ACTIVATIONS, activate, dropout_add_norm, layer_norm
+from modeling.layers.dense import ACTIVATIONS, activate, dropout_add_norm, layer_norm
+from modeling.layers.execution import Execution, chain
 from modeling.losses import PretrainingLosses
 from modeling.models import BertPretrainer
 from tests.modeling.test_models import pretraining_batch
@@ -19,9 +21,9 @@ def results(function, arguments, on):
     @tf.function
     def run(*arguments):
         floats = [a for a in arguments if a.dtype.is_floating]
-        with compiled_chains(on), tf.GradientTape() as tape:
+        with tf.GradientTape() as tape:
             tape.watch(floats)
-            y = function(*arguments)
+            y = function(*arguments, compiled=on)
         upstream = tf.cast(
             tf.cos(tf.cast(tf.reshape(tf.range(tf.size(y)), tf.shape(y)), "float32")), y.dtype
         )
@@ -39,21 +41,25 @@ KEY = tf.constant([1, 2, 3], tf.int32)
 CASES = {
     **{
         f"activate {name}": (
-            lambda x, b, name=name: activate(x, b, name=name),
+            lambda x, b, compiled, name=name: activate(x, b, name=name, compiled=compiled),
             (normal(6, 10), normal(10, seed=1)),
         )
         for name in ACTIVATIONS
     },
     "layer_norm": (
-        lambda x, g, b: layer_norm(x, g, b, epsilon=1e-12),
+        functools.partial(layer_norm, epsilon=1e-12),
         (normal(6, 10), normal(10, seed=1), normal(10, seed=2)),
     ),
     "dropout_add_norm": (
-        lambda x, bias, r, g, b, key: dropout_add_norm(x, bias, r, g, b, 1e-12, 0.3, key, 4),
+        lambda *tensors, compiled: dropout_add_norm(
+            *tensors, 4, rate=0.3, epsilon=1e-12, compiled=compiled
+        ),
         (normal(6, 10), normal(10, seed=3), normal(6, 10, seed=4), normal(10), normal(10), KEY),
     ),
     "no dropout": (
-        lambda x, bias, r, g, b: dropout_add_norm(x, bias, r, g, b, 1e-12, 0.3, None, 4),
+        lambda *tensors, compiled: dropout_add_norm(
+            *tensors, None, 4, rate=0.3, epsilon=1e-12, compiled=compiled
+        ),
         (normal(6, 10), normal(10, seed=3), normal(6, 10, seed=4), normal(10), normal(10)),
     ),
 }
@@ -80,20 +86,20 @@ def test_half_precision_is_float32_inside(name):
 
 
 def test_a_chain_within_a_chain_is_a_part_of_it():
-    seen = []
-
     @chain
     def inner(x):
-        seen.append(chains_are_compiled())
         return x + 1
 
     @chain
     def outer(x):
         return inner(x) * 2
 
-    with compiled_chains(True):
-        assert float(outer(tf.constant(1.0))) == 4
-    assert seen and not any(seen)
+    programs = tf.function(lambda x: outer(x, compiled=True), autograph=False)
+    graph = programs.get_concrete_function(tf.constant(1.0)).graph.as_graph_def()
+    assert float(programs(tf.constant(1.0))) == 4
+    compiled = [f for f in graph.library.function if "_XlaMustCompile" in f.attr]
+    nodes = [node.op for function in compiled for node in function.node_def]
+    assert "AddV2" in nodes and "StatefulPartitionedCall" not in nodes
 
 
 @pytest.fixture
@@ -117,8 +123,8 @@ def loss_and_gradients(model, batch, on):
 
     @tf.function
     def run():
-        with compiled_chains(on), tf.GradientTape() as tape:
-            outputs = model(batch, training=True, dropout_key=KEY)
+        with tf.GradientTape() as tape:
+            outputs = model(batch, dropout_key=KEY, execution=Execution(compile_chains=on))
             means, _ = losses(outputs, batch)
             loss = tf.add_n([mean.result() for mean in means.values()])
         variables = [weight.value for weight in model.trainable_weights]
