@@ -10,6 +10,10 @@ import glob
 import os
 import sys
 
+# Keras imports them where they are installed, for wrappers and pictures that nothing here uses.
+# That takes a quarter of the time; what needs them imports them itself, when it does.
+_UNUSED = ("sklearn", "matplotlib", "matplotlib.pyplot")
+
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2" if glob.glob("/dev/nvidia*") else "3")
 
 
@@ -18,8 +22,10 @@ def _import_tensorflow() -> None:
     sys.stderr.flush()
     terminal = os.dup(2)
     nowhere = os.open(os.devnull, os.O_WRONLY)
+    absent = [name for name in _UNUSED if name not in sys.modules]
     try:
         os.dup2(nowhere, 2)
+        sys.modules.update(dict.fromkeys(absent))
         import tensorflow as tf
         import tensorflow_text  # noqa: F401
 
@@ -27,6 +33,8 @@ def _import_tensorflow() -> None:
         # With several workers it tells of every all-reduce, on two loggers.
         tf.get_logger().setLevel("WARNING")
     finally:
+        for name in absent:
+            sys.modules.pop(name)
         os.dup2(terminal, 2)
         os.close(nowhere)
         os.close(terminal)

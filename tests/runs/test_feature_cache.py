@@ -68,7 +68,7 @@ def test_what_a_killed_run_left_of_pieces_goes(folder):
 # Computes vectors; "dying" is killed meanwhile, "slow" doesn't get to an end.
 VECTORS = """
 import os, signal, sys, time
-from tests.data.test_feature_store import WIDTH, Extract, rows
+from tests.data.vectors.test_store import WIDTH, Extract, rows
 from data.vectors.store import stored_vectors
 
 folder, how = sys.argv[1:]

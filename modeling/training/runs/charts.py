@@ -1,4 +1,4 @@
-"""Pictures of an evaluation and of a hyper-parameter search: confusion matrix and spread.
+"""Pictures of a run, an evaluation and a search: curves, confusion matrix, spread.
 
 The PNGs are written under a temporary name and renamed, on any file system that tf.io.gfile
 knows. matplotlib is loaded when the first one is drawn.
@@ -9,7 +9,7 @@ import io
 import math
 import os
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -235,6 +235,56 @@ def _shown_names(names: Sequence[str], limit: int) -> list[str]:
     ]
 
 
+Curve = list[tuple[int, float]]
+
+
+def curves_png(panels: Mapping[str, Sequence[tuple[str, Curve, Curve]]], path: str) -> None:
+    """Draws quantities against the step.
+
+    A panel that nothing was written for is left out, unless all would be. One of values from 1
+    that span more than a factor of 10, as perplexities do, gets a logarithmic axis.
+
+    Args:
+        panels: Title → name of each quantity, its (step, value) pairs in training, drawn as a
+            line, and on held-out data, drawn as dots.
+        path: Of the PNG; written over if it exists.
+    """
+    from matplotlib import colormaps
+    from matplotlib.ticker import EngFormatter
+
+    filled = {t: c for t, c in panels.items() if any(train or dev for _, train, dev in c)}
+    panels = filled or panels
+    figure = _figure(5.2 * len(panels), 3.8)
+    axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    for axis, (title, curves) in zip(axes, panels.items(), strict=True):
+        for color, curve in zip(colormaps["tab10"].colors, curves, strict=False):
+            _draw(axis, color, *curve)
+        axis.set(title=title, xlabel="step")
+        values = [y for line in axis.lines for y in line.get_ydata() if math.isfinite(y)]
+        if values and min(values) >= 1 and max(values) > 10 * min(values):
+            axis.set_yscale("log")
+            axis.yaxis.set_major_formatter(EngFormatter(sep=""))
+        axis.xaxis.set_major_formatter(EngFormatter(sep=""))
+        axis.grid(alpha=0.25, which="both")
+        axis.spines[["top", "right"]].set_visible(False)
+        if axis.lines:
+            axis.legend(fontsize=8, frameon=False)
+    _save(figure, path, tight=False)
+
+
+def _draw(axis, color, name: str, train: list, held_out: list) -> None:
+    """Training pale, so that the dots of the held-out data stand out where the two are close."""
+    label = name.replace("_", " ").replace(" lm ", " LM ")
+    if train:
+        axis.plot(*zip(*train, strict=True), color=color, alpha=0.55, linewidth=1.1, label=label)
+    if held_out:
+        # The last value of a step that was evaluated twice, in the order of steps.
+        points = sorted(dict(held_out).items())
+        style = {"marker": "o", "markersize": 4, "linewidth": 1.4, "linestyle": "--"}
+        label = f"{label}, held out"
+        axis.plot(*zip(*points, strict=True), color=color, label=label, **style)
+
+
 @functools.cache
 def _fonts() -> tuple[list[str], list]:
     """Names of fonts to draw with, and the fonts, to see what they have."""
@@ -257,7 +307,7 @@ def _figure(width: float, height: float):
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def _save(figure, path: str) -> None:
+def _save(figure, path: str, tight: bool = True) -> None:
     import matplotlib
 
     image = io.BytesIO()
@@ -268,7 +318,7 @@ def _save(figure, path: str) -> None:
             image,
             format="png",
             dpi=DPI,
-            bbox_inches="tight",
+            bbox_inches="tight" if tight else None,
             pad_inches=0.12,
             metadata={"Software": None},
         )

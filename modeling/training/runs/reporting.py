@@ -4,7 +4,6 @@ On a terminal a progress bar stands below the status lines. Of several workers o
 shows and writes anything.
 """
 
-import io
 import json
 import math
 import sys
@@ -13,17 +12,13 @@ import time
 from collections.abc import Mapping, Sequence
 from logging import Handler, getLogger
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 import tensorflow as tf
 from absl import logging
-from matplotlib.ticker import EngFormatter
 from tqdm import tqdm
 
 from modeling.checkpoints.files import join, staged, write_text
 from modeling.training.engine.distribution import is_chief
+from modeling.training.runs import charts
 
 METRICS_FILE = "metrics.jsonl"
 BAR_SECONDS = 0.1  # between two drawings of the progress bar
@@ -319,63 +314,20 @@ class Reporter:
         return {name: value for name, value in next(lines, {}).items() if name != "kind"}
 
     def plot(self, file_name: str, panels: Mapping[str, Sequence[str]]) -> str:
-        """Draws curves against the step, one panel per title; returns the PNG's path.
-
-        A panel of values from 1 that span more than a factor of 10, as perplexities do, gets a
-        logarithmic axis.
+        """Draws curves against the step, see `charts.curves_png`; returns the PNG's path.
 
         Args:
             file_name: In the run's folder.
-            panels: Title → names of quantities, drawn as lines (training) and dots (held out).
+            panels: Title → names of quantities.
         """
         path = join(self.directory, file_name)
-        if not self._chief:
-            return path
-        curves = {
-            title: [(name, self.curve("train", name), self.curve("eval", name)) for name in names]
-            for title, names in panels.items()
-        }
-        # A panel that nothing was written for is left out, unless all would be.
-        filled = {t: c for t, c in curves.items() if any(train or dev for _, train, dev in c)}
-        curves = filled or curves
-        figure, axes = plt.subplots(
-            1, len(curves), figsize=(5.2 * len(curves), 3.8), squeeze=False, layout="constrained"
-        )
-        for axis, (title, quantities) in zip(axes[0], curves.items(), strict=True):
-            for color, curve in zip(plt.cm.tab10.colors, quantities, strict=False):
-                _draw(axis, color, *curve)
-            axis.set(title=title, xlabel="step")
-            values = [y for line in axis.lines for y in line.get_ydata() if math.isfinite(y)]
-            if values and min(values) >= 1 and max(values) > 10 * min(values):
-                axis.set_yscale("log")
-                axis.yaxis.set_major_formatter(EngFormatter(sep=""))
-            axis.xaxis.set_major_formatter(EngFormatter(sep=""))
-            axis.grid(alpha=0.25, which="both")
-            axis.spines[["top", "right"]].set_visible(False)
-            if axis.lines:
-                axis.legend(fontsize=8, frameon=False)
-        image = io.BytesIO()
-        figure.savefig(image, format="png", dpi=130)
-        plt.close(figure)
-        with (
-            staged(self.directory) as temporary,
-            tf.io.gfile.GFile(join(temporary, file_name), "wb") as file,
-        ):
-            file.write(image.getvalue())
+        if self._chief:
+            curves = {
+                title: [(name, self.curve("train", name), self.curve("eval", name)) for name in of]
+                for title, of in panels.items()
+            }
+            charts.curves_png(curves, path)
         return path
-
-
-def _draw(axis, color, name: str, train: list, held_out: list) -> None:
-    """Training pale, so that the dots of the held-out data stand out where the two are close."""
-    label = name.replace("_", " ").replace(" lm ", " LM ")
-    if train:
-        axis.plot(*zip(*train, strict=True), color=color, alpha=0.55, linewidth=1.1, label=label)
-    if held_out:
-        # The last value of a step that was evaluated twice, in the order of steps.
-        points = sorted(dict(held_out).items())
-        style = {"marker": "o", "markersize": 4, "linewidth": 1.4, "linestyle": "--"}
-        label = f"{label}, held out"
-        axis.plot(*zip(*points, strict=True), color=color, label=label, **style)
 
 
 def write_results(directory: str, file_name: str, values: Mapping[str, float]) -> None:

@@ -189,7 +189,7 @@ SCRIPT = """
 from absl import logging
 from modeling import errors
 from modeling.errors import ModelingError
-from modeling.training import reporting
+from modeling.training.runs import reporting
 
 def main(_):
     reporter = reporting.Reporter(FOLDER, 40, 8)
