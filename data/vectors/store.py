@@ -1,4 +1,4 @@
-"""Vectors of frozen features on disk: computed once for a list of rows, streamed in training.
+"""Vectors of a frozen encoder on disk: computed once for a list of rows, streamed in training.
 
 stored = stored_vectors(folder, "train", features, fingerprint, width, extract)
 for batch in stored.batches(features, Batching(32, default_buckets(128)), training=True): …

@@ -55,16 +55,18 @@ def mask_batch(
     ids, real = batch["input_ids"], batch["input_mask"] > 0
     candidates = real & (ids != vocabulary.cls_id) & (ids != vocabulary.sep_id)
     lengths = np.arange(ids.shape[1] + 1)
-    numbers = masking.number_to_predict(lengths, settings.masked_lm_prob, max_predictions)
-    wanted = tf.gather(numbers.astype(np.int32), _count(real))
+    number_by_length = masking.number_to_predict(lengths, settings.masked_lm_prob, max_predictions)
+    numbers = tf.gather(number_by_length.astype(np.int32), _count(real))
     seeds = tf.unstack(tf.random.split(seed, _STREAMS, alg=_ALGORITHM))
 
-    positions, used = _choose_pieces(candidates, wanted, max_predictions, seeds[0])
+    positions, used = _choose_pieces(candidates, numbers, max_predictions, seeds[0])
     if settings.do_whole_word_mask or settings.max_ngram > 1:
         before = tf.pad(candidates[:, :-1], [[0, 0], [1, 0]])
         continues = tf.gather(vocabulary.continues_word, ids)
         starts = candidates & ~(continues & before)
-        selected = _choose_words(candidates, starts, before, wanted, settings.max_ngram, seeds[1:3])
+        selected = _choose_words(
+            candidates, starts, before, numbers, settings.max_ngram, seeds[1:3]
+        )
         # Where no word fits, the single pieces stay.
         some = tf.reduce_any(selected, axis=1, keepdims=True)
         in_words, used_by_words = _slots(selected, max_predictions)
@@ -114,7 +116,7 @@ def _random_keys(shape: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
 
 
 def _choose_pieces(
-    candidates: tf.Tensor, wanted: tf.Tensor, max_predictions: int, seed: tf.Tensor
+    candidates: tf.Tensor, numbers: tf.Tensor, max_predictions: int, seed: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """`word_spans.choose_pieces`: positions int32 [B, P] and used bool [B, P]."""
     keys = _random_keys(tf.shape(candidates), seed)
@@ -122,7 +124,7 @@ def _choose_pieces(
     width = candidates.shape[1]
     slots = min(max_predictions, width)
     chosen = tf.math.top_k(keys, slots).indices
-    used = tf.range(slots) < tf.minimum(wanted, _count(candidates))[:, tf.newaxis]
+    used = tf.range(slots) < tf.minimum(numbers, _count(candidates))[:, tf.newaxis]
     return _padded(tf.sort(tf.where(used, chosen, width), axis=1), width, max_predictions)
 
 
@@ -147,7 +149,7 @@ def _choose_words(
     candidates: tf.Tensor,
     starts: tf.Tensor,
     before: tf.Tensor,
-    wanted: tf.Tensor,
+    numbers: tf.Tensor,
     max_ngram: int,
     seeds: list[tf.Tensor],
 ) -> tf.Tensor:
@@ -156,7 +158,7 @@ def _choose_words(
     `starts` and `before` bool [B, S]: where a word starts, and whether a candidate precedes.
     """
     if max_ngram == 1:
-        return _fill(candidates, starts, starts, wanted, seeds[0])
+        return _fill(candidates, starts, starts, numbers, seeds[0])
     size, width = tf.shape(candidates)[0], candidates.shape[1]
     thresholds = word_spans.length_thresholds(max_ngram).astype(np.float32)
     u = tf.random.stateless_uniform(tf.shape(candidates), seeds[0], alg=_ALGORITHM)
@@ -166,7 +168,7 @@ def _choose_words(
     number = tf.cumsum(tf.cast(starts, tf.int32), axis=1) - 1
     opened = (number <= 0) | tf.gather(opens, tf.maximum(number, 0), batch_dims=1)
     units = starts & (opened | ~before)
-    return _fill(candidates, starts, units, wanted, seeds[1])
+    return _fill(candidates, starts, units, numbers, seeds[1])
 
 
 def _sum_at(values: tf.Tensor, columns: tf.Tensor, size: tf.Tensor, width: int) -> tf.Tensor:
@@ -185,10 +187,10 @@ def _fill(
     candidates: tf.Tensor,
     starts: tf.Tensor,
     units: tf.Tensor,
-    wanted: tf.Tensor,
+    numbers: tf.Tensor,
     seed: tf.Tensor,
 ) -> tf.Tensor:
-    """Takes the words of units in random order, each that fits into what is left of `wanted`.
+    """Takes the words of units in random order, each that fits into what is left of `numbers`.
 
     Returns:
         The pieces taken, bool [B, S].
@@ -219,7 +221,7 @@ def _fill(
         return chosen | (lengths > 0), left - tf.reduce_sum(lengths, axis=1)
 
     chosen, _ = tf.while_loop(
-        some_fit, take, (tf.zeros_like(candidates), wanted), parallel_iterations=1
+        some_fit, take, (tf.zeros_like(candidates), numbers), parallel_iterations=1
     )
     ranks = tf.gather(word, order, batch_dims=1)
     chosen = _sum_at(tf.cast(chosen, tf.int32), ranks, size, width)

@@ -75,8 +75,8 @@ class MaskingVocabulary:
 
 def number_to_predict(lengths: np.ndarray, probability: float, max_predictions: int) -> np.ndarray:
     """How many pieces of instances of `lengths` (with [CLS] and [SEP]) are predicted; int64."""
-    wanted = np.rint(np.asarray(lengths) * probability).astype(np.int64)
-    return np.minimum(max_predictions, np.maximum(1, wanted))
+    rounded = np.rint(np.asarray(lengths) * probability).astype(np.int64)
+    return np.minimum(max_predictions, np.maximum(1, rounded))
 
 
 def check_shares(mask_share: float, random_share: float) -> None:
@@ -179,15 +179,15 @@ def mask_instances(
     """
     real = input_mask.astype(bool)
     candidates = real & (input_ids != vocabulary.cls_id) & (input_ids != vocabulary.sep_id)
-    wanted = number_to_predict(real.sum(axis=1), probability, max_predictions)
+    numbers = number_to_predict(real.sum(axis=1), probability, max_predictions)
     if whole_words or max_ngram > 1:
         if continues is None:
             continues = vocabulary.continues_word[input_ids]
         positions, weights = word_spans.choose_words(
-            candidates, continues, wanted, max_predictions, max_ngram, rng
+            candidates, continues, numbers, max_predictions, max_ngram, rng
         )
     else:
-        positions, weights = word_spans.choose_pieces(candidates, wanted, max_predictions, rng)
+        positions, weights = word_spans.choose_pieces(candidates, numbers, max_predictions, rng)
     rows = np.arange(len(input_ids))[:, None]
     labels = np.where(weights, input_ids[rows, positions], 0).astype(np.int32)
     u = rng.random(positions.shape, np.float32)
