@@ -48,10 +48,6 @@ class Histogram:
         """Their sum."""
         return int(self.counts @ np.arange(len(self.counts)))
 
-    def below(self, limit: int) -> int:
-        """How many were less than `limit`."""
-        return int(self.counts[: max(limit, 0)].sum())
-
     def quantile(self, share: float) -> int | None:
         """The least number that at least this share of the numbers doesn't exceed."""
         if not self.total:
