@@ -87,10 +87,10 @@ def main(_: list[str]) -> None:
         len(output_files),
     )
     if FLAGS.runner == "local":
-        made = local.write_records(job, FLAGS.num_workers)
+        summary = local.write_records(job, FLAGS.num_workers)
     else:
-        made = beam_pipeline.write_records(job, FLAGS.runner, FLAGS.beam_options)
-    logging.info("Done: %s.", made)
+        summary = beam_pipeline.write_records(job, FLAGS.runner, FLAGS.beam_options)
+    logging.info("Done: %s.", summary)
     for path in output_files:
         logging.info("Wrote %s", path)
     logging.info("Wrote %s", manifest.path_of(name))

@@ -53,14 +53,14 @@ def main(argv: list[str]) -> None:
         print(f"{text}\n", flush=True)
     if FLAGS.record and not (FLAGS.json or FLAGS.plot):
         return
-    found = inspection.inspect(files, specials, FLAGS.max_records)
-    summary = reports.summarize(found, tokens, specials.replacements if specials else None)
+    inspected = inspection.inspect(files, specials, FLAGS.max_records)
+    summary = reports.summarize(inspected, tokens, specials.replacements if specials else None)
     print(reports.text_report(summary))
     if FLAGS.json:
         reports.write_json(summary, FLAGS.json)
     if FLAGS.plot:
-        reports.write_png(found, FLAGS.plot)
-    found.check()
+        reports.write_png(inspected, FLAGS.plot)
+    inspected.check()
 
 
 if __name__ == "__main__":

@@ -185,19 +185,9 @@ def first_line(path: str, compression: str | None) -> str:
     return next((line for _, _, line in Lines(path, compression) if line), "")
 
 
-def numbered_lines(
-    path: str, on_read: Callable[[int], None] | None = None, strip: bool = True
-) -> Iterator[tuple[int, str]]:
-    """Streams (number from 1, line) of a whole file, compressed or not.
-
-    Args:
-        path, on_read, strip: See `Lines`.
-
-    Raises:
-        DataError: As `Lines`.
-    """
-    lines = Lines(path, compression_of(read_head(path)), on_read=on_read, strip=strip)
-    for _, number, line in lines:
+def numbered_lines(path: str, strip: bool = True) -> Iterator[tuple[int, str]]:
+    """Streams (number from 1, line) of a whole file, compressed or not; see `Lines`."""
+    for _, number, line in Lines(path, compression_of(read_head(path)), strip=strip):
         yield number, line
 
 

@@ -34,10 +34,10 @@ _MAGIC = {
 }
 
 
-def read_head(path: str, size: int = 16) -> bytes:
+def read_head(path: str) -> bytes:
     """The first bytes of a file, for telling what it is; DataError if it can't be read."""
     with tf.io.gfile.GFile(path, "rb") as file:
-        return read(file, size, path)
+        return read(file, 16, path)
 
 
 def stored_bytes(path: str) -> int:

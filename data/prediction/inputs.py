@@ -1,7 +1,7 @@
 """What a model is asked, read from files or standard input while it answers.
 
 for window in PredictionInputs("reviews.tsv", specs).windows(1024):
-    for example in window: …  # example.values
+    for request in window: …  # request.values
 
 What the lines may be says `data.prediction.formats`.
 """
@@ -31,7 +31,7 @@ Value = bytes | list[bytes] | np.ndarray
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Example:
+class Request:
     """One line.
 
     Attributes:
@@ -55,13 +55,13 @@ class Example:
 
 
 class PredictionInputs:
-    """The examples of some files, or of standard input, in their order.
+    """The requests of some files, or of standard input, in their order.
 
     Args:
         files: A comma-separated list of globs; "-" is standard input.
         specs: The model's inputs, see `data.prediction.formats`.
         format: One of FORMATS, of every file.
-        skip_bad_lines: Whether a bad line becomes an `Example` with an error; else it's raised.
+        skip_bad_lines: Whether a bad line becomes an `Request` with an error; else it's raised.
 
     Attributes:
         live: Whether somebody may wait for the answer to each line, see `LineStream`.
@@ -86,7 +86,7 @@ class PredictionInputs:
         sizes = [stream.size for stream in self._streams]
         self._size = None if None in sizes else sum(sizes)
 
-    def __iter__(self) -> Iterator[Example]:
+    def __iter__(self) -> Iterator[Request]:
         """Can be used once.
 
         Raises:
@@ -106,10 +106,10 @@ class PredictionInputs:
                     f"right one and that writing it came to its end."
                 )
 
-    def windows(self, most: int) -> Iterator[list[Example]]:
-        """The examples in lists, read ahead by another thread while the caller works.
+    def windows(self, most: int) -> Iterator[list[Request]]:
+        """The requests in lists, read ahead by another thread while the caller works.
 
-        From files all lists but the last have `most` examples, or as many as have
+        From files all lists but the last have `most` requests, or as many as have
         `WINDOW_CHARACTERS`, so that the same file always gives the same lists. From a live source
         a list holds what is there, at most as much, so that nobody waits for an answer.
         """
@@ -117,21 +117,21 @@ class PredictionInputs:
 
     def _example(
         self, source: str, record: dict[str, object] | DataError, share: float | None
-    ) -> Example:
+    ) -> Request:
         passed: dict[str, object] = {}
         try:
             if isinstance(record, DataError):
                 raise record
             passed = {name: value for name, value in record.items() if name not in self.specs}
-            return Example(source, _values(source, record, self.specs), passed, None, share)
+            return Request(source, _values(source, record, self.specs), passed, None, share)
         except DataError as error:
             if not self.skip_bad_lines:
                 raise
-            return Example(source, {}, passed, error, share)
+            return Request(source, {}, passed, error, share)
 
 
-def estimated_total(done: int, last: Example) -> int | None:
-    """How many examples there may be in all, once so many up to `last` have been read."""
+def estimated_total(done: int, last: Request) -> int | None:
+    """How many requests there may be in all, once so many up to `last` have been read."""
     # Always one more, since nobody knows of the last one that it is the last.
     return max(round(done / last.share), done + 1) if last.share else None
 
@@ -178,30 +178,30 @@ def _bytes(source: str, name: str, value: object) -> bytes:
 def _numbers(source: str, name: str, value: object, spec: tf.TensorSpec) -> np.ndarray:
     shape = spec.shape[1:]
     dtype = spec.dtype.as_numpy_dtype
-    wanted = f"numbers ({spec.dtype.name}) of shape {str(shape.as_list()).replace('None', 'any')}"
+    expected = f"numbers ({spec.dtype.name}) of shape {str(shape.as_list()).replace('None', 'any')}"
     if not shape.rank:
-        wanted = f"one number ({spec.dtype.name})"
-    wrong = _wrong(source, name, value, wanted)
+        expected = f"one number ({spec.dtype.name})"
+    wrong = _wrong(source, name, value, expected)
     try:
-        given = np.asarray(value)
+        numbers = np.asarray(value)
     except ValueError:  # lists of several lengths
         raise wrong from None
-    if not given.size:
+    if not numbers.size:
         # NumPy knows neither the type nor all dimensions of an empty list.
-        given = given.astype(dtype).reshape([0] * max(given.ndim, shape.rank))
-    if given.dtype.kind not in _KINDS.get(np.dtype(dtype).kind, "iuf"):
+        numbers = numbers.astype(dtype).reshape([0] * max(numbers.ndim, shape.rank))
+    if numbers.dtype.kind not in _KINDS.get(np.dtype(dtype).kind, "iuf"):
         raise wrong
-    limits = spec.dtype if spec.dtype.is_integer and given.size else None
-    if limits and not limits.min <= given.min() <= given.max() <= limits.max:
+    limits = spec.dtype if spec.dtype.is_integer and numbers.size else None
+    if limits and not limits.min <= numbers.min() <= numbers.max() <= limits.max:
         raise wrong
-    if not shape.is_compatible_with(given.shape):
+    if not shape.is_compatible_with(numbers.shape):
         raise wrong
-    return given.astype(dtype)
+    return numbers.astype(dtype)
 
 
-def _wrong(source: str, name: str, value: object, wanted: str) -> DataError:
+def _wrong(source: str, name: str, value: object, expected: str) -> DataError:
     return DataError(
-        f"{source}: the field {name!r} holds {shortened(value)}; the model takes {wanted} there."
+        f"{source}: the field {name!r} holds {shortened(value)}; the model takes {expected} there."
     )
 
 
@@ -216,18 +216,18 @@ def _size(value: object) -> int:
 class _ReadAhead:
     """See `PredictionInputs.windows`."""
 
-    def __init__(self, examples, most: int, prompt: bool):
+    def __init__(self, requests, most: int, prompt: bool):
         self._most = most
         self._prompt = prompt
-        self._items: list[Example] = []
+        self._items: list[Request] = []
         self._size = 0
         self._ended = False
         self._error: Exception | None = None
         self._changed = threading.Condition()
         # A daemon, since it may wait for standard input when the process has to end.
-        threading.Thread(target=self._read, args=(examples,), daemon=True).start()
+        threading.Thread(target=self._read, args=(requests,), daemon=True).start()
 
-    def __iter__(self) -> Iterator[list[Example]]:
+    def __iter__(self) -> Iterator[list[Request]]:
         while True:
             with self._changed:
                 self._changed.wait_for(self._ready)
@@ -245,13 +245,13 @@ class _ReadAhead:
     def _full(self) -> bool:
         return len(self._items) >= self._most or self._size >= WINDOW_CHARACTERS
 
-    def _read(self, examples) -> None:
+    def _read(self, requests) -> None:
         try:
-            for example in examples:
-                size = example.size + sum(map(_size, example.passed.values()))
+            for request in requests:
+                size = request.size + sum(map(_size, request.passed.values()))
                 with self._changed:
                     self._changed.wait_for(lambda: not self._full())
-                    self._items.append(example)
+                    self._items.append(request)
                     self._size += size
                     if self._ready():
                         self._changed.notify_all()

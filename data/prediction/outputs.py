@@ -1,7 +1,7 @@
 """A model's answers as JSON lines or TSV, in the order of what was asked.
 
 with PredictionOutputs("answers.jsonl", "jsonl", specs) as outputs:
-    outputs.write(examples, answers)
+    outputs.write(requests, answers)
 
 JSON lines: what the line of input held besides the model's inputs, then the outputs by name, as
 the model gives them. Numbers read back as the same float32. Of a line that couldn't be answered
@@ -26,7 +26,7 @@ from absl import logging
 from data.errors import DataError
 from data.files import atomic
 from data.files.text_files import listing
-from data.prediction.inputs import Example
+from data.prediction.inputs import Request
 
 FORMATS = ("jsonl", "tsv")
 ERROR = "error"
@@ -96,12 +96,12 @@ class PredictionOutputs:
             self._files = self._files.pop_all()
         return self
 
-    def write(self, examples: Sequence[Example], answers: Iterable[Answer]) -> None:
-        """Appends a line for each example, in their order.
+    def write(self, requests: Sequence[Request], answers: Iterable[Answer]) -> None:
+        """Appends a line for each request, in their order.
 
         Args:
-            examples: Some.
-            answers: One for each example that isn't bad: arrays (and single values) by name, or
+            requests: Some.
+            answers: One for each request that isn't bad: arrays (and single values) by name, or
                 why the model refuses the line.
 
         Raises:
@@ -113,13 +113,13 @@ class PredictionOutputs:
         answers = iter(answers)
         lines: list[str] = []
         try:
-            for example in examples:
-                passed = self._passed(example)
-                error = example.error
+            for request in requests:
+                passed = self._passed(request)
+                error = request.error
                 if error is None:
                     answer = next(answers)
                     if isinstance(answer, Exception):
-                        error = DataError(f"{example.source}: the model refuses it: {answer}")
+                        error = DataError(f"{request.source}: the model refuses it: {answer}")
                 if error is None:
                     outputs = {name: self._plain(answer[name]) for name in self._names}
                     lines += self._lines(passed, outputs)
@@ -139,16 +139,16 @@ class PredictionOutputs:
             else:
                 self._files.pop_all().__exit__(kind, *error)
 
-    def _passed(self, example: Example) -> dict[str, object]:
-        for name in self._renamed.keys() & example.passed.keys() - self._said:
+    def _passed(self, request: Request) -> dict[str, object]:
+        for name in self._renamed.keys() & request.passed.keys() - self._said:
             self._said.add(name)
             logging.warning(
                 "%s: the field %r is called %r in the output, where its name is taken.",
-                example.source,
+                request.source,
                 name,
                 self._renamed[name],
             )
-        return {self._renamed.get(name, name): value for name, value in example.passed.items()}
+        return {self._renamed.get(name, name): value for name, value in request.passed.items()}
 
     def _plain(self, value: np.ndarray | np.generic | bytes):
         """As JSON knows it."""

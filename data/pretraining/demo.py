@@ -45,15 +45,15 @@ _SENTENCES = 5
 FillMasks = Callable[[Mapping[str, np.ndarray]], tuple[np.ndarray, np.ndarray]]
 
 
-def set_flags(given) -> None:
+def set_flags(flag_values) -> None:
     """Gives the demo's values to the flags that the command line leaves alone.
 
     Args:
-        given: The flags; `given[name].present` and `.value`.
+        flag_values: The flags; `flag_values[name].present` and `.value`.
     """
     for name, value in SETTINGS.items():
-        if not given[name].present:
-            given[name].value = value
+        if not flag_values[name].present:
+            flag_values[name].value = value
 
 
 @functools.cache

@@ -102,42 +102,42 @@ def define_worker_flags() -> None:
     )
 
 
-def check_training_flags(given) -> None:
+def check_training_flags(flag_values) -> None:
     """Refuses --dynamic_masking and --pack_sequences where they can't work.
 
     Args:
-        given: The flags; `given[name].value`.
+        flag_values: The flags; `flag_values[name].value`.
     """
-    if given["pack_sequences"].value and given["objective"].value != "mlm":
+    if flag_values["pack_sequences"].value and flag_values["objective"].value != "mlm":
         raise DataError(
             f"--pack_sequences goes with --objective=mlm only, because a row of several sequences "
-            f"has no next sentence; --objective is {given['objective'].value}."
+            f"has no next sentence; --objective is {flag_values['objective'].value}."
         )
-    if not given["dynamic_masking"].value:
+    if not flag_values["dynamic_masking"].value:
         return
-    if given["objective"].value in ("ltr", "rtl"):
+    if flag_values["objective"].value in ("ltr", "rtl"):
         raise DataError(
-            f"--dynamic_masking would change nothing: --objective={given['objective'].value} "
+            f"--dynamic_masking would change nothing: --objective={flag_values['objective'].value} "
             f"predicts every token, masking none. Leave it out, or choose another objective."
         )
-    if given["input_file"].value and not given["vocab_file"].value:
+    if flag_values["input_file"].value and not flag_values["vocab_file"].value:
         raise DataError(
             "--vocab_file is missing: with --dynamic_masking it tells which pieces of the records "
             "are words and which are special. Give the vocabulary that they were made with."
         )
 
 
-def check_idle(given, exporting: bool) -> None:
+def check_idle(flag_values, exporting: bool) -> None:
     """Refuses flags of raw text where records are made already.
 
     Args:
-        given: The flags; `given[name].present` tells whether one is on the command line.
+        flag_values: The flags; `flag_values[name].present`: whether one is on the command line.
         exporting: Whether texts are read all the same, by an exported model.
     """
-    needed = MASKING if given["dynamic_masking"].value else ()
+    needed = MASKING if flag_values["dynamic_masking"].value else ()
     if exporting:
         needed = (*needed, "do_lower_case")
-    idle = [f"--{name}" for name in NAMES if given[name].present and name not in needed]
+    idle = [f"--{name}" for name in NAMES if flag_values[name].present and name not in needed]
     if idle:
         raise DataError(
             f"{', '.join(idle)} would change nothing: they say how records are made from raw text, "
@@ -146,18 +146,18 @@ def check_idle(given, exporting: bool) -> None:
         )
 
 
-def check_sources(given) -> None:
+def check_sources(flag_values) -> None:
     """Refuses what isn't one source with what goes with it.
 
     Args:
-        given: The flags; `given[name].value`.
+        flag_values: The flags; `flag_values[name].value`.
     """
-    sources = [name for name in ("demo", "input_file", "corpus_file") if given[name].value]
+    sources = [name for name in ("demo", "input_file", "corpus_file") if flag_values[name].value]
     if len(sources) != 1:
         raise DataError(
             f"Give exactly one of --input_file (TFRecords), --corpus_file (raw text) and --demo; "
             f"got {', '.join('--' + name for name in sources) or 'none'}."
         )
     for name, needed in (("eval_file", "input_file"), ("eval_corpus_file", "corpus_file")):
-        if given[name].value and not given[needed].value:
+        if flag_values[name].value and not flag_values[needed].value:
             raise DataError(f"--{name} goes with --{needed}, but --{sources[0]} is given.")

@@ -250,7 +250,7 @@ def make_records(
     stream = sides.parts() if settings.dynamic_masking else None
     if stream is not None:
         train_files = []
-    made = Records(
+    records = Records(
         train_files,
         [os.path.join(folder, "heldout.tfrecord")],
         used_vocab,
@@ -259,17 +259,17 @@ def make_records(
     )
     note = os.path.join(folder, "made.json")
     source = text.describe() + ("\n" + held_out.describe() if held_out else "")
-    wanted = {
+    identity = {
         "source": hashlib.sha256(source.encode()).hexdigest(),
         "settings": dataclasses.asdict(settings),
         "vocab_size": vocab_size,
         "vocab_file": vocab_file,
     }
-    if jobs.read_note(note) == wanted and all(
-        tf.io.gfile.exists(f) for f in (*made.train_files, *made.eval_files, used_vocab)
+    if jobs.read_note(note) == identity and all(
+        tf.io.gfile.exists(f) for f in (*records.train_files, *records.eval_files, used_vocab)
     ):
         logging.info("Records for this text and these settings are in %s already.", folder)
-        return made
+        return records
     tf.io.gfile.makedirs(folder)
     if tf.io.gfile.exists(note):
         tf.io.gfile.remove(note)
@@ -281,7 +281,7 @@ def make_records(
         learn_vocabulary(
             sides.documents(training=True), vocab_size, settings.do_lower_case, used_vocab
         )
-    for training, files in ((True, made.train_files), (False, made.eval_files)):
+    for training, files in ((True, records.train_files), (False, records.eval_files)):
         if not files:
             continue
         how = settings
@@ -289,8 +289,8 @@ def make_records(
             how = dataclasses.replace(settings, dupe_factor=1, dynamic_masking=False)
         counts = sides.write(training, files, used_vocab, how, num_workers)
         logging.info("%s: %s", "Training" if training else "Held out", counts)
-    jobs.write_note(note, wanted)
-    return made
+    jobs.write_note(note, identity)
+    return records
 
 
 def learn_vocabulary(

@@ -106,8 +106,8 @@ def joined(
     segment_a = tf.concat([first, pieces_a, separator], 1)
     if pieces_b is None:
         return segment_a, tf.zeros_like(segment_a)
-    there = tf.cast((pieces_b.row_lengths() > 0) | always, tf.int64)
-    last = tf.RaggedTensor.from_tensor(separator, lengths=there, row_splits_dtype=tf.int64)
+    has_b = tf.cast((pieces_b.row_lengths() > 0) | always, tf.int64)
+    last = tf.RaggedTensor.from_tensor(separator, lengths=has_b, row_splits_dtype=tf.int64)
     segment_b = tf.concat([pieces_b, last], 1)
     ids = tf.concat([segment_a, segment_b], 1)
     segments = tf.concat([tf.zeros_like(segment_a), tf.ones_like(segment_b)], 1)
@@ -191,9 +191,9 @@ def build_choices(
     number = tf.shape(choices)[1]
     texts = tf.reshape(choices, [-1])
     inputs = build_inputs(tokenizer, tf.repeat(context, number), texts, max_seq_length, pad_to)
-    there = (tf.strings.length(texts) > 0)[:, tf.newaxis]
+    is_choice = (tf.strings.length(texts) > 0)[:, tf.newaxis]
     for name, filling in (("input_ids", tokenizer.pad_id), ("input_mask", 0), ("segment_ids", 0)):
-        inputs[name] = tf.where(there, inputs[name], filling)
+        inputs[name] = tf.where(is_choice, inputs[name], filling)
     # Not -1 for the length, which can't be inferred where there are no contexts.
     shape = tf.concat([tf.shape(choices), tf.shape(inputs["input_ids"])[1:]], 0)
     return {name: tf.reshape(tensor, shape) for name, tensor in inputs.items()}

@@ -36,15 +36,17 @@ def kept(pieces: tf.RaggedTensor, lengths: tf.Tensor, long_text: str) -> tf.Ragg
             fine-tune BERT for text classification?", section 5.3.1) found best for reviews: 128
             and 382 of 510.
     """
-    starts, there = pieces.row_starts(), pieces.row_lengths()
-    lengths = tf.cast(lengths, there.dtype)
+    starts, present = pieces.row_starts(), pieces.row_lengths()
+    lengths = tf.cast(lengths, present.dtype)
     if long_text == "head":
         return slices(pieces, starts, lengths)
     if long_text == "tail":
-        return slices(pieces, starts + there - lengths, lengths)
-    head = tf.where(lengths < there, -(-lengths // HEAD_SHARE), lengths)
+        return slices(pieces, starts + present - lengths, lengths)
+    head = tf.where(lengths < present, -(-lengths // HEAD_SHARE), lengths)
     tail = lengths - head
-    return tf.concat([slices(pieces, starts, head), slices(pieces, starts + there - tail, tail)], 1)
+    return tf.concat(
+        [slices(pieces, starts, head), slices(pieces, starts + present - tail, tail)], 1
+    )
 
 
 def windows(

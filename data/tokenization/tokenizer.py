@@ -214,10 +214,6 @@ class Tokenizer:
             return [self.ids_to_tokens(item) for item in ids]
         return self.vocab[ids]
 
-    def tokens_to_ids(self, tokens: Sequence[str]) -> list[int]:
-        """Ids of tokens; KeyError for one that the vocabulary lacks."""
-        return [self._ids[token] for token in tokens]
-
     def _tokenize_flat(self, texts: tf.Tensor) -> tf.RaggedTensor:
         if self._kept:
             return self._tokenize_flat_with_offsets(texts)[0]

@@ -61,6 +61,6 @@ def check_single_rows(features: Features) -> None:
     """Raises DataError for examples of several rows."""
     if features.several_rows:
         raise DataError(
-            "Frozen features are of examples with a single row; these have several (windows or "
+            "Vectors are stored of examples with a single row; these have several (windows or "
             "choices)."
         )

@@ -1,4 +1,4 @@
-"""Vectors of frozen features on disk: computed once for a list of rows, streamed in training.
+"""Vectors of a frozen encoder on disk: computed once for a list of rows, streamed in training.
 
 stored = stored_vectors(folder, "train", features, fingerprint, width, extract)
 for batch in stored.batches(features, Batching(32, default_buckets(128)), training=True): …
@@ -129,6 +129,7 @@ def stored_vectors(
     shape = batching.Batching(_BATCH_SIZE, batching.default_buckets(features.max_seq_length))
     hint = f"It needs {math.ceil(size / 1e6):,} MB in a folder that you may write to."
     atomic.make_folder(path)
+    atomic.remove_leftovers(folder)
     with atomic.writing(path, hint=hint) as file:
         file.write(header)
         for part in _parts(features, _VALUES_AT_ONCE // width):

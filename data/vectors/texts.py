@@ -54,7 +54,7 @@ class ExtractionSettings:
             )
 
 
-class Row(NamedTuple):
+class LineVectors(NamedTuple):
     """What is written of a line.
 
     Attributes:
@@ -89,7 +89,7 @@ class Words(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Chunk:
+class LineChunk:
     """Some lines in a row.
 
     Attributes:
@@ -111,7 +111,7 @@ class Chunk:
     def __len__(self) -> int:
         return len(self.lines)
 
-    def rows(self, vectors: np.ndarray) -> Iterator[Row]:
+    def rows(self, vectors: np.ndarray) -> Iterator[LineVectors]:
         """What is to be written.
 
         Args:
@@ -124,19 +124,19 @@ class Chunk:
         for number in range(len(self)):
             index = self.first + number
             if pooled:
-                yield Row(index, vectors[number : number + 1])
+                yield LineVectors(index, vectors[number : number + 1])
                 continue
             span = slice(*self.features.splits[number : number + 2])
             ids = self.features.ids[span]
-            yield Row(index, vectors[span], ids, [self.vocab[i] for i in ids])
+            yield LineVectors(index, vectors[span], ids, [self.vocab[i] for i in ids])
 
-    def _word_rows(self, vectors: np.ndarray) -> Iterator[Row]:
+    def _word_rows(self, vectors: np.ndarray) -> Iterator[LineVectors]:
         places, firsts, splits, spans = self.words
         vectors = pooled_words(vectors[places], firsts, self.word_pooling)
         for number, line in enumerate(self.lines):
             part = slice(*splits[number : number + 2])
             tokens = [line[start:end] for start, end in spans[part]]
-            yield Row(self.first + number, vectors[part], None, tokens, spans[part])
+            yield LineVectors(self.first + number, vectors[part], None, tokens, spans[part])
 
 
 def pooled_words(vectors: np.ndarray, firsts: np.ndarray, pooling: str) -> np.ndarray:
@@ -150,7 +150,9 @@ def pooled_words(vectors: np.ndarray, firsts: np.ndarray, pooling: str) -> np.nd
     return np.add.reduceat(vectors, firsts) / counts
 
 
-def read_chunks(path: str, tokenizer: Tokenizer, settings: ExtractionSettings) -> Iterator[Chunk]:
+def read_chunks(
+    path: str, tokenizer: Tokenizer, settings: ExtractionSettings
+) -> Iterator[LineChunk]:
     """Reads a file of lines, some thousands at a time; memory doesn't grow with the file.
 
     A line is a text, or a pair of texts with " ||| " between them (of several the last one
@@ -214,7 +216,7 @@ def _parts(lengths: np.ndarray, most: int) -> Iterable[tuple[int, int]]:
     return [*parts, (begin, len(lengths))]
 
 
-def _chunk(first, lines, encoded, begin, end, tokenizer, settings) -> Chunk:
+def _chunk(first, lines, encoded, begin, end, tokenizer, settings) -> LineChunk:
     splits = np.concatenate([[0], np.cumsum(encoded.lengths, dtype=np.int64)])
     span = slice(splits[begin], splits[end])
     number = end - begin
@@ -230,7 +232,7 @@ def _chunk(first, lines, encoded, begin, end, tokenizer, settings) -> Chunk:
     words = None
     if settings.word_pooling:
         words = _words(encoded, span, features.splits)
-    return Chunk(
+    return LineChunk(
         first + begin, lines[begin:end], features, tokenizer.vocab, settings.word_pooling, words
     )
 
@@ -240,8 +242,8 @@ def _words(encoded: _Encoded, span: slice, splits: np.ndarray) -> Words:
     places = np.flatnonzero(of_piece >= 0)
     of_piece = of_piece[places]
     firsts = np.flatnonzero(np.diff(of_piece, prepend=-1))
-    found = of_piece[firsts]
-    spans = np.stack([encoded.starts[found], encoded.ends[found]], 1).astype(np.int32)
+    word_numbers = of_piece[firsts]
+    spans = np.stack([encoded.starts[word_numbers], encoded.ends[word_numbers]], 1).astype(np.int32)
     # Words stand in the order of their rows.
     word_splits = np.searchsorted(places[firsts], splits)
     return Words(places, firsts, word_splits.astype(np.int64), spans)
@@ -273,22 +275,22 @@ def _packer(tokenizer: Tokenizer, settings: ExtractionSettings):
     @tf.function(input_signature=strings, autograph=False)
     def words(texts_a, texts_b):
         texts = tf.concat([texts_a, texts_b], 0)
-        found = tokenizer.tokenize_with_offsets(texts)
-        separated = separated_words(texts, found.starts)
-        numbers, segments = _packed_numbers(found.ids, limit)
-        there = numbers.values >= 0
-        at = tf.where(there, numbers.values, 0)
-        flat = tf.concat([found.ids.values, [0]], 0)
+        pieces_of_texts = tokenizer.tokenize_with_offsets(texts)
+        separated = separated_words(texts, pieces_of_texts.starts)
+        numbers, segments = _packed_numbers(pieces_of_texts.ids, limit)
+        is_piece = numbers.values >= 0
+        at = tf.where(is_piece, numbers.values, 0)
+        flat = tf.concat([pieces_of_texts.ids.values, [0]], 0)
         special = tf.where(numbers.values == -1, tokenizer.cls_id, tokenizer.sep_id)
-        ids = tf.where(there, tf.gather(flat, at), special)
-        before = tf.gather(separated.starts.row_starts(), found.starts.value_rowids())
+        ids = tf.where(is_piece, tf.gather(flat, at), special)
+        before = tf.gather(separated.starts.row_starts(), pieces_of_texts.starts.value_rowids())
         of_piece = tf.concat([before + tf.cast(separated.numbers.values, tf.int64), [-1]], 0)
         lengths = tf.cast(numbers.row_lengths(), tf.int32)
         return (
             ids,
             lengths,
             lengths - tf.reduce_sum(segments, 1),
-            tf.where(there, tf.gather(of_piece, at), -1),
+            tf.where(is_piece, tf.gather(of_piece, at), -1),
             bytes_to_characters(texts, separated.starts).values,
             bytes_to_characters(texts, separated.ends).values,
             separated.starts.row_lengths(),

@@ -1,4 +1,4 @@
-"""Files of extracted features: the original's JSON lines, TFRecords, NumPy arrays.
+"""Files of extracted vectors: the original's JSON lines, TFRecords, NumPy arrays.
 
 with open_writer("jsonl", "features.jsonl", layers=[-1, -2], width=768, pooled=False) as writer:
     writer.write(rows)
@@ -19,14 +19,14 @@ import tensorflow as tf
 
 from data.errors import DataError
 from data.files import atomic
-from data.vectors.texts import Row
+from data.vectors.texts import LineVectors
 
 FORMATS = ("jsonl", "tfrecord", "numpy")
 
 _DIGITS = 6  # behind the point in JSON, as the original
 
 
-class FeatureWriter(abc.ABC):
+class VectorWriter(abc.ABC):
     """What all formats share: files that appear only when they are complete.
 
     Args:
@@ -50,14 +50,14 @@ class FeatureWriter(abc.ABC):
         self._names = self._stack.enter_context(contextlib.ExitStack())
         self._files = self._stack.enter_context(contextlib.ExitStack())
 
-    def __enter__(self) -> "FeatureWriter":
+    def __enter__(self) -> "VectorWriter":
         with self._stack:
             atomic.make_folder(self.path)
             self._open()
             self._stack = self._stack.pop_all()
         return self
 
-    def write(self, rows: Iterable[Row]) -> None:
+    def write(self, rows: Iterable[LineVectors]) -> None:
         """Appends rows; raises DataError where that isn't possible."""
         for row in rows:
             with atomic.named_failures(self.path):
@@ -74,11 +74,11 @@ class FeatureWriter(abc.ABC):
         """Opens the files, under temporary names."""
 
     @abc.abstractmethod
-    def _write(self, row: Row) -> None:
+    def _write(self, row: LineVectors) -> None:
         """Appends a row."""
 
 
-class JsonWriter(FeatureWriter):
+class JsonWriter(VectorWriter):
     """A line per line of text, as the original: six digits, its key linex_index.
 
     {"linex_index": 0, "features": [{"token": "[CLS]", "layers": [{"index": -1, "values": […]}]}]}
@@ -115,7 +115,7 @@ class JsonWriter(FeatureWriter):
         self._file.write(json.dumps(line) + "\n")
 
 
-class RecordWriter(FeatureWriter):
+class RecordWriter(VectorWriter):
     """A `tf.train.Example` per line.
 
     linex_index int64 [1]; shape int64 [3]: vectors, layers, width; values float [their product];
@@ -152,7 +152,7 @@ class RecordWriter(FeatureWriter):
         self._file.write(example.SerializeToString())
 
 
-class NumpyWriter(FeatureWriter):
+class NumpyWriter(VectorWriter):
     """Arrays that `numpy.load` can also map: float32 [lines, layers, width] of pooled lines.
 
     Otherwise [vectors, layers, width], and beside NAME.npy there are NAME.splits.npy, int64
@@ -237,7 +237,7 @@ def open_writer(
     *,
     words: bool = False,
     pooled: bool = False,
-) -> FeatureWriter:
+) -> VectorWriter:
     """The writer of a format; a context manager. See the classes here.
 
     Raises:

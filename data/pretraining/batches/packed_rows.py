@@ -193,9 +193,9 @@ class _Pool:
                 return None
             entries = self._by_length[length]
             # Behind every entry with that many predictions.
-            found = bisect_left(entries, (predictions + 1, -1, -1)) - 1
-            if found >= 0:
-                _, instance, start = entries.pop(found)
+            place = bisect_left(entries, (predictions + 1, -1, -1)) - 1
+            if place >= 0:
+                _, instance, start = entries.pop(place)
                 if not entries:
                     del self._by_length[length]
                     del self._lengths[i]
@@ -306,9 +306,9 @@ def _lay_out(
         out[put] = values
         return out.reshape(len(rows), pieces)
 
-    made = {name: placed(window[name].reshape(-1)[taken]) for name in PER_PIECE}
-    made["position_ids"] = placed(within)
-    made["sequence_ids"] = placed(number[part] + 1)
+    features = {name: placed(window[name].reshape(-1)[taken]) for name in PER_PIECE}
+    features["position_ids"] = placed(within)
+    features["sequence_ids"] = placed(number[part] + 1)
 
     # ---- Predictions ----
     instance, slot = source.predictions
@@ -328,10 +328,10 @@ def _lay_out(
         out[at_row, at_slot] = values[order]
         return out
 
-    made["masked_lm_positions"] = predicted(position.astype(np.int32))
+    features["masked_lm_positions"] = predicted(position.astype(np.int32))
     for name in ("masked_lm_ids", "masked_lm_weights"):
-        made[name] = predicted(window[name][instance, slot])
-    return made | {"row": row, "number": number, "of": of}
+        features[name] = predicted(window[name][instance, slot])
+    return features | {"row": row, "number": number, "of": of}
 
 
 def _counted(sizes: np.ndarray) -> np.ndarray:

@@ -71,7 +71,7 @@ def pack(
     spec = _checked_spec(windows.element_spec, max_seq_length, max_predictions)
     none = {name: np.zeros((0, *s.shape[1:]), s.dtype.as_numpy_dtype) for name, s in spec.items()}
     outputs = _outputs(limits, "index" in spec)
-    made_specs = [*outputs.values(), *spec.values()]
+    packed_specs = [*outputs.values(), *spec.values()]
 
     def packed(number, is_last, *arrays):
         window = dict(zip(spec, arrays, strict=True))
@@ -84,12 +84,12 @@ def pack(
         window, is_last = element
         arrays = [tf.concat([waiting[name], window[name]], 0) for name in spec]
         # A function of its arguments alone, so iterators with it can be saved.
-        types = [s.dtype for s in made_specs]
-        made = tf.numpy_function(packed, [number, is_last, *arrays], types, stateful=False)
-        for tensor, s in zip(made, made_specs, strict=True):
+        types = [s.dtype for s in packed_specs]
+        tensors = tf.numpy_function(packed, [number, is_last, *arrays], types, stateful=False)
+        for tensor, s in zip(tensors, packed_specs, strict=True):
             tensor.set_shape([None, *s.shape[1:]])
-        rows = dict(zip(outputs, made[: len(outputs)], strict=True))
-        rest = dict(zip(spec, made[len(outputs) :], strict=True))
+        rows = dict(zip(outputs, tensors[: len(outputs)], strict=True))
+        rest = dict(zip(spec, tensors[len(outputs) :], strict=True))
         return (number + 1, rest), rows
 
     def select(window):

@@ -230,10 +230,10 @@ def masker(
         key = tf.random.fold_in(key, tf.constant(stream, tf.int64), alg="philox")
         if not keep:
             return mask_batch(unmask(batch), settings, max_predictions, key)
-        made = mask_batch(batch, settings, max_predictions, key)
+        masked = mask_batch(batch, settings, max_predictions, key)
         has = tf.reduce_any(batch["masked_lm_weights"] > 0, axis=1, keepdims=True)
-        changed = [name for name in made if made[name] is not batch[name]]
-        return made | {name: tf.where(has, batch[name], made[name]) for name in changed}
+        changed = [name for name in masked if masked[name] is not batch[name]]
+        return masked | {name: tf.where(has, batch[name], masked[name]) for name in changed}
 
     return mask
 

@@ -152,6 +152,6 @@ def _complete(predictions: int, batch: dict[str, tf.Tensor]) -> dict[str, tf.Ten
 
 def raise_data_error(error: tf.errors.OpError) -> None:
     """Raises the DataError that lies behind an error of iterating, if one does."""
-    found = re.search(r"DataError: (.+)", error.message)
-    if found:
-        raise DataError(found[1]) from None
+    message = re.search(r"DataError: (.+)", error.message)
+    if message:
+        raise DataError(message[1]) from None

@@ -10,7 +10,7 @@ docstrings.py    the default corpus that every machine has: docstrings of instal
 
 from data.files.text_files import expand
 from data.pretraining.corpus.files import (
-    Progress,
+    ReadingProgress,
     document_hash,
     is_held_out,
     read_documents,
@@ -22,7 +22,7 @@ from data.pretraining.corpus.sources import Source, open_source
 __all__ = [
     "TEXT_FIELD",
     "Document",
-    "Progress",
+    "ReadingProgress",
     "Source",
     "document_hash",
     "expand",

@@ -115,9 +115,9 @@ def docstring_sentences(docstring: str) -> list[str]:
 def _source_files(seed: int) -> list[str]:
     roots = {}
     for package in PACKAGES:
-        found = importlib.util.find_spec(package)
-        if found is not None and found.submodule_search_locations:
-            roots[package] = next(iter(found.submodule_search_locations))
+        spec = importlib.util.find_spec(package)
+        if spec is not None and spec.submodule_search_locations:
+            roots[package] = next(iter(spec.submodule_search_locations))
     roots["python"] = sysconfig.get_paths()["stdlib"]
     files = []
     for name, root in roots.items():

@@ -32,7 +32,7 @@ def read_documents(
         files: Paths (not patterns, see `expand`).
         text_field: The field (JSON lines) or column (Parquet) that holds the text.
         on_read: Called with a number of bytes each time that so many more have been read, as
-            they lie on disk (compressed, if they are). `Progress` is one such.
+            they lie on disk (compressed, if they are). `ReadingProgress` is one such.
 
     Yields:
         Documents of at least one sentence; empty ones (such as articles of a title only) are
@@ -45,7 +45,7 @@ def read_documents(
         yield from open_source(path, text_field).documents(on_read=on_read)
 
 
-class Progress:
+class ReadingProgress:
     """Logs how far the reading of files is: share, MB/s and remaining time, every ten seconds.
 
     Args:

@@ -21,8 +21,8 @@ from data.errors import DataError
 from data.pretraining.inspection.reading import (
     AGAIN,
     DamagedFileError,
-    Layout,
     Problem,
+    RecordLayout,
     decode,
     has_masks,
     layout_of,
@@ -112,44 +112,44 @@ def inspect(
     Raises:
         DataError: If a file is missing or may not be read. Damage is part of the result.
     """
-    found = Inspection(list(files), Statistics(specials.mask if specials else None))
+    inspection = Inspection(list(files), Statistics(specials.mask if specials else None))
     start = shown = time.monotonic()
     for number, path in enumerate(files):
         layout = None
-        left = None if max_records is None else max_records - found.records
+        left = None if max_records is None else max_records - inspection.records
         try:
             for first, batch in read_batches(path, left):
-                found.records += len(batch)
-                rows, layout = _sound_rows(path, first, batch, layout, specials, found)
+                inspection.records += len(batch)
+                rows, layout = _sound_rows(path, first, batch, layout, specials, inspection)
                 if rows is not None:
-                    found.statistics.add(rows)
+                    inspection.statistics.add(rows)
                 if time.monotonic() - shown > _SHOW_SECONDS:
                     shown = time.monotonic()
                     logging.info(
                         "Looked at %s records, %s a second; in file %d of %d",
-                        f"{found.records:,}",
-                        f"{found.records / (shown - start):,.0f}",
+                        f"{inspection.records:,}",
+                        f"{inspection.records / (shown - start):,.0f}",
                         number + 1,
                         len(files),
                     )
         except DamagedFileError as error:
-            found.records += 1
-            found.complete = False
-            found.add_problem(error.problem)
-        if max_records is not None and found.records >= max_records:
-            found.complete = False
+            inspection.records += 1
+            inspection.complete = False
+            inspection.add_problem(error.problem)
+        if max_records is not None and inspection.records >= max_records:
+            inspection.complete = False
             break
-    return found
+    return inspection
 
 
 def _sound_rows(
     path: str,
     first: int,
     batch: np.ndarray,
-    layout: Layout | None,
+    layout: RecordLayout | None,
     specials: Specials | None,
-    found: Inspection,
-) -> tuple[dict[str, np.ndarray] | None, Layout | None]:
+    inspection: Inspection,
+) -> tuple[dict[str, np.ndarray] | None, RecordLayout | None]:
     """Parses and checks a batch; the file's layout is that of its first sound record."""
     wrong: dict[int, str] = {}
     values, numbers = None, np.arange(len(batch))
@@ -186,11 +186,11 @@ def _sound_rows(
             sound = np.setdiff1d(np.arange(len(numbers)), list(bad))
             values = {name: value[sound] for name, value in values.items()}
     for row in sorted(wrong):
-        found.add_problem(Problem(path, first + row, wrong[row]))
+        inspection.add_problem(Problem(path, first + row, wrong[row]))
     return values, layout
 
 
-def _words(layout: Layout) -> str:
+def _words(layout: RecordLayout) -> str:
     if layout.max_predictions_per_seq is None:
         return f"{layout.max_seq_length} pieces and no masked_lm features"
     return f"{layout.max_seq_length} pieces and {layout.max_predictions_per_seq} predictions"
@@ -219,15 +219,15 @@ def problems(values: dict[str, np.ndarray], specials: Specials | None = None) ->
                 wrong.setdefault(row, f"{text} {AGAIN}")
 
     def report_ids(name: str) -> None:
-        given = values[name]
+        pieces = values[name]
         limit = specials.vocab_size if specials else MAX_VOCAB_SIZE
-        bad = (given < 0) | (given >= limit)
+        bad = (pieces < 0) | (pieces >= limit)
         what = f"the vocabulary has {limit:,} pieces" if specials else "no vocabulary has it"
         if bad.any():
             for row in np.flatnonzero(bad.any(axis=1)).tolist():
                 wrong.setdefault(
                     row,
-                    f"has the value {given[row][bad[row]][0]} in {name}, but {what}. Use the"
+                    f"has the value {pieces[row][bad[row]][0]} in {name}, but {what}. Use the"
                     " vocabulary that the data was made with.",
                 )
 

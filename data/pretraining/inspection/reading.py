@@ -22,7 +22,7 @@ _PLACE = re.compile(r"^: record \d+ ")
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class RecordLayout:
     """Lengths of a record's features; max_predictions_per_seq is None where it isn't masked."""
 
     max_seq_length: int
@@ -145,8 +145,8 @@ def decode(record: bytes) -> tuple[dict[str, np.ndarray], str | None]:
         if name in schema.MASKED and not is_masked:
             continue
         kind = "float_list" if name == "masked_lm_weights" else "int64_list"
-        found = features[name].WhichOneof("kind") if name in features else None
-        if found == kind:
+        actual_kind = features[name].WhichOneof("kind") if name in features else None
+        if actual_kind == kind:
             values[name] = np.array(
                 getattr(features[name], kind).value, np.float32 if "weights" in name else np.int64
             )
@@ -154,7 +154,7 @@ def decode(record: bytes) -> tuple[dict[str, np.ndarray], str | None]:
             have = ", ".join(sorted(features)) or "none"
             problem = problem or f"lacks the feature {name} (it has {have}). {AGAIN}"
         else:
-            problem = problem or f"has {name} as {found}, but {kind} was expected. {AGAIN}"
+            problem = problem or f"has {name} as {actual_kind}, but {kind} was expected. {AGAIN}"
     if problem is None:
         layout = layout_of(values)
         for name, length in layout.lengths().items():
@@ -169,15 +169,15 @@ def decode(record: bytes) -> tuple[dict[str, np.ndarray], str | None]:
     return values, problem
 
 
-def _beside(name: str, layout: Layout) -> str:
+def _beside(name: str, layout: RecordLayout) -> str:
     if name in schema.MASKED:
         return f"{layout.max_predictions_per_seq} masked_lm_positions"
     return f"{layout.max_seq_length} input_ids"
 
 
-def layout_of(values: dict[str, np.ndarray]) -> Layout:
+def layout_of(values: dict[str, np.ndarray]) -> RecordLayout:
     positions = values.get("masked_lm_positions")
-    return Layout(len(values["input_ids"]), None if positions is None else len(positions))
+    return RecordLayout(len(values["input_ids"]), None if positions is None else len(positions))
 
 
 def has_masks(record: bytes) -> bool:

@@ -13,7 +13,7 @@ import tensorflow as tf
 from data.errors import DataError
 from data.files import atomic
 from data.pretraining.inspection.inspection import Inspection
-from data.pretraining.inspection.statistics import SHARE_BINS, Counts
+from data.pretraining.inspection.statistics import SHARE_BINS, Histogram
 
 SHOWN_PROBLEMS = 20
 DPI = 110
@@ -25,26 +25,26 @@ _BLUE, _ORANGE = "#0072B2", "#E69F00"
 
 
 def summarize(
-    found: Inspection, tokens: Sequence[str] | None = None, replacements: int | None = None
+    inspection: Inspection, tokens: Sequence[str] | None = None, replacements: int | None = None
 ) -> dict[str, Any]:
     """All numbers and problems, as `write_json` writes them.
 
     Args:
-        found: By `inspection.inspect`.
+        inspection: By `inspection.inspect`.
         tokens: The vocabulary; gives names to the most predicted ids.
         replacements: See `Statistics.summary`.
     """
-    summary = found.statistics.summary(replacements)
+    summary = inspection.statistics.summary(replacements)
     for entry in summary["most_predicted"]:
         entry["piece"] = tokens[entry["id"]] if tokens else None
     return {
-        "files": found.files,
-        "complete": found.complete,
-        "records_looked_at": found.records,
-        "damaged_records": found.damaged,
+        "files": inspection.files,
+        "complete": inspection.complete,
+        "records_looked_at": inspection.records,
+        "damaged_records": inspection.damaged,
         **summary,
         "problems": [
-            {"file": p.file, "record": p.record, "problem": p.text} for p in found.problems
+            {"file": p.file, "record": p.record, "problem": p.text} for p in inspection.problems
         ],
     }
 
@@ -203,16 +203,16 @@ def write_json(summary: dict[str, Any], path: str) -> None:
     atomic.write_text(path, text)
 
 
-def write_png(found: Inspection, path: str) -> None:
+def write_png(inspection: Inspection, path: str) -> None:
     """Draws histograms: lengths, padding; where the records are masked, predictions too.
 
     Raises:
         DataError: The file can't be written, or there is no sound record to draw.
     """
-    statistics = found.statistics
+    statistics = inspection.statistics
     if not statistics.records:
         raise DataError(
-            f"There is nothing to draw into {path}: {', '.join(found.files[:3])} hold no sound"
+            f"There is nothing to draw into {path}: {', '.join(inspection.files[:3])} hold no sound"
             " record. Name other files, or leave out --plot."
         )
     from matplotlib.figure import Figure
@@ -245,7 +245,7 @@ def write_png(found: Inspection, path: str) -> None:
         figure.savefig(file, format="png", dpi=DPI, metadata={"Software": None})
 
 
-def _bins(values: Counts) -> tuple[list[float], list[int]]:
+def _bins(values: Histogram) -> tuple[list[float], list[int]]:
     """Edges of at most 128 equal bins of whole numbers, and their counts."""
     size = len(values.counts)
     width = -(-size // 128)
@@ -253,13 +253,13 @@ def _bins(values: Counts) -> tuple[list[float], list[int]]:
     return [i * width - 0.5 for i in range(len(counts) + 1)], counts
 
 
-def _numbers(panel, values: Counts, title: str, label: str) -> None:
+def _numbers(panel, values: Histogram, title: str, label: str) -> None:
     edges, counts = _bins(values)
     panel.stairs(counts, edges, baseline=_FLOOR, fill=True, color=_BLUE, alpha=0.8)
     _finish(panel, title, label)
 
 
-def _shares(panel, values: Counts, title: str, what: str) -> None:
+def _shares(panel, values: Histogram, title: str, what: str) -> None:
     from matplotlib.ticker import PercentFormatter
 
     edges = [i / SHARE_BINS for i in range(len(values.counts) + 1)]

@@ -23,7 +23,7 @@ def binomial_interval(count: int, total: int) -> tuple[float, float]:
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
-class Counts:
+class Histogram:
     """How often each of the numbers 0, 1, 2 … occurred."""
 
     def __init__(self) -> None:
@@ -47,10 +47,6 @@ class Counts:
     def sum(self) -> int:
         """Their sum."""
         return int(self.counts @ np.arange(len(self.counts)))
-
-    def below(self, limit: int) -> int:
-        """How many were less than `limit`."""
-        return int(self.counts[: max(limit, 0)].sum())
 
     def quantile(self, share: float) -> int | None:
         """The least number that at least this share of the numbers doesn't exceed."""
@@ -104,9 +100,13 @@ class Statistics:
         self.kept = self.masked_segments = 0
         self.max_seq_lengths: Counter[int] = Counter()
         self.max_predictions: Counter[int] = Counter()
-        self.lengths, self.segment_a, self.segment_b = Counts(), Counts(), Counts()
-        self.predictions, self.padding_shares, self.masked_shares = Counts(), Counts(), Counts()
-        self.labels, self.changed = Counts(), Counts()
+        self.lengths, self.segment_a, self.segment_b = Histogram(), Histogram(), Histogram()
+        self.predictions, self.padding_shares, self.masked_shares = (
+            Histogram(),
+            Histogram(),
+            Histogram(),
+        )
+        self.labels, self.changed = Histogram(), Histogram()
 
     def add(self, values: dict[str, np.ndarray]) -> None:
         """Adds a batch.

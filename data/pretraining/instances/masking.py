@@ -7,7 +7,7 @@ n = min(max_predictions, max(1, round(probability · len))) of them, never [CLS]
 goes to the nearest even number on a tie, as Python 3's does (so 1.5 → 2, 4.5 → 4, 7.5 → 8).
 Unlike the original, a random piece is never a special or unused one.
 
-Vectorised over batches of instances with NumPy; `graph_masking.py` masks in TensorFlow.
+Vectorised over batches of instances with NumPy; `graph_masking.py` calls it while training.
 """
 
 import re
@@ -75,8 +75,8 @@ class MaskingVocabulary:
 
 def number_to_predict(lengths: np.ndarray, probability: float, max_predictions: int) -> np.ndarray:
     """How many pieces of instances of `lengths` (with [CLS] and [SEP]) are predicted; int64."""
-    wanted = np.rint(np.asarray(lengths) * probability).astype(np.int64)
-    return np.minimum(max_predictions, np.maximum(1, wanted))
+    rounded = np.rint(np.asarray(lengths) * probability).astype(np.int64)
+    return np.minimum(max_predictions, np.maximum(1, rounded))
 
 
 def check_shares(mask_share: float, random_share: float) -> None:
@@ -179,15 +179,15 @@ def mask_instances(
     """
     real = input_mask.astype(bool)
     candidates = real & (input_ids != vocabulary.cls_id) & (input_ids != vocabulary.sep_id)
-    wanted = number_to_predict(real.sum(axis=1), probability, max_predictions)
+    numbers = number_to_predict(real.sum(axis=1), probability, max_predictions)
     if whole_words or max_ngram > 1:
         if continues is None:
             continues = vocabulary.continues_word[input_ids]
         positions, weights = word_spans.choose_words(
-            candidates, continues, wanted, max_predictions, max_ngram, rng
+            candidates, continues, numbers, max_predictions, max_ngram, rng
         )
     else:
-        positions, weights = word_spans.choose_pieces(candidates, wanted, max_predictions, rng)
+        positions, weights = word_spans.choose_pieces(candidates, numbers, max_predictions, rng)
     rows = np.arange(len(input_ids))[:, None]
     labels = np.where(weights, input_ids[rows, positions], 0).astype(np.int32)
     u = rng.random(positions.shape, np.float32)

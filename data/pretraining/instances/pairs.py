@@ -75,7 +75,7 @@ class Chunk:
 
 
 @dataclass(slots=True)
-class Plan:
+class SegmentPlan:
     """Where the segments of instances lie, before truncation.
 
     Attributes, each [n]:
@@ -94,9 +94,9 @@ class Plan:
     def __len__(self) -> int:
         return len(self.a_start)
 
-    def take(self, rows: np.ndarray | slice) -> "Plan":
+    def take(self, rows: np.ndarray | slice) -> "SegmentPlan":
         """The instances `rows`, in that order."""
-        return Plan(*(getattr(self, f.name)[rows] for f in fields(self)))
+        return SegmentPlan(*(getattr(self, f.name)[rows] for f in fields(self)))
 
 
 def make_chunk(
@@ -170,8 +170,8 @@ def _cut_at_words(continues: np.ndarray, parts: int, limit: int) -> np.ndarray:
     if len(starts) == 0:
         # One endless word: cut it anywhere, if it must be cut for its length.
         return np.arange(limit, n, limit) if n > limit else starts
-    wanted = np.arange(1, parts) * n // parts
-    return np.unique(starts[np.minimum(np.searchsorted(starts, wanted), len(starts) - 1)])
+    ideal_cuts = np.arange(1, parts) * n // parts
+    return np.unique(starts[np.minimum(np.searchsorted(starts, ideal_cuts), len(starts) - 1)])
 
 
 def plan_instances(
@@ -181,7 +181,7 @@ def plan_instances(
     dupe_factor: int,
     rng: np.random.Generator,
     own_documents: int | None = None,
-) -> Plan:
+) -> SegmentPlan:
     """Plans the pairs of a chunk.
 
     Args:
@@ -205,7 +205,7 @@ def plan_instances(
     # One row per document and duplicate; `at` is the next unused sentence.
     document = np.tile(np.arange(own), dupe_factor)
     at = borders[document]
-    made: list[tuple[np.ndarray, ...]] = []
+    columns: list[tuple[np.ndarray, ...]] = []
     while len(document):
         u = rng.random((4, len(document)))
         first, last = borders[document], borders[document + 1]
@@ -222,13 +222,13 @@ def plan_instances(
 
         other = (u[3] * (sentences - (last - first))).astype(np.int64)
         other += np.where(other >= first, last - first, 0)
-        wanted = np.maximum(target - a_length, 1)
-        other_end = np.searchsorted(offsets, offsets[other] + wanted)
+        b_target = np.maximum(target - a_length, 1)
+        other_end = np.searchsorted(offsets, offsets[other] + b_target)
         other_end = np.minimum(other_end, borders[document_of_sentence[other] + 1])
 
         b_first = np.where(is_random, other, a_end)
         b_end = np.where(is_random, other_end, end)
-        made.append(
+        columns.append(
             (
                 offsets[start].astype(np.int32),
                 a_length.astype(np.int32),
@@ -242,7 +242,7 @@ def plan_instances(
         at = np.where(alone, last, np.where(is_random, a_end, end))
         unfinished = at < last
         document, at = document[unfinished], at[unfinished]
-    return Plan(*(np.concatenate(column) for column in zip(*made, strict=True)))
+    return SegmentPlan(*(np.concatenate(column) for column in zip(*columns, strict=True)))
 
 
 def plan_segments(
@@ -251,7 +251,7 @@ def plan_segments(
     short_seq_prob: float,
     dupe_factor: int,
     rng: np.random.Generator,
-) -> Plan:
+) -> SegmentPlan:
     """Plans instances of one segment each, as long as they can be, for masked LM alone.
 
     A document is cut from its first piece to its last, nothing is left out or shown twice: where
@@ -271,7 +271,7 @@ def plan_segments(
     next_word_start = np.minimum.accumulate(np.where(starts, places, len(places))[::-1])[::-1]
     document = np.tile(np.arange(chunk.documents), dupe_factor)
     at = offsets[chunk.document_offsets[document]]
-    made: list[tuple[np.ndarray, ...]] = []
+    columns: list[tuple[np.ndarray, ...]] = []
     while len(document):
         u = rng.random((2, len(document)))
         last = offsets[chunk.document_offsets[document + 1]]
@@ -284,11 +284,11 @@ def plan_segments(
         end = np.where(end <= at, whole, end)
         zeros = np.zeros(len(at), np.int32)
         lengths = (end - at).astype(np.int32)
-        made.append((at.astype(np.int32), lengths, zeros, zeros, zeros > 0, document))
+        columns.append((at.astype(np.int32), lengths, zeros, zeros, zeros > 0, document))
         unfinished = end < last
         document, at = document[unfinished], end[unfinished]
-    columns = [np.concatenate(column) for column in zip(*made, strict=True)]
-    return Plan(*columns[:-1], columns[-1].astype(np.int32))
+    joined = [np.concatenate(column) for column in zip(*columns, strict=True)]
+    return SegmentPlan(*joined[:-1], joined[-1].astype(np.int32))
 
 
 def _targets(
@@ -298,7 +298,7 @@ def _targets(
     return np.where(chance < short_seq_prob, 2 + (share * (longest - 1)).astype(np.int64), longest)
 
 
-def truncate(plan: Plan, max_seq_length: int, rng: np.random.Generator) -> Plan:
+def truncate(plan: SegmentPlan, max_seq_length: int, rng: np.random.Generator) -> SegmentPlan:
     """Cuts pairs to max_seq_length − 3 pieces.
 
     Piece by piece from the longer segment (B if equal), from its front or its back by a fair
@@ -312,7 +312,7 @@ def truncate(plan: Plan, max_seq_length: int, rng: np.random.Generator) -> Plan:
     from_a += rest // 2
     from_b += rest - rest // 2
     front_a, front_b = rng.binomial(from_a, 0.5), rng.binomial(from_b, 0.5)
-    return Plan(
+    return SegmentPlan(
         (plan.a_start + front_a).astype(np.int32),
         (a - from_a).astype(np.int32),
         (plan.b_start + front_b).astype(np.int32),
@@ -323,7 +323,7 @@ def truncate(plan: Plan, max_seq_length: int, rng: np.random.Generator) -> Plan:
 
 
 def assemble(
-    chunk: Chunk, plan: Plan, max_seq_length: int, cls_id: int, sep_id: int
+    chunk: Chunk, plan: SegmentPlan, max_seq_length: int, cls_id: int, sep_id: int
 ) -> dict[str, np.ndarray]:
     """Makes tensors of a truncated plan.
 

@@ -1,7 +1,7 @@
 """Which places of an instance are masked: single pieces, whole words, or spans of words.
 
 `masking.py` says how many; this picks them. Everything is done for a batch of instances at once
-with NumPy; `graph_masking.py` does the same in TensorFlow, with the same probabilities.
+with NumPy.
 
 Shapes here: n instances, S pieces each, P slots for predictions. `candidates` bool [n, S] are the
 pieces that may be masked: not [CLS], not [SEP], not padding. A word or a span therefore never
@@ -55,9 +55,9 @@ def unit_starts(
 
 
 def choose_pieces(
-    candidates: np.ndarray, wanted: np.ndarray, max_predictions: int, rng: np.random.Generator
+    candidates: np.ndarray, numbers: np.ndarray, max_predictions: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Single pieces, `wanted` [n] of each row or all there are.
+    """Single pieces, `numbers` [n] of each row or all there are.
 
     Returns:
         Ascending positions int32 [n, P] (0 in unused slots) and used bool [n, P].
@@ -66,7 +66,7 @@ def choose_pieces(
     width = candidates.shape[1]
     if width < max_predictions:
         order = np.pad(order, ((0, 0), (0, max_predictions - width)))
-    count = np.minimum(wanted, available)
+    count = np.minimum(numbers, available)
     used = np.arange(max_predictions)[None] < count[:, None]
     positions = np.where(used, order[:, :max_predictions], np.iinfo(np.int32).max)
     positions.sort(axis=1)
@@ -76,12 +76,12 @@ def choose_pieces(
 def choose_words(
     candidates: np.ndarray,
     continues: np.ndarray,
-    wanted: np.ndarray,
+    numbers: np.ndarray,
     max_predictions: int,
     max_ngram: int,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Whole words, or spans of them, with `wanted` [n] pieces or less.
+    """Whole words, or spans of them, with `numbers` [n] pieces or less.
 
     Words come in random order, and those that no longer fit are skipped, so that what stays unused
     in the end is too little for any word left. With max_ngram above 1 they come unit by unit
@@ -93,7 +93,7 @@ def choose_words(
     """
     starts = word_starts(candidates, continues)
     units = unit_starts(candidates, starts, max_ngram, rng) if max_ngram > 1 else starts
-    selected, total = _fill(candidates, starts, units, wanted, rng)
+    selected, total = _fill(candidates, starts, units, numbers, rng)
     n = len(candidates)
     positions = np.zeros((n, max_predictions), np.int32)
     row, position = np.nonzero(selected)
@@ -103,7 +103,7 @@ def choose_words(
     empty = np.flatnonzero(total == 0)
     if len(empty):
         positions[empty], used[empty] = choose_pieces(
-            candidates[empty], wanted[empty], max_predictions, rng
+            candidates[empty], numbers[empty], max_predictions, rng
         )
     return positions, used
 
@@ -134,10 +134,10 @@ def _fill(
     candidates: np.ndarray,
     starts: np.ndarray,
     units: np.ndarray,
-    wanted: np.ndarray,
+    numbers: np.ndarray,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Takes the words of units in random order, each that fits into what is left of `wanted`.
+    """Takes the words of units in random order, each that fits into what is left of `numbers`.
 
     Returns:
         The pieces taken, bool [n, S], and their number, int64 [n].
@@ -159,10 +159,10 @@ def _fill(
     total = np.zeros(n, np.int64)
     # Word by word in random order, all instances at once.
     for k in range(len(sizes)):
-        fits = exists[k] & (total + sizes[k] <= wanted)
+        fits = exists[k] & (total + sizes[k] <= numbers)
         total += sizes[k] * fits
         chosen[k] = fits
-        if (total == wanted).all():
+        if (total == numbers).all():
             break
     chosen_starts = np.zeros((n, width), bool)
     rank, row = np.nonzero(chosen)

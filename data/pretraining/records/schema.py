@@ -265,20 +265,20 @@ def _problem(
     except Exception:  # protobuf's DecodeError has moved between modules over its versions.
         return f"isn't a tf.train.Example. {GENERATE}"
     features = example.features.feature
-    found = any(name in features for name in MASKED)
-    if masked is not None and found != masked and "input_ids" in features:
-        return _OTHER_KIND[found]
+    has_masks = any(name in features for name in MASKED)
+    if masked is not None and has_masks != masked and "input_ids" in features:
+        return _OTHER_KIND[has_masks]
     values = {}
-    for name, length in feature_lengths(max_seq_length, max_predictions_per_seq, found).items():
+    for name, length in feature_lengths(max_seq_length, max_predictions_per_seq, has_masks).items():
         if name not in features:
             return (
                 f"lacks the feature {name} (it has {', '.join(sorted(features)) or 'none'})."
                 f" {GENERATE}"
             )
         kind = "float_list" if name == "masked_lm_weights" else "int64_list"
-        given = features[name].WhichOneof("kind")
-        if given != kind:
-            return f"has {name} as {given}, but {kind} was expected. Generate the data again."
+        actual_kind = features[name].WhichOneof("kind")
+        if actual_kind != kind:
+            return f"has {name} as {actual_kind}, but {kind} was expected. Generate the data again."
         values[name] = np.array([getattr(features[name], kind).value])
         if values[name].shape[1] != length:
             flag = "max_predictions_per_seq" if "masked" in name else "max_seq_length"

@@ -68,8 +68,8 @@ def write_records(job: Job, runner: str, options: str = "") -> Counts:
     except Exception as error:
         local.remove_useless(job)
         raise _plain(error) from error
-    made = [jobs.read_note(job.note("shard", n)) for n in range(len(job.output_files))]
-    manifest.write(job, counts, made)
+    shard_notes = [jobs.read_note(job.note("shard", n)) for n in range(len(job.output_files))]
+    manifest.write(job, counts, shard_notes)
     tf.io.gfile.rmtree(job.folder)
     return counts
 
@@ -92,7 +92,7 @@ def make_shards(pipeline, job: Job):
 
 def find_copies(pipeline, job: Job):
     """Adds the search for equal documents to a pipeline: only their hashes are shuffled."""
-    found = (
+    copies = (
         _numbers(pipeline, len(job.corpus))
         | "HashDocuments" >> beam.FlatMap(_hashes, job)
         | "ByHash" >> beam.GroupByKey()
@@ -101,7 +101,7 @@ def find_copies(pipeline, job: Job):
     # Every part gets a file, also one without copies.
     every = _numbers(pipeline, len(job.corpus), "All") | beam.Map(lambda number: (number, -1))
     return (
-        (found, every)
+        (copies, every)
         | beam.Flatten()
         | "ByPart" >> beam.GroupByKey()
         | "WriteCopies" >> beam.Map(_write_copies, job)

@@ -40,20 +40,19 @@ class Summary:
     Attributes:
         counts: See there; those of an earlier process's parts too.
         output_files: The shards.
-        wall_seconds, cpu_seconds: Of this call; CPU seconds of all processes.
+        wall_seconds: Of this call.
         peak_megabytes: The largest resident memory of any one process.
-        made: Tokens of instances that this call made.
+        tokens: Of instances that this call made.
     """
 
     counts: Counts = field(default_factory=Counts)
     output_files: list[str] = field(default_factory=list)
     wall_seconds: float = 0.0
-    cpu_seconds: float = 0.0
     peak_megabytes: float = 0.0
-    made: int = 0
+    tokens: int = 0
 
     def __str__(self) -> str:
-        rate = self.made / max(self.wall_seconds, 1e-6)
+        rate = self.tokens / max(self.wall_seconds, 1e-6)
         return (
             f"{self.counts} in {len(self.output_files)} files; {self.wall_seconds:.1f} s, "
             f"{rate:,.0f} tokens/s, peak memory {self.peak_megabytes:,.0f} MB per process"
@@ -72,7 +71,7 @@ def write_records(job: Job, num_workers: int = 1) -> Summary:
         DataError: No text, one document only, unreadable text, output that can't be written, a
             worker that was killed. What was finished stays for the next call.
     """
-    start, cpu = time.monotonic(), _cpu_seconds()
+    start = time.monotonic()
     done = already_made(job)
     if done:
         return Summary(done, list(job.output_files))
@@ -85,22 +84,23 @@ def write_records(job: Job, num_workers: int = 1) -> Summary:
             if job.drop_duplicates:
                 _drop_copies(job, workers)
             counts = Counts()
-            for _, made in sorted(workers.map(partial(_make_part, job), numbers[0], "parts")):
-                counts += made
+            for _, part_counts in sorted(
+                workers.map(partial(_make_part, job), numbers[0], "parts")
+            ):
+                counts += part_counts
             generate.check_any(counts, job.corpus.names())
             manifest.remove(job.name)
-            made = dict(workers.map(partial(_make_shard, job), numbers[1], "shards"))
+            shard_notes = dict(workers.map(partial(_make_shard, job), numbers[1], "shards"))
             peak = workers.peak_megabytes()
     except DataError:
         remove_useless(job)
         raise
-    manifest.write(job, counts, [made[number] for number in range(len(made))])
+    manifest.write(job, counts, [shard_notes[number] for number in range(len(shard_notes))])
     tf.io.gfile.rmtree(job.folder)
     return Summary(
         counts,
         list(job.output_files),
         time.monotonic() - start,
-        _cpu_seconds() - cpu,
         peak,
         counter.tokens.value,
     )
@@ -109,20 +109,24 @@ def write_records(job: Job, num_workers: int = 1) -> Summary:
 def already_made(job: Job) -> Counts | None:
     """The counts of a job that was finished before and whose files are all there, else None."""
     path = manifest.path_of(job.name)
-    found = manifest.read(path)
-    if found and found["fingerprint"] == job.fingerprint() and manifest.is_whole(found, job.name):
+    content = manifest.read(path)
+    if (
+        content
+        and content["fingerprint"] == job.fingerprint()
+        and manifest.is_whole(content, job.name)
+    ):
         logging.info("These records are there already, by %s.", path)
         if tf.io.gfile.exists(job.folder):  # killed while it was being removed
             tf.io.gfile.rmtree(job.folder)
-        return Counts(**found["counts"])
+        return Counts(**content["counts"])
     return None
 
 
 def prepare(job: Job) -> None:
     """Makes the job's folder; one of another job goes."""
     note = os.path.join(job.folder, manifest.JOB)
-    found = jobs.read_note(note)
-    if found and found["fingerprint"] == job.fingerprint():
+    unfinished = jobs.read_note(note)
+    if unfinished and unfinished["fingerprint"] == job.fingerprint():
         logging.info("Going on with the parts in %s.", job.folder)
         for name in tf.io.gfile.listdir(job.folder):
             if name.endswith(atomic.ENDING):
@@ -169,8 +173,8 @@ def _drop_copies(job: Job, workers: "_Workers") -> None:
     numbers = range(len(job.corpus))
     hashes = dict(workers.map(partial(_hash_part, job), numbers, "parts searched for copies"))
     copies = jobs.find_copies([hashes[number] for number in numbers])
-    for number, found in enumerate(copies):
-        jobs.write_copies(job, number, found)
+    for number, copies_of_part in enumerate(copies):
+        jobs.write_copies(job, number, copies_of_part)
     logging.info(
         "Of %s documents %s are copies of earlier ones and are left out.",
         f"{sum(map(len, hashes.values())):,}",
@@ -205,8 +209,8 @@ class _Counter:
         logging.info("%s", line)
 
 
-def _add(read, made, size: int, tokens: int) -> None:
-    for counter, more in ((read, size), (made, tokens)):
+def _add(read, tokens_made, size: int, tokens: int) -> None:
+    for counter, more in ((read, size), (tokens_made, tokens)):
         with counter.get_lock():
             counter.value += more
 
@@ -302,8 +306,3 @@ def _call(function: Callable[..., Any], number: int) -> Any:
 
 def _peak_megabytes(who: int = resource.RUSAGE_SELF) -> float:
     return resource.getrusage(who).ru_maxrss / 1024
-
-
-def _cpu_seconds() -> float:
-    times = os.times()
-    return times.user + times.system + times.children_user + times.children_system

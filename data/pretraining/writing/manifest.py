@@ -62,12 +62,12 @@ def write(job: Job, counts: Counts, files: Sequence[dict[str, Any]]) -> None:
     jobs.write_note(path_of(job.name), value)
 
 
-def is_whole(found: Manifest, name: str) -> bool:
+def is_whole(content: Manifest, name: str) -> bool:
     """Whether all files of a manifest are there with the sizes that it tells."""
     folder = os.path.dirname(name)
     return all(
         shards.size_of(os.path.join(folder, file["name"])) == file["bytes"]
-        for file in found["files"]
+        for file in content["files"]
     )
 
 
@@ -101,23 +101,23 @@ def verify(
                 if not tf.io.gfile.exists(path_of(name)):
                     _check_unfinished(os.path.join(folder, entry), names)
             elif entry.endswith(ENDING):
-                found = read(os.path.join(folder, entry))
-                if names & {file["name"] for file in found["files"]}:
+                content = read(os.path.join(folder, entry))
+                if names & {file["name"] for file in content["files"]}:
                     path = os.path.join(folder, entry)
                     _check_settings(
-                        path, found, max_seq_length, max_predictions_per_seq, vocab_file
+                        path, content, max_seq_length, max_predictions_per_seq, vocab_file
                     )
-                    _check_files(path, found, folder, names)
+                    _check_files(path, content, folder, names)
 
 
 def _check_unfinished(folder: str, names: set[str]) -> None:
-    found = jobs.read_note(os.path.join(folder, JOB))
-    if not found:
+    job = jobs.read_note(os.path.join(folder, JOB))
+    if not job:
         return
-    mine = names & {os.path.basename(path) for path in found["output_files"]}
+    mine = names & {os.path.basename(path) for path in job["output_files"]}
     if mine:
         raise DataError(
-            f"{sorted(mine)[0]} is one of {len(found['output_files'])} record files that aren't "
+            f"{sorted(mine)[0]} is one of {len(job['output_files'])} record files that aren't "
             f"finished: their parts are still in {folder}. Run the same "
             f"data.create_pretraining_data command again, which goes on where it stopped; or "
             f"remove that folder to use the files as they are."
@@ -126,41 +126,41 @@ def _check_unfinished(folder: str, names: set[str]) -> None:
 
 def _check_settings(
     path: str,
-    found: Manifest,
+    content: Manifest,
     max_seq_length: int,
     max_predictions_per_seq: int | None,
     vocab_file: str | None,
 ) -> None:
-    made = found["settings"]
-    for name, wanted in (
+    settings = content["settings"]
+    for name, expected in (
         ("max_seq_length", max_seq_length),
         ("max_predictions_per_seq", max_predictions_per_seq),
     ):
-        if made["dynamic_masking"] and name == "max_predictions_per_seq":
+        if settings["dynamic_masking"] and name == "max_predictions_per_seq":
             continue
-        if wanted is not None and made[name] != wanted:
+        if expected is not None and settings[name] != expected:
             raise DataError(
-                f"The records were made with --{name}={made[name]} (says {path}), but are to be "
-                f"read with {wanted}. Set --{name}={made[name]}, or make them again."
+                f"The records were made with --{name}={settings[name]} (says {path}), but are to "
+                f"be read with {expected}. Set --{name}={settings[name]}, or make them again."
             )
-    if vocab_file and shards.sha256(vocab_file) != found["vocab_sha256"]:
+    if vocab_file and shards.sha256(vocab_file) != content["vocab_sha256"]:
         raise DataError(
             f"The records were made with another vocabulary than {vocab_file}: the checksum of "
-            f"{found['vocab_file']}, which {path} tells, differs. Give the vocabulary that they "
+            f"{content['vocab_file']}, which {path} tells, differs. Give the vocabulary that they "
             f"were made with, or make them again."
         )
 
 
-def _check_files(path: str, found: Manifest, folder: str, names: set[str]) -> None:
-    mine = [file for file in found["files"] if file["name"] in names]
+def _check_files(path: str, content: Manifest, folder: str, names: set[str]) -> None:
+    mine = [file for file in content["files"] if file["name"] in names]
     total = sum(file["bytes"] for file in mine)
     for file in mine:
         place = os.path.join(folder, file["name"])
         size = shards.size_of(place)
         if size != file["bytes"]:
-            there = "isn't there" if size < 0 else f"has {size:,} bytes"
+            state = "isn't there" if size < 0 else f"has {size:,} bytes"
             raise DataError(
-                f"{place} {there}, but {path} says that it was made with {file['bytes']:,}. Copy "
+                f"{place} {state}, but {path} says that it was made with {file['bytes']:,}. Copy "
                 f"it again or make it again; without the manifest it would be read as it is."
             )
         if total <= CHECKSUM_BYTES and shards.sha256(place) != file["sha256"]:
@@ -170,6 +170,6 @@ def _check_files(path: str, found: Manifest, folder: str, names: set[str]) -> No
             )
     how = "sizes and checksums" if total <= CHECKSUM_BYTES else "sizes (too large for checksums)"
     logging.info("%d record files are as %s tells: %s.", len(mine), path, how)
-    missing = len(found["files"]) - len(mine)
+    missing = len(content["files"]) - len(mine)
     if missing:
         logging.info("%d of the files that it tells of are not among those to be read.", missing)

@@ -227,7 +227,7 @@ def read_corpus(
         )
 
     def sentences(held: _HeldOut) -> Iterator[str]:
-        progress = corpus.Progress(files, "Counting words")
+        progress = corpus.ReadingProgress(files, "Counting words")
         documents = corpus.read_documents(files, text_field=text_field, on_read=progress)
         for document in documents:
             if held.takes(document):

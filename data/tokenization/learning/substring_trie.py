@@ -98,10 +98,10 @@ class SubstringTrie:
                 else:
                     high = middle
             logging.info("Pieces that occur %d times: %d; %d wanted", low, kept.sum(), size)
-        found = np.flatnonzero(kept)
+        pieces = np.flatnonzero(kept)
         # Of equally frequent pieces the longer one saves more.
         ranked = sorted(
-            (-int(weight[node]), -int(self._depth[node]), self._token(node)) for node in found
+            (-int(weight[node]), -int(self._depth[node]), self._token(node)) for node in pieces
         )
         return [token for _, _, token in ranked[:size]]
 

@@ -9,7 +9,7 @@ import pytest
 
 from data.errors import DataError
 from data.files import parquet
-from data.pretraining.corpus import Document, Progress, formats, read_documents
+from data.pretraining.corpus import Document, ReadingProgress, formats, read_documents
 from data.pretraining.corpus.sources import open_source
 
 TEXTS = ["Dr. Smith came. He left.\r\n\nA heading", "", "日本語。次。", " \n", "Ü\u2028x"]
@@ -148,7 +148,7 @@ def test_a_file_of_no_rows_and_progress(tmp_path):
     empty = write(tmp_path / "a", {"text": pyarrow.array([], pyarrow.string())})
     assert documents(empty) == [] and open_source(empty).weight >= 0
     path = write(tmp_path / "b", {"text": TEXTS * 100})
-    progress = Progress([path], "Reading")
+    progress = ReadingProgress([path], "Reading")
     list(read_documents([path], on_read=progress))
     assert progress.done == progress.total
 

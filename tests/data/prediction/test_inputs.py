@@ -252,6 +252,6 @@ def test_nobody_waits_for_a_full_window(tmp_path):
 def test_estimated_total(read):
     (last,) = read("a", "x\n", texts("text"))
     assert estimated_total(7, last) == 8
-    half = prediction_inputs.Example("", {}, {}, None, 0.5)
+    half = prediction_inputs.Request("", {}, {}, None, 0.5)
     assert estimated_total(7, half) == 14
-    assert estimated_total(7, prediction_inputs.Example("", {}, {})) is None
+    assert estimated_total(7, prediction_inputs.Request("", {}, {})) is None

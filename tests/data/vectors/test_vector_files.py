@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from data.errors import DataError
-from data.vectors.texts import Row
+from data.vectors.texts import LineVectors
 from data.vectors.vector_files import open_writer
 
 LAYERS = [-1, -3]
@@ -19,14 +19,14 @@ def vectors(number: int) -> np.ndarray:
 
 
 PIECES = [
-    Row(0, vectors(3), np.array([2, 9, 3], np.int32), ["[CLS]", "é", "[SEP]"]),
-    Row(1, vectors(2), np.array([2, 3], np.int32), ["[CLS]", "[SEP]"]),
+    LineVectors(0, vectors(3), np.array([2, 9, 3], np.int32), ["[CLS]", "é", "[SEP]"]),
+    LineVectors(1, vectors(2), np.array([2, 3], np.int32), ["[CLS]", "[SEP]"]),
 ]
 WORDS = [
-    Row(0, vectors(2), None, ["naïve", "b"], np.array([[1, 6], [7, 8]], np.int32)),
-    Row(1, vectors(0), None, [], np.zeros((0, 2), np.int32)),
+    LineVectors(0, vectors(2), None, ["naïve", "b"], np.array([[1, 6], [7, 8]], np.int32)),
+    LineVectors(1, vectors(0), None, [], np.zeros((0, 2), np.int32)),
 ]
-POOLED = [Row(0, vectors(1)), Row(1, vectors(1))]
+POOLED = [LineVectors(0, vectors(1)), LineVectors(1, vectors(1))]
 
 
 def write(format, path, rows, **kind):

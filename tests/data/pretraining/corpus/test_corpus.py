@@ -142,7 +142,7 @@ def test_progress_counts_the_bytes_on_disk(tmp_path, monkeypatch):
     list(read_documents([str(plain), str(packed)], on_read=sizes.append))
     assert len(sizes) > 10
     assert sum(sizes) == plain.stat().st_size + packed.stat().st_size
-    progress = corpus.Progress([str(plain), str(packed)], "Reading")
+    progress = corpus.ReadingProgress([str(plain), str(packed)], "Reading")
     assert progress.total == sum(sizes)
     progress.total, progress.done = 400_000_000, 100_000_000
     assert progress.line(50) == "Reading: 100.0 of 400.0 MB (25%), 2.00 MB/s, 2:30 left"

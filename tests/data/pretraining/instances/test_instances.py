@@ -5,7 +5,7 @@ import pytest
 
 from data.pretraining.instances.pairs import (
     Chunk,
-    Plan,
+    SegmentPlan,
     assemble,
     make_chunk,
     plan_instances,
@@ -173,7 +173,7 @@ def test_truncation_lengths_and_coin():
     n = 3000
     a, b = rng.integers(1, 200, n), rng.integers(1, 200, n)
     zeros = np.zeros(n, np.int32)
-    plan = Plan(zeros + 1000, a, zeros + 5000, b, zeros > 0, zeros)
+    plan = SegmentPlan(zeros + 1000, a, zeros + 5000, b, zeros > 0, zeros)
     cut = truncate(plan, 128, np.random.default_rng(1))
     assert [*zip(cut.a_length, cut.b_length, strict=True)] == [
         python_truncation(x, y, 125) for x, y in zip(a, b, strict=True)

@@ -159,7 +159,7 @@ def test_context_stays_in_the_document(tokenizer):
     rows = make_rows(tokenizer, words, TAGS, TaggingSettings(10, 0, True))
     assert len(rows.features) == 2
     cls, sep = tokenizer.cls_id, tokenizer.sep_id
-    a, b, c, d = tokenizer.tokens_to_ids("abcd")
+    a, b, c, d = map(tokenizer.vocab.index, "abcd")
     assert rows.features.ids.tolist() == [cls, a, b, c, sep, cls, d, sep]
     assert (rows.features.piece_labels == NO_TAG).all()
     assert [len(tags) for tags in rows.tags_of_words(np.zeros((2, 10), int), TAGS)] == [2, 1, 1]
