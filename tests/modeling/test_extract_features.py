@@ -149,9 +149,9 @@ _MEMORY = """
 import json, resource, sys
 sys.path.insert(0, ".")
 from modeling import extract_features as command
-from data.tasks import feature_extraction
+from data.vectors import texts
 from absl import flags
-feature_extraction._LINES_AT_ONCE = 256
+texts._LINES_AT_ONCE = 256
 command.VALUES_AT_ONCE = 2**18
 arguments, *inputs = json.load(sys.stdin)
 for path in inputs:

@@ -1,4 +1,4 @@
-"""Layers as features against the NumPy model; choosing and pooling."""
+"""Layers as vectors against the NumPy model; choosing and pooling."""
 
 import numpy as np
 import pytest

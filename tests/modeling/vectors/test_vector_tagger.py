@@ -1,4 +1,4 @@
-"""The tagger on frozen features: against Keras's LSTM, and trained by the project's engine."""
+"""The tagger on a frozen encoder's vectors: against Keras's LSTM, and trained by the project's engine."""
 
 import keras
 import numpy as np
@@ -90,7 +90,7 @@ def rows(seed: int, number: int = 60) -> Features:
     )
 
 
-def test_learns_from_stored_features(tmp_path):
+def test_learns_from_stored_vectors(tmp_path):
     keras.utils.set_random_seed(1)
     encoder = BertVectors(CONFIG, ["first"])
     encoder.build()
