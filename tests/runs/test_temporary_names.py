@@ -20,7 +20,7 @@ from data.tasks.sentences.examples import Example, Kind
 from data.tasks.sentences.rows import TextSettings, cached
 from data.tokenization import Tokenizer, vocabulary
 from data.vectors.store import stored_vectors
-from data.vectors.texts import Row
+from data.vectors.texts import LineVectors
 from data.vectors.vector_files import open_writer
 from modeling.checkpoints.files import staged, write_text
 from modeling.models import BertClassifier
@@ -49,7 +49,7 @@ def vectors(folder):
 
 def extracted(folder):
     with open_writer("jsonl", f"{folder}/o.jsonl", [-1], 3, pooled=True) as writer:
-        writer.write([Row(0, np.zeros((1, 1, 3), np.float32))])
+        writer.write([LineVectors(0, np.zeros((1, 1, 3), np.float32))])
 
 
 def answers(folder):
