@@ -346,7 +346,7 @@ class Sides:
         text = self._text if training or not self._held_out else self._held_out
         if self._split or not text.files:
             tokenizer = Tokenizer(vocab_file, settings.do_lower_case)
-            return generate.create_pretraining_records(
+            return local.create_pretraining_records(
                 self.documents(training), tokenizer, files, settings
             )
         side = None if self._held_out else ("train" if training else "eval", HELD_OUT_SHARE)

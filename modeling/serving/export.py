@@ -1,7 +1,7 @@
 """Writes SavedModels that TF Serving loads: text in, answers out.
 
 servable = Servable(model, dtype)
-def answer(text): return {"score": servable(inputs_of(text))["logits"][:, 0]}
+def answer(text): return {"score": servable(preprocess(text))["logits"][:, 0]}
 signatures = {"serving_default": Signature(answer, {"text": tf.TensorSpec([None], tf.string)})}
 export = Export("/models/reviews", {"vocab.txt": vocab_file}, dtype)
 folder = export.write(servable, signatures)

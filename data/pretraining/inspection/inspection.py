@@ -4,7 +4,7 @@
     found = inspection.inspect(["train.tfrecord"])
     found.statistics.summary(), found.problems
 
-Takes the records of `records.py` and the original release's, of any length, also without the
+Takes the records of `records.schema` and the original release's, of any length, also without the
 masked_lm_* features (not masked yet), in plain and in GZIP-compressed TFRecord files. Records are
 parsed and checked in batches, so memory stays the same however many they are.
 """

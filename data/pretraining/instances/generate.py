@@ -22,8 +22,6 @@ from data.errors import DataError
 from data.pretraining.corpus import Document
 from data.pretraining.instances import masking, pairs
 from data.pretraining.instances.settings import MLM_NSP, WHITESPACE, RecordSettings
-from data.pretraining.records import schema
-from data.pretraining.writing.shards import ShardWriters
 
 CHUNK_BYTES = 32 * 2**20
 _TOKENIZE_BYTES = 2**20
@@ -141,40 +139,6 @@ def instance_batches(
             counts.instance_tokens += tokens
             report(0, tokens)
             yield batch
-
-
-def create_pretraining_records(
-    documents: Iterable[Document],
-    tokenizer: Any,
-    output_files: Sequence[str],
-    settings: RecordSettings | None = None,
-    *,
-    chunk_bytes: int = CHUNK_BYTES,
-) -> Counts:
-    """Writes records of documents in this process; files of any size are for `writing.py`.
-
-    Args:
-        documents, tokenizer, settings, chunk_bytes: See `instance_batches`.
-        output_files: TFRecord files, written round-robin; they appear when all is done.
-
-    Raises:
-        DataError: For settings out of range, no text, only one document, output that can't be
-            written.
-    """
-    settings = settings or RecordSettings()
-    settings.check()
-    counts = Counts()
-    with ShardWriters(output_files) as writers:
-        for batch in instance_batches(
-            documents,
-            tokenizer,
-            settings,
-            counts=counts,
-            chunk_bytes=chunk_bytes,
-        ):
-            writers.write(schema.encode_records(batch))
-        check_any(counts, "the documents given")
-    return counts
 
 
 def check_any(counts: Counts, origin: str) -> None:

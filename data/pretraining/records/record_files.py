@@ -2,7 +2,7 @@
 
     count_records("train-00000-of-00008.tfrecord")
 
-What is in a record is the business of `records.py`.
+What is in a record is the business of `schema.py`.
 """
 
 import gzip

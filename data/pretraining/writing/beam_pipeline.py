@@ -4,7 +4,7 @@
     python -m data.create_pretraining_data … --runner=DataflowRunner \\
         --beam_options='--project=… --region=… --temp_location=gs://…'
 
-The pipeline maps over the same parts with the same functions as `writing.py`, so it gives the same
+The pipeline maps over the same parts with the same functions as `local`, so it gives the same
 bytes. A document, a part and a shard are each the work of one worker; nothing is shuffled but their
 numbers and, where copies are dropped, 64-bit hashes. Corpus, vocabulary and output must lie where
 every worker can reach them by the same path (gs://, hdfs://, a shared disk), and the workers need
@@ -42,7 +42,7 @@ def write_records(job: Job, runner: str, options: str = "") -> Counts:
         options: Beam's own options, as on a command line.
 
     Raises:
-        DataError: Beam isn't installed, or as `writing.write_records`.
+        DataError: Beam isn't installed, or as `local.write_records`.
     """
     if beam is None:
         raise DataError(

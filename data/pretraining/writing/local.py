@@ -12,7 +12,7 @@ import resource
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
@@ -24,10 +24,14 @@ from absl import logging
 
 from data.errors import DataError
 from data.files import atomic
+from data.pretraining.corpus import Document
 from data.pretraining.instances import generate
-from data.pretraining.instances.generate import Counts
+from data.pretraining.instances.generate import CHUNK_BYTES, Counts
+from data.pretraining.instances.settings import RecordSettings
+from data.pretraining.records import schema
 from data.pretraining.writing import jobs, manifest
 from data.pretraining.writing.jobs import Job
+from data.pretraining.writing.shards import ShardWriters
 
 _SHOW_SECONDS = 5.0
 _POLL_SECONDS = 1.0
@@ -306,3 +310,37 @@ def _call(function: Callable[..., Any], number: int) -> Any:
 
 def _peak_megabytes(who: int = resource.RUSAGE_SELF) -> float:
     return resource.getrusage(who).ru_maxrss / 1024
+
+
+def create_pretraining_records(
+    documents: Iterable[Document],
+    tokenizer: Any,
+    output_files: Sequence[str],
+    settings: RecordSettings | None = None,
+    *,
+    chunk_bytes: int = CHUNK_BYTES,
+) -> Counts:
+    """Writes records of documents in this process; files of any size are for `write_records`.
+
+    Args:
+        documents, tokenizer, settings, chunk_bytes: See `generate.instance_batches`.
+        output_files: TFRecord files, written round-robin; they appear when all is done.
+
+    Raises:
+        DataError: For settings out of range, no text, only one document, output that can't be
+            written.
+    """
+    settings = settings or RecordSettings()
+    settings.check()
+    counts = Counts()
+    with ShardWriters(output_files) as writers:
+        for batch in generate.instance_batches(
+            documents,
+            tokenizer,
+            settings,
+            counts=counts,
+            chunk_bytes=chunk_bytes,
+        ):
+            writers.write(schema.encode_records(batch))
+        generate.check_any(counts, "the documents given")
+    return counts

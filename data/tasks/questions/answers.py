@@ -26,7 +26,7 @@ N_BEST = "nbest_predictions.json"
 NULL_ODDS = "null_odds.json"
 
 
-class BestSpans(Protocol):
+class MergedSpans(Protocol):
     """The best spans of each question, arrays [questions, n_best]; see `modeling.answers.spans`."""
 
     start_logits: np.ndarray
@@ -104,7 +104,7 @@ NO_OTHER = 1e9
 
 
 def read_answers(
-    questions: Sequence[Question], rows: QuestionRows, merged: BestSpans, version_2: bool
+    questions: Sequence[Question], rows: QuestionRows, merged: MergedSpans, version_2: bool
 ) -> Iterator[Answered]:
     """Texts of the best spans of each question.
 

@@ -252,7 +252,7 @@ def _features(
     example_index = 0
     unique_id = FIRST_UNIQUE_ID
     for chunk in _chunks(examples):
-        documents = _tokenize_documents(tokenizer, chunk)
+        documents = _documents(tokenizer, chunk)
         queries = _tokenize(tokenizer, [example.question for example in chunk])
         answers = [None] * len(chunk)
         if is_training:
@@ -375,9 +375,7 @@ def _chunks(examples: Iterable[OriginalExample]) -> Iterator[list[OriginalExampl
         yield chunk
 
 
-def _tokenize_documents(
-    tokenizer: Tokenizer, chunk: Sequence[OriginalExample]
-) -> dict[int, _Document]:
+def _documents(tokenizer: Tokenizer, chunk: Sequence[OriginalExample]) -> dict[int, _Document]:
     """By the identity of the list of words."""
     lists = {id(example.doc_tokens): example.doc_tokens for example in chunk}
     ids, splits = _pieces(tokenizer, [word for words in lists.values() for word in words])

@@ -16,6 +16,7 @@ from data.pretraining.instances.generate import Counts, instance_batches
 from data.pretraining.instances.settings import RecordSettings
 from data.pretraining.records.record_files import count_records
 from data.pretraining.records.schema import diagnose
+from data.pretraining.writing import local
 from data.tokenization import Tokenizer
 
 SPECIAL = ["[PAD]", "[unused0]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -31,7 +32,7 @@ def tokenizer(tmp_path_factory):
 
 
 def create_pretraining_records(documents, tokenizer, files, chunk_bytes=2**25, **settings):
-    return generate.create_pretraining_records(
+    return local.create_pretraining_records(
         documents, tokenizer, files, RecordSettings(**settings), chunk_bytes=chunk_bytes
     )
 
@@ -154,7 +155,7 @@ def test_files_and_chunks(tokenizer, tmp_path, monkeypatch):
     monkeypatch.setattr(generate, "_TOKENIZE_BYTES", 3000)
     whole = create_pretraining_records(read_documents(files), tokenizer, out[1:2])
     seen = []
-    parts = generate.create_pretraining_records(
+    parts = local.create_pretraining_records(
         read_documents(files),
         tokenizer,
         out[2:],
