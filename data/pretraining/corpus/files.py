@@ -1,7 +1,7 @@
 """Corpus files to documents, streaming, whatever the size.
 
 Plain text, WikiExtractor's output and JSON lines (see `formats.py`), each as it is or compressed
-(see `compression.py`), and Parquet (see `parquet.py`), told apart by their content.
+(see `data/files/streams.py`), and Parquet, told apart by their content.
 
 Documents never merge across files. Paths may be anything that `tf.io.gfile` opens. `sources.py`
 reads ranges of files.
