@@ -7,7 +7,7 @@ n = min(max_predictions, max(1, round(probability · len))) of them, never [CLS]
 goes to the nearest even number on a tie, as Python 3's does (so 1.5 → 2, 4.5 → 4, 7.5 → 8).
 Unlike the original, a random piece is never a special or unused one.
 
-Vectorised over batches of instances with NumPy; `graph_masking.py` calls it while training.
+Vectorised over batches of instances with NumPy; `graph_masking.py` masks in TensorFlow.
 """
 
 import re

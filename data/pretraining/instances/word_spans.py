@@ -1,7 +1,7 @@
 """Which places of an instance are masked: single pieces, whole words, or spans of words.
 
 `masking.py` says how many; this picks them. Everything is done for a batch of instances at once
-with NumPy.
+with NumPy; `graph_masking.py` does the same in TensorFlow, with the same probabilities.
 
 Shapes here: n instances, S pieces each, P slots for predictions. `candidates` bool [n, S] are the
 pieces that may be masked: not [CLS], not [SEP], not padding. A word or a span therefore never

@@ -318,12 +318,13 @@ def create_pretraining_records(
     output_files: Sequence[str],
     settings: RecordSettings | None = None,
     *,
+    on_progress: Callable[[int, int], None] | None = None,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> Counts:
     """Writes records of documents in this process; files of any size are for `write_records`.
 
     Args:
-        documents, tokenizer, settings, chunk_bytes: See `generate.instance_batches`.
+        documents, tokenizer, settings, on_progress, chunk_bytes: See `generate.instance_batches`.
         output_files: TFRecord files, written round-robin; they appear when all is done.
 
     Raises:
@@ -339,6 +340,7 @@ def create_pretraining_records(
             tokenizer,
             settings,
             counts=counts,
+            on_progress=on_progress,
             chunk_bytes=chunk_bytes,
         ):
             writers.write(schema.encode_records(batch))
