@@ -5,6 +5,10 @@ judged and written. Whatever is the same for all tasks (training, evaluation on 
 weights, search, resuming, the order of it all) is the driver's. As `data` and `modeling` do not
 know each other, a task is put together in its script; "Add a task in an hour" in
 modeling/README.md does that with an example.
+
+The driver reads all splits that the job needs before anything else. Then, for the only run or for
+each of a search: `make_model`, `predictor`, training with `losses`, and on the way and in the end
+`evaluate`. What is written comes last, from the weights that are kept.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -44,6 +48,10 @@ class Split(Protocol):
     ) -> tf.data.Dataset:
         """Batches of every example once; with a seed endless ones, in an order that it decides.
 
+        A batch is a dict of all that the model and the losses take. Besides it holds, for
+        `engine.evaluation.Predictor` and for messages, `index` int64 [B], the example's place in
+        the split, and `is_real_example` float32 [B], 0 for rows that only fill the batch.
+
         Args:
             batch_size: Examples, over all processes.
             seed: Of the order.
@@ -65,15 +73,20 @@ class Split(Protocol):
 Batches = Callable[[Split], tf.data.Dataset]
 """From a split to its batches, each example once, as the run's devices want them."""
 Predict = Callable[[Split, Batches], Any]
-"""From a split to what the model answers to its examples, in the form that its task chooses."""
+"""From a split to what the model answers to its examples, in the form that its task chooses.
+
+`evaluate` and then `write_evaluation` get the same answers; a generator would be used up.
+"""
 
 
 class Evaluation(NamedTuple):
     """What a model's answers to a split are worth.
 
     Attributes:
-        results: By name, "eval_" before it; empty where the split has no gold answers.
-        constant: Whether the answer is the same whatever the example, as an unstable run's is.
+        results: By name, "eval_" before it: those of `Task.result_names`; empty where the split
+            has no gold answers, which only one to predict may lack. --do_eval needs `eval_loss`.
+        constant: Whether the answer is the same whatever the example, as an unstable run's is; a
+            search counts such runs.
     """
 
     results: Mapping[str, float]
@@ -84,10 +97,12 @@ class Task(Protocol):
     """A fine-tuning task.
 
     Attributes:
-        losses: What training lowers.
-        result_names: Of the evaluations, the one first that runs are compared by.
-        identity: Everything besides training data and optimizer that makes another run of it, by
-            the names of the flags: sizes of the model, labels, vocabulary, kinds of heads.
+        losses: What training lowers; may be a property, asked for after `read("train")`.
+        result_names: Of the evaluations, the one first that runs are compared by. Whether less of
+            it is better its name tells, see `metrics.smaller_is_better`.
+        identity: Everything that makes another run of it, by the names of the flags: sizes of the
+            model, labels, kinds of heads. The driver adds what it knows itself: fingerprints of
+            the training data, initial weights, optimizer, learning rate, batch size and seed.
     """
 
     losses: Losses
@@ -97,26 +112,35 @@ class Task(Protocol):
     def read(self, purpose: str) -> list[Split]:
         """The splits for "train", "dev" or "test", the main one first.
 
-        Several to train on are trained on one after the other.
+        Asked once, and only for what the job needs. Several to train on are trained on one after
+        the other.
+
+        Raises:
+            ModelingError, DataError: A file is missing, or is at fault.
         """
         ...
 
     def make_model(self) -> keras.Model:
-        """A built model, its weights random."""
+        """A built model, its weights random; one for each run of a search."""
         ...
 
     def predictor(self, model: keras.Model) -> Predict:
-        """Answers by a model; made once for it, called for every split and as often as wanted."""
+        """Answers by a model; made once for it, called for every split and as often as wanted.
+
+        Mostly an `engine.evaluation.Predictor` of the split's batches.
+        """
         ...
 
     def evaluate(self, split: Split, answers: Any) -> Evaluation:
-        """Judges answers to a split."""
+        """Judges answers to a split of `read("dev")`."""
         ...
 
     def write_evaluation(
         self, split: Split, answers: Any, results: Mapping[str, float], first: bool
     ) -> None:
         """Writes results, and what people read. All workers call it; the chief writes.
+
+        Only scripts with the flag --do_eval are asked for it.
 
         Args:
             split: One of `read("dev")`.
@@ -138,5 +162,8 @@ class Task(Protocol):
         ...
 
     def export(self, model: keras.Model) -> str:
-        """Writes a SavedModel from raw text to answers; returns its folder."""
+        """Writes a SavedModel from raw text to answers; returns its folder.
+
+        Only the chief is asked.
+        """
         ...
