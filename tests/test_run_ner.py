@@ -65,7 +65,7 @@ def folder(tmp_path_factory):
     config |= {"num_attention_heads": 2, "intermediate_size": 32, "max_position_embeddings": 64}
     config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     (folder / "config.json").write_text(json.dumps(config))
-    for name, count, seed in (("train", 300, 0), ("dev", 40, 1), ("test", 30, 2)):
+    for name, count, seed in (("train", 400, 0), ("dev", 40, 1), ("test", 30, 2)):
         (folder / f"{name}.txt").write_text(columns(draw_sentences(count, seed)))
     return folder
 

@@ -1,4 +1,4 @@
-"""The tagger on a frozen encoder's vectors: against Keras's LSTM, and trained here."""
+"""The tagger on a frozen encoder's vectors: against Keras's LSTM, and trained by the engine."""
 
 import keras
 import numpy as np
