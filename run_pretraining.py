@@ -61,13 +61,13 @@ from modeling.serving.export import Export
 from modeling.serving.pretraining import export_pretrainer
 from modeling.training import settings as training_settings
 from modeling.training.engine import distribution
-from modeling.training.engine.evaluation import Evaluator, reported
+from modeling.training.engine.evaluation import Evaluator
 from modeling.training.engine.setup import make_train_step
 from modeling.training.phases import Phase, folder_names, parse_phases
 from modeling.training.runs import run_folder, run_state
 from modeling.training.runs.best import load_best
 from modeling.training.runs.fit import Stage, fit
-from modeling.training.runs.reporting import Reporter, write_results
+from modeling.training.runs.reporting import Reporter, reported, write_results
 from modeling.training.runs.session import session
 from modeling.training.runs.summary import RunSummary
 

@@ -37,8 +37,7 @@ class BertModel(keras.Model):
     All are called as model(inputs, dropout_key=None, execution=PLAIN):
 
         inputs: Dict of int32 tensors, see `BertEncoder.call` and each model's `call`.
-        dropout_key: int32 [3], see `modeling.layers.dropout`; None means no dropout. Keras's
-            argument `training` has no effect.
+        dropout_key: int32 [3], see `modeling.layers.dropout`; None means no dropout.
         execution: How, see `modeling.layers.execution`.
 
     `remat` trades time for memory in training, see `BertEncoder`.
@@ -51,6 +50,18 @@ class BertModel(keras.Model):
 
     def build(self, input_shape=None):
         self.encoder.build()
+
+    def __call__(self, *args, training: bool | None = None, **kwargs):
+        """Refuses Keras's way of asking for dropout, which would do without it and not say so."""
+        rates = (self.config.hidden_dropout_prob, self.config.attention_probs_dropout_prob)
+        if training and kwargs.get("dropout_key") is None and any(rates):
+            raise ModelingError(
+                f"{type(self).__name__} was called with training=True, as Keras's fit does, but "
+                f"without a dropout_key, and so without dropout. Train it with "
+                f"modeling.training, pass a dropout_key, or set both dropout probabilities of "
+                f"its configuration to 0."
+            )
+        return super().__call__(*args, **kwargs)
 
     def head_dropout(self, x, rate: float, dropout_key, execution: Execution):
         """Dropout of what a head reads, at a site behind those of the encoder."""

@@ -17,8 +17,8 @@ import dataclasses
 import math
 
 from modeling.config import BertConfig
-from modeling.costs.flops import train_step_flops
 from modeling.costs.machines import Machine
+from modeling.training.engine.flops import train_step_flops
 
 # Passes over a tensor of hidden size (read or written once each) that a layer makes per token in
 # a training step, forward and backward: projections, their biases, transposes, scaling, dropout,

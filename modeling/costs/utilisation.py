@@ -1,41 +1,19 @@
 """How much of a machine's arithmetic a training run uses: model FLOPs over the peak.
 
-The model's operations are counted as `modeling.costs.flops` counts them (Chowdhery et al. 2022,
+The model's operations are counted as `engine.flops` counts them (Chowdhery et al. 2022,
 appendix B, "MFU"). The peak is the data sheet's for TPUs and GPUs, 16-bit or TF32/float32 as the
 run computes; a CPU's is measured by multiplying matrices for a moment.
 """
 
 import os
 import time
-from collections.abc import Mapping
 
 import keras
 import tensorflow as tf
 from absl import logging
 
-from modeling.config import BertConfig
-from modeling.costs.flops import train_step_flops
 from modeling.costs.peaks import gpu_peak, tpu_peak
 from modeling.training.engine.distribution import on_tpu
-
-
-def batch_flops(config: BertConfig, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-    """float32 scalar: operations of a training step on `batch`, padding included."""
-    shape = tf.cast(tf.shape(batch["input_ids"]), tf.float32)
-    rows, length = tf.reduce_prod(shape[:-1]), shape[-1]
-    predictions = 0.0
-    if "masked_lm_positions" in batch:
-        predictions = tf.cast(tf.shape(batch["masked_lm_positions"])[-1], tf.float32)
-    labels = 2 if {"next_sentence_labels", "label_ids"} & set(batch) else 0
-    return train_step_flops(config, rows, length, predictions, labels)
-
-
-def step_flops(model: keras.Model, batch: Mapping[str, tf.Tensor]) -> tf.Tensor | None:
-    """float32 scalar, of all of a model's encoders; None where it has none, or the batch no ids."""
-    encoders = [getattr(model, name, None) for name in ("encoder", "second_encoder")]
-    if encoders[0] is None or "input_ids" not in batch:
-        return None
-    return tf.add_n([batch_flops(e.config, batch) for e in encoders if e is not None])
 
 
 def peak_flops() -> float | None:

@@ -16,13 +16,12 @@ from absl import logging
 
 from modeling import checkpoints
 from modeling.training.engine import distribution, precision
-from modeling.training.engine.evaluation import reported
 from modeling.training.engine.setup import make_train_step
 from modeling.training.runs import run_folder, run_state
 from modeling.training.runs.best import has_best, load_best
 from modeling.training.runs.fit import Stage, fit
 from modeling.training.runs.identity import weights_checksum
-from modeling.training.runs.reporting import Reporter
+from modeling.training.runs.reporting import Reporter, reported
 from modeling.training.runs.summary import RunSummary
 from modeling.training.search import Finished, Search, Trial
 from modeling.training.settings import RunSettings

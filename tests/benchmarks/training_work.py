@@ -13,7 +13,7 @@ from data.pretraining.corpus import expand
 from data.tasks.sentences import glue
 from data.tasks.sentences.rows import TextSettings, tokenize_examples
 from data.tokenization import Tokenizer
-from modeling.costs.flops import train_step_flops
+from modeling.training.engine.flops import train_step_flops
 from tests.benchmarks.peers.training_ours import config_of
 from tests.benchmarks.peers.training_worker import Shape
 

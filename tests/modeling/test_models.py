@@ -84,7 +84,10 @@ def test_too_long_a_sequence_is_refused(batch):
 def test_dropout_is_drawn_with_a_key_alone(batch):
     model = BertClassifier(_config(), num_labels=3)
     still = model(batch)["logits"]
-    np.testing.assert_array_equal(still, model(batch, training=True)["logits"])
+    np.testing.assert_array_equal(still, model(batch)["logits"])
+    # Keras's fit asks in another way, and mustn't train without dropout unawares.
+    with pytest.raises(ModelingError, match="BertClassifier was called with training=True"):
+        model(batch, training=True)
     first, second = (
         model(batch, dropout_key=tf.constant([1, step, 0]))["logits"] for step in range(2)
     )

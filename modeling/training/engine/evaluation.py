@@ -1,17 +1,13 @@
 """A model over a whole data set: exact means, or one row of outputs per example."""
 
-from collections.abc import Callable
-
 import numpy as np
 import tensorflow as tf
-from absl import logging
 
 from modeling.errors import ModelingError
 from modeling.layers.execution import INFERENCE
 from modeling.losses import Losses
 from modeling.models import ABSENT
 from modeling.training.engine.distribution import distribute
-from modeling.training.runs.reporting import Reporter
 
 
 class Evaluator:
@@ -74,29 +70,6 @@ class Evaluator:
         sums = tf.stack([tf.stack([m.total, m.weight]) for m in (losses | metrics).values()])
         replica = tf.distribute.get_replica_context()
         return replica.all_reduce(tf.distribute.ReduceOp.SUM, sums)
-
-
-def reported(
-    evaluate: Callable[[int], dict[str, float]], reporter: Reporter, data_name: str
-) -> Callable[[int], dict[str, float]]:
-    """An evaluation whose results also go to the log, TensorBoard and the metrics file.
-
-    For the evaluations on the way and the one in the end alike.
-
-    Args:
-        evaluate: From a step to the results of an evaluation of the model as it is.
-        reporter: Of the run.
-        data_name: Of what is evaluated on, for the log: "held out".
-    """
-
-    def evaluate_and_report(step: int) -> dict[str, float]:
-        results = evaluate(step)
-        reporter.write("eval", step, results)
-        values = "  ".join(f"{name} {value:.4f}" for name, value in results.items())
-        logging.info("%s at step %d: %s", data_name, step, values)
-        return results
-
-    return evaluate_and_report
 
 
 class Predictor:

@@ -18,8 +18,6 @@ from absl import logging
 from modeling.errors import NotFiniteError
 from modeling.training.engine import distribution
 from modeling.training.engine.step import TrainStep
-from modeling.training.runs.reporting import Reporter
-from modeling.training.runs.run_state import RunState
 
 # No more than about this long between looking up from the steps: to print, or to stop when told.
 CHUNK_SECONDS = 5.0
@@ -99,8 +97,8 @@ class Interruption:
 def train(
     train_step: TrainStep,
     iterator,
-    run_state: RunState,
-    reporter: Reporter,
+    run_state,
+    reporter,
     *,
     num_train_steps: int,
     save_checkpoints_steps: int,
@@ -118,10 +116,11 @@ def train(
     Args:
         train_step: The compiled step.
         iterator: Endless training batches.
-        run_state: Saves every `save_checkpoints_steps`, before evaluations (which may take longer
-            than a machine leaves between telling to stop and stopping), at the end, and when told
-            to stop.
-        reporter: Gets every step; reports every `log_steps`, or after a minute.
+        run_state: A `runs.run_state.RunState`. Saves every `save_checkpoints_steps`, before
+            evaluations (which may take longer than a machine leaves between telling to stop and
+            stopping), at the end, and when told to stop.
+        reporter: A `runs.reporting.Reporter`. Gets every step; reports every `log_steps`, or
+            after a minute.
         num_train_steps: Total number of updates.
         save_checkpoints_steps: Steps between checkpoints.
         steps_per_call: Most steps in one call to TensorFlow.

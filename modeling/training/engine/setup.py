@@ -6,19 +6,24 @@ with strategy.scope():
 
 import dataclasses
 
+import keras
 import tensorflow as tf
 from absl import logging
 
 from modeling.checkpoints import weights_by_name
 from modeling.errors import ModelingError
+from modeling.layers.execution import PLAIN, Execution, xla_is_available
 from modeling.losses import Losses
 from modeling.training.engine import layerwise
-from modeling.training.engine.compilation import training_execution
 from modeling.training.engine.distribution import on_tpu
 from modeling.training.engine.optimizers import make_optimizer
 from modeling.training.engine.precision import make_loss_scale
 from modeling.training.engine.schedules import make_schedule
 from modeling.training.engine.step import TrainStep
+
+CHAINS_FROM = 256
+"""Least hidden_size whose chains are compiled: that takes 1.7 seconds for each shape of a batch,
+however many layers there are, which narrower models hardly win back."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,3 +101,15 @@ def make_train_step(model, losses: Losses, settings: Settings) -> TrainStep:
         jit_compile=settings.jit_compile and not on_tpu(),
         execution=training_execution(model, settings.jit_compile),
     )
+
+
+def training_execution(model: keras.Model, jit_compile: bool) -> Execution:
+    """What pays for a model here. With `jit_compile` and on TPUs XLA compiles it all anyway.
+
+    Chains are compiled in training alone: evaluations have too many shapes of batches for too few
+    batches.
+    """
+    wide = model.config.hidden_size >= CHAINS_FROM
+    if wide and not jit_compile and not on_tpu() and xla_is_available():
+        return Execution(compile_chains=True)
+    return PLAIN

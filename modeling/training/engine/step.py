@@ -9,9 +9,9 @@ clipped each replica on its own).
 import numpy as np
 import tensorflow as tf
 
-from modeling.costs.utilisation import step_flops
 from modeling.layers.execution import PLAIN, Execution
 from modeling.losses import Losses
+from modeling.training.engine.flops import step_flops
 from modeling.training.engine.loss_scale import LossScale
 from modeling.training.engine.optimizers import Optimizer
 
@@ -78,7 +78,7 @@ class TrainStep:
             Name → one (total, weight) per step; `loss`, the sum of the losses' means, the
             `learning_rate` used and the `gradient_norm` before clipping have weight 1. `tokens`
             is the number of real tokens with that of places in the batch, `flops` counts
-            operations as `utilisation.step_flops` does. With a loss scale
+            operations as `flops.step_flops` does. With a loss scale
             also `loss_scale`, and `skipped_updates`, 1 where the gradient was not finite; the
             norm there has weight 0.
         """

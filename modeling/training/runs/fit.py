@@ -93,7 +93,7 @@ def fit(
         reporter: Of the run.
         options: See there.
         evaluate: From a step to the results of an evaluation of the model as it is; see
-            `evaluation.reported`.
+            `reporting.reported`.
         summary: Is told what it is about once the run stands.
         result_names: Names of the results that `evaluate` gives, by which a mistyped `best_metric`
             is found before training. Only called if there is one.

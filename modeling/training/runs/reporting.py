@@ -9,7 +9,7 @@ import math
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from logging import Handler, getLogger
 
 import tensorflow as tf
@@ -344,3 +344,26 @@ def write_results(directory: str, file_name: str, values: Mapping[str, float]) -
         text += f"{key} = {values[key]}\n"
     with staged(directory) as temporary:
         write_text(join(temporary, file_name), text)
+
+
+def reported(
+    evaluate: Callable[[int], dict[str, float]], reporter: Reporter, data_name: str
+) -> Callable[[int], dict[str, float]]:
+    """An evaluation whose results also go to the log, TensorBoard and the metrics file.
+
+    For the evaluations on the way and the one in the end alike.
+
+    Args:
+        evaluate: From a step to the results of an evaluation of the model as it is.
+        reporter: Of the run.
+        data_name: Of what is evaluated on, for the log: "held out".
+    """
+
+    def evaluate_and_report(step: int) -> dict[str, float]:
+        results = evaluate(step)
+        reporter.write("eval", step, results)
+        values = "  ".join(f"{name} {value:.4f}" for name, value in results.items())
+        logging.info("%s at step %d: %s", data_name, step, values)
+        return results
+
+    return evaluate_and_report

@@ -5,10 +5,10 @@ import tensorflow as tf
 
 from modeling.config import BertConfig
 from modeling.costs import utilisation
-from modeling.costs.flops import train_step_flops
 from modeling.costs.peaks import gpu_peak, tpu_peak
-from modeling.costs.utilisation import batch_flops, peak_flops, step_flops
+from modeling.costs.utilisation import peak_flops
 from modeling.models import BertClassifier
+from modeling.training.engine.flops import batch_flops, step_flops, train_step_flops
 
 CONFIG = BertConfig.named("tiny", 100)
 

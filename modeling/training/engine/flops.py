@@ -8,6 +8,11 @@ activations that are computed twice to save memory count once, and padding count
 shapes of real tokens. Left-to-right models are counted as if they computed the whole square.
 """
 
+from collections.abc import Mapping
+
+import keras
+import tensorflow as tf
+
 from modeling.config import BertConfig
 
 
@@ -48,3 +53,22 @@ def train_step_flops(
     are no matrix products. Arguments as in `forward_flops`.
     """
     return 3 * forward_flops(config, batch_size, seq_length, predictions, labels)
+
+
+def batch_flops(config: BertConfig, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    """float32 scalar: operations of a training step on `batch`, padding included."""
+    shape = tf.cast(tf.shape(batch["input_ids"]), tf.float32)
+    rows, length = tf.reduce_prod(shape[:-1]), shape[-1]
+    predictions = 0.0
+    if "masked_lm_positions" in batch:
+        predictions = tf.cast(tf.shape(batch["masked_lm_positions"])[-1], tf.float32)
+    labels = 2 if {"next_sentence_labels", "label_ids"} & set(batch) else 0
+    return train_step_flops(config, rows, length, predictions, labels)
+
+
+def step_flops(model: keras.Model, batch: Mapping[str, tf.Tensor]) -> tf.Tensor | None:
+    """float32 scalar, of all of a model's encoders; None where it has none, or the batch no ids."""
+    encoders = [getattr(model, name, None) for name in ("encoder", "second_encoder")]
+    if encoders[0] is None or "input_ids" not in batch:
+        return None
+    return tf.add_n([batch_flops(e.config, batch) for e in encoders if e is not None])

@@ -4,8 +4,8 @@ import pytest
 import tensorflow as tf
 
 from modeling.config import BertConfig
-from modeling.costs.flops import forward_flops, train_step_flops
 from modeling.models import BertClassifier, BertPretrainer
+from modeling.training.engine.flops import forward_flops, train_step_flops
 
 B, T, P = 3, 16, 5
 CONFIG = BertConfig(
