@@ -51,7 +51,7 @@ def folder(tmp_path_factory):
 
 def flags(folder, out, *more, train="train.tsv"):
     files = (f"--train_file={folder}/{train}", f"--dev_file={folder}/dev.tsv")
-    training = ("--do_train", "--learning_rate=2e-3", "--num_train_epochs=4", "--eval_steps=50")
+    training = ("--do_train", "--learning_rate=2e-3", "--num_train_epochs=6", "--eval_steps=50")
     _, *given = tiny_tasks.command(SCRIPT, folder, out, *files, *training, *more)
     return given
 
@@ -104,18 +104,20 @@ def test_again_with_other_data_and_a_search(folder, trained):
         flags(folder, "a", *BEST),
         flags(folder, "a", *BEST, train="other.tsv"),
         flags(folder, "b", "--do_predict"),
-        flags(folder, "c", "--do_eval", "--learning_rates=2e-3,1e-6"),
+        flags(folder, "c", "--do_eval", "--learning_rates=1e-6,2e-3"),
     )
-    assert same == "" and train_steps(folder / "a") == steps == [50, 100, 150]
+    assert same == "" and train_steps(folder / "a") == steps == [50, 100, 150, 200, 225]
     assert "train_file has another content" in other
     assert "--test_file is missing" in missing
     assert search == ""
     header, *found = (folder / "c/search.tsv").read_text().splitlines()
     rows = [dict(zip(header.split("\t"), row.split("\t"), strict=True)) for row in found]
-    best = min(rows, key=lambda row: float(row["eval_mae"]))
-    assert len(rows) == 2 and float(best["learning_rate"]) == 2e-3
+    best, other = sorted(rows, key=lambda row: row["best"] != "True")
+    assert len(rows) == 2 and best["learning_rate"] == "0.002"
+    # The smaller error counts as better.
+    assert float(best["value"]) < float(other["value"])
     scores = tiny_tasks.results(folder / "c/eval_results.txt")
-    assert scores["eval_mae"] == pytest.approx(float(best["eval_mae"]))
+    assert scores["eval_mae"] == pytest.approx(float(best["value"]))
 
 
 def test_scores():
