@@ -54,10 +54,10 @@ def define_run_flags() -> None:
         "Stop after so many evaluations without a better --best_metric; 0: never.",
         lower_bound=0,
     )
-    _define_optimizer_flags()
+    define_optimizer_flags()
 
 
-def _define_optimizer_flags() -> None:
+def define_optimizer_flags() -> None:
     """What changes the weights, and how fast."""
     flags.DEFINE_enum(
         "optimizer",
