@@ -1,5 +1,6 @@
 """The one tokenizer of the project: the original's tokens, computed in the TensorFlow graph."""
 
+import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -106,11 +107,23 @@ class Tokenizer:
             [token.startswith(vocabulary.CONTINUATION) for token in tokens], bool
         )
         self._kept = NeverSplit(never_split, self._ids) if never_split else None
+
+    # These three are made when a text comes: with pieces kept from before none may come, and they
+    # take a second.
+
+    @functools.cached_property
+    def _normalizer(self) -> Normalizer:
         codes = self._kept.codes if self._kept else []
-        self._normalizer = Normalizer(do_lower_case, kept="".join(sorted({*"".join(codes)})))
-        self._wordpiece = WordPiece(tokens, codes)
+        return Normalizer(self.do_lower_case, kept="".join(sorted({*"".join(codes)})))
+
+    @functools.cached_property
+    def _wordpiece(self) -> WordPiece:
+        return WordPiece(self.vocab, self._kept.codes if self._kept else [])
+
+    @functools.cached_property
+    def _tokens(self) -> tf.Tensor:
         with tf.init_scope():
-            self._tokens = tf.constant(tokens, tf.string)
+            return tf.constant(self.vocab, tf.string)
 
     def tokenize(self, texts: Texts) -> tf.RaggedTensor | tf.Tensor:
         """Ids of the texts, without [CLS] and [SEP].
