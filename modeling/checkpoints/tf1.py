@@ -6,7 +6,7 @@
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -117,14 +117,11 @@ def _read(reader: _Reader, prefix: str, name: str) -> np.ndarray:
         ) from error
 
 
-def read_bundle(
-    path: str | os.PathLike, keep: Callable[[str], bool] | None = None
-) -> dict[str, np.ndarray]:
+def read_bundle(path: str | os.PathLike) -> dict[str, np.ndarray]:
     """Reads the tensors of a TF1 bundle in their stored shapes and dtypes.
 
     Args:
         path: A prefix such as `…/bert_model.ckpt`, one of its files, or a folder (see `find`).
-        keep: Says by name which tensors to read; all by default.
 
     Returns:
         Tensors by name, sorted by name.
@@ -134,8 +131,7 @@ def read_bundle(
     """
     prefix = find(path)
     reader = _open(prefix)
-    stored = sorted(reader.get_variable_to_shape_map())
-    return {n: _read(reader, prefix, n) for n in stored if keep is None or keep(n)}
+    return {n: _read(reader, prefix, n) for n in sorted(reader.get_variable_to_shape_map())}
 
 
 def write_bundle(prefix: str | os.PathLike, tensors: Mapping[str, np.ndarray]) -> None:
