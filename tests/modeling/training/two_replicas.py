@@ -17,8 +17,8 @@ from modeling.layers.dropout import dropout
 from modeling.losses import PretrainingLosses
 from modeling.training.engine import distribution, loop
 from modeling.training.engine.evaluation import Evaluator, Predictor
-from modeling.training.engine.loss_scale import LossScale
 from modeling.training.engine.optimizers import BertAdam
+from modeling.training.engine.precision import LossScale
 from modeling.training.engine.schedules import make_schedule
 from modeling.training.engine.step import TrainStep
 from modeling.training.runs.reporting import Reporter

@@ -11,8 +11,8 @@ from modeling.errors import ModelingError
 from modeling.losses import ClassifierLosses, PretrainingLosses
 from modeling.models import BertClassifier
 from modeling.training.engine.distribution import check_batch_sizes
-from modeling.training.engine.loss_scale import LossScale
 from modeling.training.engine.optimizers import BertAdam
+from modeling.training.engine.precision import LossScale
 from modeling.training.engine.schedules import make_schedule
 from modeling.training.engine.step import TrainStep
 from tests.modeling.training.test_training import batches, records, tiny_model
