@@ -65,7 +65,7 @@ from modeling.training.runs.reporting import write_results
 from modeling.training.runs.session import session
 from modeling.training.settings import RunSettings, check_model_fits, run_settings
 from modeling.training.task import Evaluation
-from modeling.vectors.extraction import FrozenEncoder
+from modeling.vectors.extraction import FrozenEncoder, VectorPipeline
 from modeling.vectors.vector_tagger import VectorTagger
 
 FILES = {"train": "train_file", "dev": "dev_file", "test": "test_file"}
@@ -175,7 +175,7 @@ class Tagging:
         """A SavedModel from text or words to tags and entities."""
         lengths = {"max_seq_length": FLAGS.max_seq_length, "window_stride": FLAGS.window_stride}
         return export_tagger(
-            self.frozen.with_tagger(model) if self.frozen else model,
+            VectorPipeline(self.frozen.model, model) if self.frozen else model,
             Export.from_flags(FLAGS),
             functools.partial(inputs.from_texts, self.tokenizer, **lengths),
             functools.partial(

@@ -31,23 +31,11 @@ RIGHT_TO_LEFT = "right_to_left"
 ATTENTION_DIRECTIONS = (BIDIRECTIONAL, LEFT_TO_RIGHT, RIGHT_TO_LEFT)
 ACTIVATIONS = ("gelu", "gelu_erf", "relu", "tanh", "linear")
 
-# Hugging Face's spelling → ours. Their "gelu_new" and "gelu_pytorch_tanh" are the tanh form.
-_FROM_HUGGINGFACE_ACTIVATION = {
-    "gelu": "gelu_erf",
-    "gelu_new": "gelu",
-    "gelu_pytorch_tanh": "gelu",
-    "gelu_fast": "gelu",
-    "relu": "relu",
-    "tanh": "tanh",
-    "linear": "linear",
-}
-_TO_HUGGINGFACE_ACTIVATION = {
-    "gelu": "gelu_new",
-    "gelu_erf": "gelu",
-    "relu": "relu",
-    "tanh": "tanh",
-    "linear": "linear",
-}
+# Where Hugging Face's spelling isn't ours. Of those with one meaning the last is written.
+_FROM_HUGGINGFACE_ACTIVATION = {name: name for name in ACTIVATIONS if not name.startswith("gelu")}
+_FROM_HUGGINGFACE_ACTIVATION |= {"gelu": "gelu_erf", "gelu_fast": "gelu"}
+_FROM_HUGGINGFACE_ACTIVATION |= {"gelu_pytorch_tanh": "gelu", "gelu_new": "gelu"}
+_TO_HUGGINGFACE_ACTIVATION = {ours: theirs for theirs, ours in _FROM_HUGGINGFACE_ACTIVATION.items()}
 # Keys that only a Hugging Face configuration has. They tell the format, so they are not kept
 # among the extra keys: a bert_config.json that held one would be read in the wrong terms.
 _HUGGINGFACE_KEYS = {"model_type", "architectures", "transformers_version"}
@@ -63,6 +51,8 @@ _POSITIVE_INTEGERS = (
     "max_position_embeddings",
     "type_vocab_size",
 )
+_PROBABILITIES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
+_POSITIVE_NUMBERS = ("initializer_range", "layer_norm_eps")
 
 
 @dataclasses.dataclass
@@ -116,12 +106,18 @@ class BertConfig:
 
     def validate(self) -> None:
         """Checks every field; raises ModelingError naming the first that is wrong."""
-        for name in _POSITIVE_INTEGERS:
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ModelingError(
-                    f"BertConfig field {name!r} must be a positive whole number; got {value!r}."
-                )
+        number = (int, float)
+        for names, types, fits, rule in (
+            (_POSITIVE_INTEGERS, int, lambda value: value >= 1, "positive whole number"),
+            (_PROBABILITIES, number, lambda value: 0 <= value < 1, "number from 0 to below 1"),
+            (_POSITIVE_NUMBERS, number, lambda value: value > 0, "number above 0"),
+        ):
+            for name in names:
+                value = getattr(self, name)
+                if isinstance(value, bool) or not (isinstance(value, types) and fits(value)):
+                    raise ModelingError(
+                        f"BertConfig field {name!r} must be a {rule}; got {value!r}."
+                    )
         if self.hidden_size % self.num_attention_heads:
             raise ModelingError(
                 f"BertConfig field 'hidden_size' ({self.hidden_size}) must be a multiple of "
@@ -138,18 +134,6 @@ class BertConfig:
                 f"BertConfig field 'attention_direction' must be one of "
                 f"{', '.join(ATTENTION_DIRECTIONS)}; got {self.attention_direction!r}."
             )
-        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1:
-                raise ModelingError(
-                    f"BertConfig field {name!r} must be a number from 0 to below 1; got {value!r}."
-                )
-        for name in ("initializer_range", "layer_norm_eps"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
-                raise ModelingError(
-                    f"BertConfig field {name!r} must be a number above 0; got {value!r}."
-                )
 
     @classmethod
     def named(cls, size: str, vocab_size: int, **overrides) -> "BertConfig":

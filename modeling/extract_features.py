@@ -23,6 +23,7 @@ from data.tokenization import Tokenizer, casing
 from data.vectors import serving_inputs, texts, vector_files
 from data.vectors.array_batches import array_batches
 from modeling import checkpoints, errors
+from modeling import flags as model_flags
 from modeling.config import BertConfig
 from modeling.logs import Progress
 from modeling.serving import flags as export_flags
@@ -37,6 +38,7 @@ from modeling.vectors.extraction import Extractor
 FLAGS = flags.FLAGS
 
 hardware_flags.define_device_flags()
+model_flags.define_model_flags()
 flags.DEFINE_string("input_file", None, "Texts, one a line.")
 flags.DEFINE_string("output_file", None, "Where the vectors are written.")
 flags.DEFINE_list(
@@ -45,16 +47,7 @@ flags.DEFINE_list(
     "Layers to write: -1 is the last, 0 the first. By default the last four, or as many as there "
     f"are. Or one of {', '.join(vector_models.VECTOR_LAYERS)}.",
 )
-flags.DEFINE_string(
-    "bert_config_file", None, "bert_config.json (or Hugging Face's config.json) of the model."
-)
 flags.DEFINE_integer("max_seq_length", 128, "Longer texts are cut.", lower_bound=3)
-flags.DEFINE_string(
-    "init_checkpoint",
-    None,
-    "The model's weights: bert_model.ckpt, a Hugging Face folder or .safetensors file.",
-)
-flags.DEFINE_string("vocab_file", None, "The vocabulary that the model was pre-trained with.")
 flags.DEFINE_bool(
     "do_lower_case", True, "Lower-case the text and strip accents; False for cased models."
 )
@@ -111,7 +104,7 @@ def make_model(config: BertConfig, **settings) -> vector_models.BertVectors:
     )
     model = vector_models.BertVectors(config, layers, **settings)
     model.build()
-    checkpoints.load(model, FLAGS.init_checkpoint, required=vector_models.ENCODER)
+    checkpoints.load(model, FLAGS.init_checkpoint, required=checkpoints.ENCODER)
     return model
 
 

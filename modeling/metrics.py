@@ -15,10 +15,11 @@ No metric is ever NaN. Outputs that aren't finite, as a diverged run leaves them
 probability 0; in regression they make correlations 0 and errors infinite.
 """
 
+import math
 import unicodedata
 import warnings
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,6 +38,12 @@ CONSTANT = 1e-6  # spread of the predictions, relative to the labels', that coun
 def smaller_is_better(name: str) -> bool:
     """Whether less of a metric is better: errors, losses and perplexities."""
     return any(word in name for word in ("mse", "mae", "loss", "perplexity"))
+
+
+def first_best(name: str, items: Iterable, value: Callable[[Any], float]) -> Any:
+    """Which item has the best value of a metric, the first of equals; None if none is finite."""
+    finite = [item for item in items if math.isfinite(value(item))]
+    return (min if smaller_is_better(name) else max)(finite, key=value, default=None)
 
 
 def compute(names: Sequence[str], outputs, labels) -> dict[str, float]:

@@ -40,12 +40,23 @@ class BertModel(keras.Model):
         dropout_key: int32 [3], see `modeling.layers.dropout`; None means no dropout.
         execution: How, see `modeling.layers.execution`.
 
-    `remat` trades time for memory in training, see `BertEncoder`.
+    Args:
+        config: The encoder's configuration.
+        remat: Trades time for memory in training, see `BertEncoder`.
+        dropout_rate: Of the vectors that a task's own head reads.
     """
 
-    def __init__(self, config: BertConfig, name: str, remat: bool = False, **kwargs):
-        super().__init__(name=name, **kwargs)
+    def __init__(
+        self,
+        config: BertConfig,
+        *,
+        remat: bool = False,
+        dropout_rate: float = CLASSIFIER_DROPOUT,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
         self.config = config
+        self.dropout_rate = dropout_rate
         self.encoder = BertEncoder(config, dtype=self.dtype_policy, remat=remat)
 
     def build(self, input_shape=None):
@@ -63,10 +74,10 @@ class BertModel(keras.Model):
             )
         return super().__call__(*args, **kwargs)
 
-    def head_dropout(self, x, rate: float, dropout_key, execution: Execution):
+    def head_dropout(self, x, dropout_key, execution: Execution):
         """Dropout of what a head reads, at a site behind those of the encoder."""
         site = self.encoder.next_dropout_site
-        return dropout(x, rate, dropout_key, site, execution.compile_chains)
+        return dropout(x, self.dropout_rate, dropout_key, site, execution.compile_chains)
 
 
 class BertPretrainer(BertModel):
@@ -79,14 +90,8 @@ class BertPretrainer(BertModel):
             fine-tuning starts from.
     """
 
-    def __init__(
-        self,
-        config: BertConfig,
-        next_sentence: bool = True,
-        name: str = "bert_pretrainer",
-        **kwargs,
-    ):
-        super().__init__(config, name=name, **kwargs)
+    def __init__(self, config: BertConfig, next_sentence: bool = True, **kwargs):
+        super().__init__(config, **kwargs)
         self.masked_lm = MaskedLMHead(config, dtype=self.dtype_policy)
         self.next_sentence = None
         if next_sentence:
@@ -144,7 +149,6 @@ class BertClassifier(BertModel):
     Args:
         config: The encoder's configuration.
         num_labels: Rows of `output_weights`.
-        dropout_rate: Of the vector that is classified.
         second: A second encoder's configuration, of the same vocabulary. Its pooled vector stands
             behind the first one's, as ELMo joins a left-to-right and a right-to-left model (paper,
             section 5.1); its weights' names begin with "second_".
@@ -160,14 +164,12 @@ class BertClassifier(BertModel):
         self,
         config: BertConfig,
         num_labels: int,
-        dropout_rate: float = CLASSIFIER_DROPOUT,
         bilstm: bool = False,
         row_pooling: str = "mean",
-        name: str = "bert_classifier",
         second: BertConfig | None = None,
         **kwargs,
     ):
-        super().__init__(config, name=name, **kwargs)
+        super().__init__(config, **kwargs)
         self.second_encoder = None
         if second is not None:
             _check_second(config, second, bilstm)
@@ -178,7 +180,6 @@ class BertClassifier(BertModel):
                 f"row_pooling is {row_pooling!r}; it may be {' or '.join(ROW_POOLINGS)}."
             )
         self.row_pooling = row_pooling
-        self.dropout_rate = dropout_rate
         self.num_labels = num_labels
         self.bilstm = None
         if bilstm:
@@ -219,7 +220,7 @@ class BertClassifier(BertModel):
             if mask is None:
                 mask = ops.ones_like(inputs["input_ids"])
             _, x = self.bilstm(outputs["sequence_output"], mask)
-        x = self.head_dropout(x, self.dropout_rate, dropout_key, execution)
+        x = self.head_dropout(x, dropout_key, execution)
         logits = linear_logits(x, self.output_weights, self.output_bias)
         if rows is not None:
             logits = ops.reshape(logits, (-1, ops.shape(rows)[1], self.num_labels))
@@ -233,21 +234,7 @@ class BertMultipleChoice(BertModel):
 
     The only new weight is a vector, whose product with the pooled vector of each choice's row is
     its logit; a bias would be the same for all choices.
-
-    Args:
-        config: The encoder's configuration.
-        dropout_rate: Of the pooled vectors.
     """
-
-    def __init__(
-        self,
-        config: BertConfig,
-        dropout_rate: float = CLASSIFIER_DROPOUT,
-        name: str = "bert_multiple_choice",
-        **kwargs,
-    ):
-        super().__init__(config, name=name, **kwargs)
-        self.dropout_rate = dropout_rate
 
     def build(self, input_shape=None):
         super().build()
@@ -266,8 +253,7 @@ class BertMultipleChoice(BertModel):
         if rows is None:
             raise ModelingError("Multiple choice needs inputs of shape [B, choices, length].")
         outputs = self.encoder(inputs, dropout_key, execution=execution)
-        x = outputs["pooled_output"]
-        x = self.head_dropout(x, self.dropout_rate, dropout_key, execution)
+        x = self.head_dropout(outputs["pooled_output"], dropout_key, execution)
         logits = linear_logits(x, self.output_weights, ops.zeros((1,)))
         logits = ops.reshape(logits, (-1, ops.shape(rows)[1]))
         outputs["logits"] = ops.where(rows, logits, ABSENT)
@@ -280,8 +266,8 @@ class BertQuestionAnswering(BertModel):
     The new weights are a start and an end vector, with a bias each as in the original.
     """
 
-    def __init__(self, config: BertConfig, name: str = "bert_question_answering", **kwargs):
-        super().__init__(config, name=name, **kwargs)
+    def __init__(self, config: BertConfig, **kwargs):
+        super().__init__(config, **kwargs)
         self.spans = LinearHead(config.hidden_size, 2, "squad", dtype=self.dtype_policy)
 
     def build(self, input_shape=None):
@@ -307,19 +293,10 @@ class BertTagger(BertModel):
     Args:
         config: The encoder's configuration.
         num_tags: Rows of `output_weights`.
-        dropout_rate: Of the vectors that are classified.
     """
 
-    def __init__(
-        self,
-        config: BertConfig,
-        num_tags: int,
-        dropout_rate: float = CLASSIFIER_DROPOUT,
-        name: str = "bert_tagger",
-        **kwargs,
-    ):
-        super().__init__(config, name=name, **kwargs)
-        self.dropout_rate = dropout_rate
+    def __init__(self, config: BertConfig, num_tags: int, **kwargs):
+        super().__init__(config, **kwargs)
         self.num_tags = num_tags
 
     def build(self, input_shape=None):
@@ -331,8 +308,7 @@ class BertTagger(BertModel):
     def call(self, inputs, dropout_key=None, execution: Execution = PLAIN):
         """Dict of int32 [B, T] tensors → the encoder's dict with float32 `logits` [B, T, tags]."""
         outputs = self.encoder(inputs, dropout_key, execution=execution)
-        x = outputs["sequence_output"]
-        x = self.head_dropout(x, self.dropout_rate, dropout_key, execution)
+        x = self.head_dropout(outputs["sequence_output"], dropout_key, execution)
         return outputs | {"logits": linear_logits(x, self.output_weights, self.output_bias)}
 
 

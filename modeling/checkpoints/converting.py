@@ -106,24 +106,9 @@ def _config_beside(directory: str, held: Contents) -> str:
 
 def _check(held: Contents, config: BertConfig) -> None:
     """Compares the weights with what the configuration says about their shapes."""
-    facts = {
-        "vocab_size": (names.WORD_EMBEDDINGS, 0, config.vocab_size),
-        "hidden_size": (names.WORD_EMBEDDINGS, 1, config.hidden_size),
-        "max_position_embeddings": (
-            "bert/embeddings/position_embeddings",
-            0,
-            config.max_position_embeddings,
-        ),
-        "type_vocab_size": ("bert/embeddings/token_type_embeddings", 0, config.type_vocab_size),
-        "intermediate_size": (
-            "bert/encoder/layer_0/intermediate/dense/bias",
-            0,
-            config.intermediate_size,
-        ),
-    }
     wrong = []
-    for field, (name, axis, said) in facts.items():
-        shape = held.shapes.get(name)
+    for field, (name, axis) in names.SIZES.items():
+        shape, said = held.shapes.get(name), getattr(config, field)
         if shape is not None and (axis >= len(shape) or shape[axis] != said):
             wrong.append(f"{field} is {said} but {held.file_names[name]} is {list(shape)}")
     layers = names.number_of_layers(held.shapes)

@@ -7,13 +7,15 @@ because it is tied to the word embeddings, `{"format": "pt"}` in the metadata.
 
 import json
 import os
+import tempfile
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import safetensors.numpy
 import tensorflow as tf
 
-from modeling.checkpoints import names, safetensors_file
+from modeling.checkpoints import names
 from modeling.checkpoints.contents import Contents, as_float32
 from modeling.checkpoints.files import join, write_text
 from modeling.config import BertConfig
@@ -28,6 +30,45 @@ ARCHITECTURES = (
     ("cls/squad/output_weights", "BertForQuestionAnswering"),
     (names.MASKED_LM_BIAS, "BertForPreTraining"),
 )
+
+
+class SafetensorsFile:
+    """One file, header read and checked, tensors read on demand.
+
+    Attributes:
+        path: As given; any path that tf.io.gfile knows.
+        shapes: Name → shape.
+
+    Raises:
+        ModelingError: It isn't whole, or no such file.
+    """
+
+    def __init__(self, path: str):
+        self.path = path
+        local = path
+        if "://" in path:  # The package reads local files only.
+            self._folder = tempfile.TemporaryDirectory()
+            local = os.path.join(self._folder.name, "copy.safetensors")
+            tf.io.gfile.copy(path, local)
+        try:
+            self._file = safetensors.safe_open(local, "numpy")
+        except (safetensors.SafetensorError, OSError) as error:
+            raise ModelingError(
+                f"{path} is not a whole safetensors file: {error}. Copy or download it again."
+            ) from error
+        names = self._file.keys()
+        self.shapes = {name: tuple(self._file.get_slice(name).get_shape()) for name in names}
+
+    def read(self, name: str) -> np.ndarray:
+        """One tensor in its stored dtype."""
+        try:
+            return self._file.get_tensor(name)
+        except (safetensors.SafetensorError, TypeError, AttributeError, ValueError) as error:
+            dtype = self._file.get_slice(name).get_dtype()
+            raise ModelingError(
+                f"Tensor {name} in {self.path} has dtype {dtype}, which can't be read here "
+                f"({error}). Expected numbers that NumPy has, or bfloat16."
+            ) from error
 
 
 def files_in(directory: str) -> list[str]:
@@ -50,6 +91,7 @@ def contents(path: str) -> Contents:
     """
     where = _locate(path)
     file_names: dict[str, str] = {}
+    transposed: set[str] = set()
     unmapped, ignored = [], []
     for name in sorted(where):
         original = names.from_huggingface(name)
@@ -62,6 +104,8 @@ def contents(path: str) -> Contents:
             )
         elif original:
             file_names[original.name] = name
+            if original.transposed:
+                transposed.add(original.name)
         elif name not in names.TIED:
             unmapped.append(name)
     untied = False
@@ -77,14 +121,11 @@ def contents(path: str) -> Contents:
             untied = True
 
     def read(name: str) -> np.ndarray:
-        stored = file_names[name]
-        array = as_float32(where[stored].read(stored))
-        return array.T if _is_transposed(stored) else array
+        array = as_float32(where[file_names[name]].read(file_names[name]))
+        return array.T if name in transposed else array
 
-    shapes = {}
-    for original, stored in sorted(file_names.items()):
-        shape = where[stored].shapes[stored]
-        shapes[original] = shape[::-1] if _is_transposed(stored) else shape
+    shapes = {name: where[file_names[name]].shapes[file_names[name]] for name in sorted(file_names)}
+    shapes |= {name: shapes[name][::-1] for name in transposed}
     return Contents(
         path=path,
         format=names.HUGGINGFACE,
@@ -97,21 +138,16 @@ def contents(path: str) -> Contents:
     )
 
 
-def _is_transposed(stored: str) -> bool:
-    original = names.from_huggingface(stored)
-    return original is not None and original.transposed
-
-
-def _equal(where: Mapping[str, safetensors_file.SafetensorsFile], one: str, other: str) -> bool:
+def _equal(where: Mapping[str, SafetensorsFile], one: str, other: str) -> bool:
     if where[one].shapes[one] != where[other].shapes[other]:
         return False
     return np.array_equal(where[one].read(one), where[other].read(other))
 
 
-def _locate(path: str) -> dict[str, safetensors_file.SafetensorsFile]:
+def _locate(path: str) -> dict[str, SafetensorsFile]:
     """Tensor name → the file that holds it, following a shard index."""
     if not path.endswith(".json"):
-        whole = safetensors_file.SafetensorsFile(path)
+        whole = SafetensorsFile(path)
         return dict.fromkeys(whole.shapes, whole)
     with tf.io.gfile.GFile(path, "rb") as file:
         content = file.read()
@@ -128,7 +164,7 @@ def _locate(path: str) -> dict[str, safetensors_file.SafetensorsFile]:
         shard_path = join(directory, shard)
         if not tf.io.gfile.exists(shard_path):
             raise ModelingError(f"{path} names the file {shard}, which is not beside it.")
-        shards[shard] = safetensors_file.SafetensorsFile(shard_path)
+        shards[shard] = SafetensorsFile(shard_path)
     for name, shard in shard_of.items():
         if name not in shards[shard].shapes:
             raise ModelingError(f"{path} says that {shard} holds {name}, which it doesn't.")
@@ -164,7 +200,11 @@ def config_dict(config: BertConfig, shapes: Mapping[str, tuple[int, ...]]) -> di
 
 def write(directory: str, tensors: Mapping[str, np.ndarray], config: BertConfig) -> None:
     """Writes model.safetensors and config.json into a folder that exists."""
-    safetensors_file.write(join(directory, FILE_NAME), to_file(tensors), {"format": "pt"})
+    renamed = to_file(tensors)
+    # The package stores a transposed view's memory as it lies, hence the copies.
+    whole = {name: np.ascontiguousarray(renamed[name]) for name in sorted(renamed)}
+    with tf.io.gfile.GFile(join(directory, FILE_NAME), "wb") as file:
+        file.write(safetensors.numpy.save(whole, metadata={"format": "pt"}))
     values = config_dict(config, {name: array.shape for name, array in tensors.items()})
     content = json.dumps(values, indent=2, sort_keys=True) + "\n"
     write_text(join(directory, "config.json"), content)

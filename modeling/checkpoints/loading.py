@@ -228,12 +228,9 @@ def _shape_hint(name: str, has: tuple[int, ...], wants: tuple[int, ...]) -> str:
         return "The file is not of a BERT model with these parts."
     scope, _, last = name.rpartition("/")
     other_rows = has[0] != wants[0] and has[1:] == wants[1:]
-    field = {
-        names.WORD_EMBEDDINGS: "vocab_size",
-        names.MASKED_LM_BIAS: "vocab_size",
-        "bert/embeddings/position_embeddings": "max_position_embeddings",
-        "bert/embeddings/token_type_embeddings": "type_vocab_size",
-    }.get(name)
+    table = names.WORD_EMBEDDINGS if name == names.MASKED_LM_BIAS else name
+    tables = {n: f for f, (n, axis) in names.SIZES.items() if axis == 0 and "embeddings/" in n}
+    field = tables.get(table)
     if field and other_rows:
         vocab = " and the vocab.txt" if field == "vocab_size" else ""
         return (

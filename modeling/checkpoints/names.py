@@ -30,6 +30,14 @@ class Translated(NamedTuple):
 
 WORD_EMBEDDINGS = "bert/embeddings/word_embeddings"
 MASKED_LM_BIAS = "cls/predictions/output_bias"
+SIZES = {
+    "vocab_size": (WORD_EMBEDDINGS, 0),
+    "hidden_size": (WORD_EMBEDDINGS, 1),
+    "max_position_embeddings": ("bert/embeddings/position_embeddings", 0),
+    "type_vocab_size": ("bert/embeddings/token_type_embeddings", 0),
+    "intermediate_size": ("bert/encoder/layer_0/intermediate/dense/bias", 0),
+}
+"""Field of `BertConfig` → a weight and the axis of it that has this size."""
 
 # Tied weights: a Hugging Face file may hold these beside, or instead of, what they are tied to.
 TIED = {

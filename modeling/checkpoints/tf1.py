@@ -6,7 +6,7 @@
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from modeling.checkpoints import names
 from modeling.checkpoints.contents import Contents, as_float32
-from modeling.checkpoints.files import join, listing
+from modeling.checkpoints.files import join
 from modeling.errors import ModelingError
 
 RELEASE_NAME = "bert_model.ckpt"
@@ -70,30 +70,17 @@ def _latest(directory: str) -> str | None:
 
 
 def find(path: str | os.PathLike) -> str:
-    """The prefix of the bundle that `path` means: a prefix, one of its files, or a folder.
+    """The prefix of the bundle that `path` means: a prefix, or one of its files.
 
     Raises:
-        ModelingError: There is no bundle, or a folder holds several and none is the obvious one.
+        ModelingError: There is no bundle.
     """
     path = os.fspath(path)
-    bare = re.sub(r"\.(index|data-\d+-of-\d+)$", "", path)
-    for prefix in (path, bare):
+    for prefix in (path, re.sub(r"\.(index|data-\d+-of-\d+)$", "", path)):
         if is_prefix(prefix):
             return prefix
-    if tf.io.gfile.isdir(path):
-        prefixes = prefixes_in(path)
-        if len(prefixes) == 1:
-            return prefixes[0]
-        if prefixes:
-            raise ModelingError(
-                f"{path} holds several checkpoints: {', '.join(prefixes)}. Give the one to read."
-            )
-        raise ModelingError(
-            f"{path} holds no TF1 checkpoint (a *.index file with its *.data file); it holds "
-            f"{listing(path)}."
-        )
     raise ModelingError(
-        f"There is no TF1 checkpoint at {path}: expected the file {path}.index, or a folder."
+        f"There is no TF1 checkpoint at {path}: expected the file {path}.index beside its data."
     )
 
 
@@ -117,25 +104,21 @@ def _read(reader: _Reader, prefix: str, name: str) -> np.ndarray:
         ) from error
 
 
-def read_bundle(
-    path: str | os.PathLike, keep: Callable[[str], bool] | None = None
-) -> dict[str, np.ndarray]:
+def read_bundle(path: str | os.PathLike) -> dict[str, np.ndarray]:
     """Reads the tensors of a TF1 bundle in their stored shapes and dtypes.
 
     Args:
-        path: A prefix such as `…/bert_model.ckpt`, one of its files, or a folder (see `find`).
-        keep: Says by name which tensors to read; all by default.
+        path: A prefix such as `…/bert_model.ckpt`, or one of its files.
 
     Returns:
         Tensors by name, sorted by name.
 
     Raises:
-        ModelingError: No bundle, several, or a damaged one.
+        ModelingError: No bundle, or a damaged one.
     """
     prefix = find(path)
     reader = _open(prefix)
-    stored = sorted(reader.get_variable_to_shape_map())
-    return {n: _read(reader, prefix, n) for n in stored if keep is None or keep(n)}
+    return {n: _read(reader, prefix, n) for n in sorted(reader.get_variable_to_shape_map())}
 
 
 def write_bundle(prefix: str | os.PathLike, tensors: Mapping[str, np.ndarray]) -> None:

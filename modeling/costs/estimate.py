@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 
 import tensorflow as tf
+from tabulate import tabulate
 
 from modeling.config import BIDIRECTIONAL, BertConfig
 from modeling.costs import cost_model
@@ -75,8 +76,8 @@ def estimate(
         options = {"half_precision": half if on_cpu else True, "remat": remat}
         options["accumulation_steps"] = accumulation_steps
         plans.append((machine, [PhaseCost(config, machine, p, labels, **options) for p in phases]))
-    rows = [("machine", "rows", "steps/s", "computed", "memory", "hours", "dollars")]
-    rows += [_row(machine, phases, planned) for machine, planned in plans]
+    columns = ("machine", "rows", "steps/s", "computed", "memory", "hours", "dollars")
+    rows = [_row(machine, phases, planned) for machine, planned in plans]
     prices = [
         f"  {machine.name}: ${machine.price.dollars:,.2f} an hour, {machine.price.source}"
         for machine in machines
@@ -86,7 +87,7 @@ def estimate(
         "rows: of a micro-batch on a device, × micro-batches; computed: of a device; memory: of a "
         "device at most (XLA, base, v5e: half to nine tenths of it). Prices on demand:"
     )
-    lines.append("\n".join([_table(rows), "", explained, *prices]))
+    lines.append("\n".join([_table(columns, rows), "", explained, *prices]))
     if corpus_bytes:
         lines.append(data_cost(corpus_bytes / TEXT_BYTES_PER_TOKEN, dupe_factor))
     lines.append(_interruptions(config, plans, save_checkpoints_steps))
@@ -146,10 +147,7 @@ class PhaseCost:
         accumulation_steps: int = 1,
         remat: bool = False,
     ):
-        length = phase.max_seq_length
-        predictions = phase.max_predictions_per_seq
-        if predictions and config.attention_direction != BIDIRECTIONAL:
-            predictions = length  # every token's next
+        length, predictions = phase.max_seq_length, _predictions(config, phase)
         options = {"half_precision": half_precision, "remat": remat}
         device_rows = phase.batch_size / machine.devices
         self.rows, self.accumulation_steps = 0, 1
@@ -178,6 +176,13 @@ class PhaseCost:
         """Rows of a device, and in how many parts they are computed."""
         parts = f" × {self.accumulation_steps}" if self.accumulation_steps > 1 else ""
         return f"{self.rows:.4g}{parts}"
+
+
+def _predictions(config: BertConfig, phase: Phase) -> int:
+    """Of a row; in one direction every token's next is predicted."""
+    if phase.max_predictions_per_seq and config.attention_direction != BIDIRECTIONAL:
+        return phase.max_seq_length
+    return phase.max_predictions_per_seq
 
 
 def data_cost(tokens: float, passes: int) -> str:
@@ -221,14 +226,11 @@ def _describe(config: BertConfig, phases: Sequence[Phase], labels: int, half: bo
         f"{weights * cost_model.CHECKPOINT_BYTES / 2**30:.2f} GiB a checkpoint."
     ]
     for phase in phases:
-        predictions = phase.max_predictions_per_seq
-        if config.attention_direction != BIDIRECTIONAL:
-            predictions = phase.max_seq_length
         work = cost_model.step_work(
             config,
             phase.batch_size,
             phase.max_seq_length,
-            predictions,
+            _predictions(config, phase),
             labels,
             half_precision=half,
         )
@@ -243,7 +245,8 @@ def _describe(config: BertConfig, phases: Sequence[Phase], labels: int, half: bo
 
 def _interruptions(config: BertConfig, plans, save_checkpoints_steps: int) -> str:
     """By machine and rate of pre-emption: the best interval, what it loses, what the flags lose."""
-    rows = [("a machine lost every", "", *(f"{hours} h" for hours in MEAN_HOURS))]
+    columns = ("a machine lost every", "", *(f"{hours} h" for hours in MEAN_HOURS))
+    rows = []
     for machine, (*_, plan) in plans:
         if not plan.rows:
             continue
@@ -256,7 +259,7 @@ def _interruptions(config: BertConfig, plans, save_checkpoints_steps: int) -> st
             as_set.append(f"{lost:.1%}" if lost < 1 else "more than trained")
         rows.append((machine.name, "best interval, lost", *best))
         rows.append(("", f"every {save_checkpoints_steps:,} steps", *as_set))
-    return _table(rows) + (
+    return _table(columns, rows) + (
         "\nlost: saving, restarting and repeating, as a share of the training (Young 1974; "
         "Daly 2006)."
     )
@@ -269,13 +272,10 @@ def _rounded(value: float) -> str:
     return f"{value:.{max(0, 2 - math.floor(math.log10(max(value, 1e-4))))}f}"
 
 
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    """Aligned columns, the first to the left."""
-    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(
-            [row[0].ljust(widths[0])]
-            + [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
-        ).rstrip()
-        for row in rows
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """The first column to the left, the others to the right."""
+    sides = ("left", *["right"] * (len(columns) - 1))
+    text = tabulate(
+        rows, columns, "plain", disable_numparse=True, colalign=sides, headersglobalalign="same"
     )
+    return "\n".join(line.rstrip() for line in text.splitlines())

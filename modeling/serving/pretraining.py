@@ -36,7 +36,7 @@ def export_pretrainer(
     vocabulary: Vocabulary,
     top_k: int,
 ) -> str:
-    """Exports a pre-trained model as the next version.
+    """Exports a pre-trained model as the next version; returns its folder.
 
     Signatures, with any batch size; M is the most [MASK]s that a text of the batch has:
         serving_default: string `text` [B] → `words` string [B, M, K] and `scores` float32
@@ -59,9 +59,6 @@ def export_pretrainer(
         preprocess: One or two string tensors [B] → the model's inputs, in the graph; keeps [MASK].
         vocabulary: Of the tokens.
         top_k: K, how many tokens per place.
-
-    Returns:
-        The folder of the new version. It appears whole or not at all.
     """
     servable = Servable(model, export.dtype)
     tokens = tf.constant(list(vocabulary.vocab), tf.string)

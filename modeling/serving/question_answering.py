@@ -39,7 +39,7 @@ def export_question_answering(
     threshold: float,
     max_windows: int = 0,
 ) -> str:
-    """Exports a question answering model as the next version.
+    """Exports a question answering model as the next version; returns its folder.
 
     Signatures, from string `question` [B] and `context` [B]:
         serving_default: `answer` string [B], a slice of the context ("" if there is none);
@@ -61,9 +61,6 @@ def export_question_answering(
             more than `threshold`.
         max_windows: A context that makes more is refused, as it would take a server's time from
             all others; 0: none is.
-
-    Returns:
-        The folder of the new version. It appears whole or not at all.
     """
     servable = Servable(model, export.dtype)
     search = SpanSearch([servable], n_best, max_answer_length)

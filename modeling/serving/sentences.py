@@ -20,7 +20,7 @@ def export_sentence_model(
     labels: Sequence[str],
     pairs: bool,
 ) -> str:
-    """Exports a model for sentences as the next version.
+    """Exports a model for sentences as the next version; returns its folder.
 
     Signatures, all with any batch size:
         serving_default: string `text_a` [B] (and `text_b` [B] for pairs), or `context` [B] and
@@ -45,11 +45,8 @@ def export_sentence_model(
         preprocess: Texts (string tensors as above) → the model's inputs, in the graph.
         labels: Names of the classes in the order of their ids.
         pairs: Whether the task has two texts.
-
-    Returns:
-        The folder of the new version. It appears whole or not at all.
     """
-    servable, answer = Servable(model, export.dtype), ANSWERS[kind](labels)
+    servable, names = Servable(model, export.dtype), tf.constant(list(labels), tf.string)
     text = tf.TensorSpec([None], tf.string)
     texts = {"text_a": text, "text_b": text} if pairs else {"text_a": text}
     if kind == "choices":
@@ -57,21 +54,22 @@ def export_sentence_model(
     several_rows = preprocess(*(tf.zeros([1] * s.shape.rank, tf.string) for s in texts.values()))
     several_rows = several_rows["input_ids"].shape.rank == 3
 
-    def logits(batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    def answer(batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         shape = tf.shape(batch["input_ids"])
         empty = tf.zeros([shape[0], shape[1]] if kind == "choices" else [shape[0], len(labels)])
         if kind == "regression":
             empty = tf.zeros([shape[0], 1])
-        return in_buckets(servable, batch, {"logits": empty})["logits"]
+        logits = in_buckets(servable, batch, {"logits": empty})["logits"]
+        return _answers(kind, logits, names)
 
     def from_text(**inputs):
-        answers = answer(logits(preprocess(*(inputs[name] for name in texts))))
+        answers = answer(preprocess(*(inputs[name] for name in texts)))
         if kind == "choices":
             answers["choice_text"] = tf.gather(inputs["choices"], answers["choice"], batch_dims=1)
         return answers
 
     def from_ids(**inputs):
-        return answer(logits(inputs))
+        return answer(inputs)
 
     ids = IDS
     if several_rows:
@@ -83,50 +81,21 @@ def export_sentence_model(
     return export.write(servable, signatures, {"labels.json": labels})
 
 
-def _classes(labels: Sequence[str]):
-    names = tf.constant(list(labels), tf.string)
-
-    def answer(logits):
-        probabilities = tf.nn.softmax(logits)
-        return {
-            "label": tf.gather(names, tf.argmax(logits, -1)),
-            "score": tf.reduce_max(probabilities, -1),
-            "labels": tf.repeat(names[tf.newaxis], tf.shape(logits)[0], 0),
-            "probabilities": probabilities,
-        }
-
-    return answer
-
-
-def _multi_label(labels: Sequence[str]):
-    names = tf.constant(list(labels), tf.string)
-
-    def answer(logits):
-        return {
-            "labels": tf.repeat(names[tf.newaxis], tf.shape(logits)[0], 0),
-            "predicted": tf.where(logits >= 0, names, ""),
-            "probabilities": tf.sigmoid(logits),
-        }
-
-    return answer
-
-
-def _regression(_):
-    return lambda logits: {"score": logits[:, 0]}
-
-
-def _choices(_):
-    def answer(logits):
+def _answers(kind: str, logits: tf.Tensor, names: tf.Tensor) -> dict[str, tf.Tensor]:
+    """From logits float32 [B, L] and the labels' names, string [L]."""
+    if kind == "regression":
+        return {"score": logits[:, 0]}
+    if kind == "choices":
         choice = tf.argmax(logits, -1, output_type=tf.int32)
         return {"choice": choice, "probabilities": tf.nn.softmax(logits)}
-
-    return answer
-
-
-ANSWERS = {
-    "classes": _classes,
-    "multi_label": _multi_label,
-    "regression": _regression,
-    "choices": _choices,
-}
-"""Kind → from labels to the function from logits to a signature's outputs."""
+    labels = tf.repeat(names[tf.newaxis], tf.shape(logits)[0], 0)
+    if kind == "multi_label":
+        predicted = tf.where(logits >= 0, names, "")
+        return {"labels": labels, "predicted": predicted, "probabilities": tf.sigmoid(logits)}
+    probabilities = tf.nn.softmax(logits)
+    return {
+        "label": tf.gather(names, tf.argmax(logits, -1)),
+        "score": tf.reduce_max(probabilities, -1),
+        "labels": labels,
+        "probabilities": probabilities,
+    }

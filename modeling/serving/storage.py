@@ -20,44 +20,38 @@ from modeling.serving.flags import EXPORT_DTYPES
 _POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "int8": "float32"}
 
 
-class Bfloat16:
-    """A matrix in bfloat16, rounded to the nearest."""
-
-    def __init__(self, matrix: np.ndarray):
-        self.values = tf.Variable(tf.cast(matrix, tf.bfloat16), trainable=False)
-        self.variables = [self.values]
-
-    def read(self, dtype: str) -> tf.Tensor:
-        return tf.cast(self.values, dtype)
-
-    def rows(self, numbers, dtype: str) -> tf.Tensor:
-        return tf.cast(tf.gather(self.values, numbers), dtype)
-
-
-class Int8:
-    """A matrix as whole numbers from -127 to 127 times a scale per row or per column.
+class Matrix:
+    """A matrix in fewer bytes: bfloat16, or whole numbers from -127 to 127 times scales.
 
     Args:
         matrix: float32 [rows, columns].
-        axis: Along which numbers share a scale: 0 for the kernel of a product (a scale per
+        dtype: "bfloat16", rounded to the nearest; or "int8".
+        axis: Along which int8 shares a scale: 0 for the kernel of a product (a scale per
             output), 1 for a table of vectors.
     """
 
-    def __init__(self, matrix: np.ndarray, axis: int):
-        scales = np.maximum(np.abs(matrix).max(axis, keepdims=True), 1e-12) / 127
-        numbers = np.clip(np.rint(matrix / scales), -127, 127)
-        self.numbers = tf.Variable(numbers.astype(np.int8), trainable=False)
-        self.scales = tf.Variable(scales.astype(np.float32), trainable=False)
-        self.variables = [self.numbers, self.scales]
+    def __init__(self, matrix: np.ndarray, dtype: str, axis: int):
+        self.scales = None
+        if dtype == "int8":
+            scales = np.maximum(np.abs(matrix).max(axis, keepdims=True), 1e-12) / 127
+            matrix = np.clip(np.rint(matrix / scales), -127, 127)
+            self.scales = tf.Variable(scales.astype(np.float32), trainable=False)
+        self.values = tf.Variable(tf.cast(matrix, dtype), trainable=False)
+        self.variables = [v for v in (self.values, self.scales) if v is not None]
 
     def read(self, dtype: str) -> tf.Tensor:
-        return tf.cast(self.numbers, dtype) * tf.cast(self.scales, dtype)
+        return self._scaled(self.values, self.scales, dtype)
 
     def rows(self, numbers, dtype: str) -> tf.Tensor:
-        chosen, scales = tf.gather(self.numbers, numbers), self.scales
-        if scales.shape[0] > 1:
+        scales = self.scales
+        if scales is not None and scales.shape[0] > 1:
             scales = tf.gather(scales, numbers)
-        return tf.cast(chosen, dtype) * tf.cast(scales, dtype)
+        return self._scaled(tf.gather(self.values, numbers), scales, dtype)
+
+    @staticmethod
+    def _scaled(values, scales, dtype: str) -> tf.Tensor:
+        wide = tf.cast(values, dtype)
+        return wide if scales is None else wide * tf.cast(scales, dtype)
 
 
 class Servable(tf.Module):
@@ -87,7 +81,7 @@ class Servable(tf.Module):
         if dtype in ("bfloat16", "int8"):
             for weight, axis in _matrices(model):
                 matrix = keras.ops.convert_to_numpy(weight)
-                stored[id(weight)] = Bfloat16(matrix) if dtype == "bfloat16" else Int8(matrix, axis)
+                stored[id(weight)] = Matrix(matrix, dtype, axis)
         execution = Execution(inference=True, unpad=True, stored=stored)
 
         def compute(batch):
@@ -119,7 +113,7 @@ def _layers(model) -> Sequence[keras.layers.Layer]:
 
 
 def _matrices(model: keras.Model) -> Iterator[tuple[keras.Variable, int]]:
-    """The weights that layers read through `Execution`, with the axis of `Int8`."""
+    """The weights that layers read through `Execution`, with the axis of their scales."""
     for layer in _layers(model):
         if isinstance(layer, Dense):
             yield layer.kernel, 0

@@ -46,7 +46,7 @@ def export_tagger(
     from_words: Callable[[tf.Tensor], TaggingInputs],
     tags: Sequence[str],
 ) -> str:
-    """Exports a tagger as the next version.
+    """Exports a tagger as the next version; returns its folder.
 
     Signatures, with any batch size and any length:
         serving_default: string `text` [B].
@@ -70,9 +70,6 @@ def export_tagger(
         export: Where, and with what.
         from_texts, from_words: To the model's inputs, in the graph.
         tags: Their names in the order of their numbers; the first is O.
-
-    Returns:
-        The folder of the new version. It appears whole or not at all.
     """
     servable = Servable(model, export.dtype)
     number, read = TagNumbers(servable), EntityReader(tags)
@@ -139,12 +136,6 @@ def export_tagger(
             name: value.to_tensor(-1) for name, value in places.items()
         }
 
-    def from_text(text):
-        return answer(from_texts(text))
-
-    def from_word_lists(words):
-        return answer(from_words(words))
-
     def from_pieces(**inputs):
         shape = tf.shape(inputs["input_ids"])
         zeros = tf.zeros([shape[0], shape[1], len(tags)])
@@ -155,8 +146,13 @@ def export_tagger(
         }
 
     signatures = {
-        "serving_default": Signature(from_text, {"text": tf.TensorSpec([None], tf.string)}),
-        "words": Signature(from_word_lists, {"words": tf.TensorSpec([None, None], tf.string)}),
+        "serving_default": Signature(
+            lambda text: answer(from_texts(text)), {"text": tf.TensorSpec([None], tf.string)}
+        ),
+        "words": Signature(
+            lambda words: answer(from_words(words)),
+            {"words": tf.TensorSpec([None, None], tf.string)},
+        ),
         "tokenized": Signature(from_pieces, IDS),
     }
     return export.write(servable, signatures, {"labels.json": tags})

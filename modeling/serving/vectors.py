@@ -31,7 +31,7 @@ def export_embeddings(
     text_pieces: Callable[[tf.Tensor], PiecesAndWords],
     pooling: str,
 ) -> str:
-    """Exports an encoder as the next version.
+    """Exports an encoder as the next version; returns its folder.
 
     Signatures, from string `text` [B]; D is the width of all layers' vectors together:
         serving_default: `embedding` float32 [B, D], each of length 1, so that the product of two
@@ -50,9 +50,6 @@ def export_embeddings(
         export: Where, and with what.
         text_pieces: From texts to pieces, in the graph.
         pooling: "cls", "mean" or "max": how the vectors of a text become one.
-
-    Returns:
-        The folder of the new version. It appears whole or not at all.
     """
     if pooling == "none" or model.pooling != "none" or model.normalize:
         raise ModelingError(

@@ -14,6 +14,7 @@ import dataclasses
 import itertools
 import json
 import math
+import operator
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -25,7 +26,7 @@ from tabulate import tabulate
 
 from modeling.checkpoints.files import join, staged, write_text
 from modeling.errors import ModelingError, NotFiniteError
-from modeling.metrics import smaller_is_better
+from modeling.metrics import first_best
 from modeling.training.engine.distribution import is_chief
 from modeling.training.runs import charts
 from modeling.training.runs import identity as run_identity
@@ -102,7 +103,7 @@ class Search:
 
     Args:
         directory: The output folder.
-        metric: Of the results, by which runs are compared; see `smaller_is_better`.
+        metric: Of the results, by which runs are compared; see `metrics.smaller_is_better`.
         identity: Everything but the trial that makes another run, by the names of flags; see
             `runs.identity`. A finished run with another one is refused.
     """
@@ -132,11 +133,8 @@ class Search:
         Raises:
             ModelingError: The folder holds runs of another search, or every run has diverged.
         """
-        rows: dict[Trial, dict] = {}
-        for trial in trials:
-            row = self._read(self.folder(trial))
-            if row:
-                rows[trial] = row
+        stored = {trial: self._read(self.folder(trial)) for trial in trials}
+        rows = {trial: row for trial, row in stored.items() if row}
         if rows:
             logging.info("Search: %d of %d runs are finished.", len(rows), len(trials))
         others = self._others(trials)
@@ -205,9 +203,7 @@ class Search:
 
     def _best(self, rows: Sequence[dict]) -> dict | None:
         """The first of the best; None if all have diverged."""
-        finite = [row for row in rows if math.isfinite(row["value"])]
-        sign = -1 if smaller_is_better(self.metric) else 1
-        return max(finite, key=lambda row: sign * row["value"], default=None)
+        return first_best(self.metric, rows, operator.itemgetter("value"))
 
     # ---- Files ----
 
@@ -252,7 +248,10 @@ class Search:
                 tf.io.gfile.rmtree(join(folder, name))
 
     def _report(self, rows: Sequence[dict], best: dict) -> None:
-        settings = [_statistics(group, self.metric) for group in _by_setting(rows)]
+        by_setting: dict[str, list[dict]] = {}
+        for row in rows:
+            by_setting.setdefault(row["setting"], []).append(row)
+        settings = [_statistics(group, self.metric) for group in by_setting.values()]
         runs = [_run_columns(row, best) for row in rows]
         if is_chief():
             with staged(self.directory) as temporary:
@@ -271,21 +270,16 @@ class Search:
         )
 
 
-def _by_setting(rows: Sequence[dict]) -> list[list[dict]]:
-    names = dict.fromkeys(row["setting"] for row in rows)
-    return [[row for row in rows if row["setting"] == name] for name in names]
-
-
 def _statistics(rows: Sequence[dict], metric: str) -> dict[str, str]:
     """A setting's row: mean and sample standard deviation of its finite runs."""
     values = np.array([row["value"] for row in rows if math.isfinite(row["value"])])
-    choose = np.min if smaller_is_better(metric) else np.max
+    best = first_best(metric, values, float)
     return {
         "setting": rows[0]["setting"],
         "runs": str(len(rows)),
         "mean": f"{values.mean():.4f}" if len(values) else "",
         "std": f"{values.std(ddof=1):.4f}" if len(values) > 1 else "",
-        "best": f"{choose(values):.4f}" if len(values) else "",
+        "best": "" if best is None else f"{best:.4f}",
         "degenerate": str(sum(row["degenerate"] for row in rows)),
     }
 

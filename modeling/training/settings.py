@@ -3,19 +3,19 @@
 settings = run_settings(values)
 """
 
-import dataclasses
+from dataclasses import dataclass, fields
 
 import tensorflow as tf
 
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
 from modeling.training.engine import distribution
+from modeling.training.engine.loop import Options
 from modeling.training.engine.setup import Settings
-from modeling.training.runs.fit import Options
 from modeling.training.search import Trial, grid
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class RunSettings:
     """What the driver of fine-tuning is told.
 
@@ -69,27 +69,21 @@ def run_settings(values) -> RunSettings:
     Raises:
         ModelingError: There is nothing to do, or flags contradict each other.
     """
-    do_eval = "do_eval" in values and values.do_eval
-    jobs = ["do_train", *(["do_eval"] if "do_eval" in values else []), "do_predict", "do_export"]
+    jobs = [name for name in ("do_train", "do_eval", "do_predict", "do_export") if name in values]
     if not any(values[name].value for name in jobs):
         raise ModelingError(
             f"Nothing to do: give at least one of {', '.join(f'--{name}' for name in jobs)}."
         )
+    flags = {
+        field.name: values[field.name].value
+        for field in fields(RunSettings)
+        if field.name in values
+    }
     return RunSettings(
-        output_dir=values.output_dir,
-        init_checkpoint=values.init_checkpoint,
-        do_train=values.do_train,
-        do_eval=do_eval,
-        do_predict=values.do_predict,
-        do_export=values.do_export,
+        **{"do_eval": False, **flags},
         trials=search_trials(values),
         optimization=training_settings(values),
         loop=loop_options(values),
-        num_train_steps=values.num_train_steps,
-        warmup_proportion=values.warmup_proportion,
-        eval_batch_size=values.eval_batch_size,
-        predict_batch_size=values.predict_batch_size,
-        length_buckets=values.length_buckets,
     )
 
 
@@ -183,13 +177,4 @@ def training_settings(values, num_train_steps: int = 0, num_warmup_steps: int = 
 
 def loop_options(values) -> Options:
     """When to save, report and evaluate."""
-    return Options(
-        save_checkpoints_steps=values.save_checkpoints_steps,
-        save_checkpoints_minutes=values.save_checkpoints_minutes,
-        keep_checkpoint_max=values.keep_checkpoint_max,
-        steps_per_call=values.iterations_per_loop,
-        log_steps=values.log_steps,
-        eval_steps=values.eval_steps,
-        best_metric=values.best_metric,
-        early_stopping_patience=values.early_stopping_patience,
-    )
+    return Options(**{field.name: values[field.name].value for field in fields(Options)})

@@ -12,10 +12,9 @@ import numpy as np
 import tensorflow as tf
 
 from modeling import checkpoints
-from modeling.checkpoints import weights_by_name
 from modeling.config import BertConfig
 from modeling.layers.execution import INFERENCE, PLAIN, Execution
-from modeling.vectors.vector_models import ENCODER, BertVectors
+from modeling.vectors.vector_models import BertVectors
 from modeling.vectors.vector_tagger import VectorTagger
 
 _INPUTS = ("input_ids", "input_mask", "segment_ids")
@@ -104,14 +103,10 @@ class FrozenEncoder:
     def __init__(self, config: BertConfig, layers: str, init_checkpoint: str):
         self.model = BertVectors(config, [layers])
         self.model.build()
-        checkpoints.load(self.model, init_checkpoint, required=ENCODER)
+        checkpoints.load(self.model, init_checkpoint, required=checkpoints.ENCODER)
         self.extractor = Extractor(self.model)
         self.fingerprint = fingerprint(self.model)
         self.width = self.model.width
-
-    def with_tagger(self, tagger: VectorTagger) -> "VectorPipeline":
-        """Encoder and tagger as one model from pieces to logits, to be exported."""
-        return VectorPipeline(self.model, tagger)
 
 
 class VectorPipeline:
@@ -143,8 +138,8 @@ def fingerprint(model: BertVectors) -> str:
         model.compute_dtype,
     ]
     digest.update(json.dumps(settings, sort_keys=True).encode())
-    for name, weight in weights_by_name(model).items():
-        if name.startswith(ENCODER):
+    for name, weight in checkpoints.weights_by_name(model).items():
+        if name.startswith(checkpoints.ENCODER):
             digest.update(name.encode())
             digest.update(np.ascontiguousarray(weight.numpy()).tobytes())
     return digest.hexdigest()

@@ -2,7 +2,7 @@
 
 model = BertVectors(config, layers=[-1, -2], pooling="mean")
 model.build()
-checkpoints.load(model, "bert_model.ckpt", required=ENCODER)
+checkpoints.load(model, "bert_model.ckpt", required=checkpoints.ENCODER)
 vectors = model(inputs)["vectors"]
 """
 
@@ -15,10 +15,6 @@ from modeling.errors import ModelingError
 from modeling.flags import VECTOR_LAYERS
 from modeling.layers.execution import PLAIN, Execution
 from modeling.models import BertModel
-
-ENCODER = ("bert/embeddings/", "bert/encoder/")
-"""What a checkpoint has to hold; the pooler isn't used."""
-
 
 POOLINGS = ("cls", "mean", "max", "none")
 
@@ -101,10 +97,9 @@ class BertVectors(BertModel):
         layers: Sequence[int | str] = (-1,),
         pooling: str = "none",
         normalize: bool = False,
-        name: str = "bert_vectors",
         **kwargs,
     ):
-        super().__init__(config, name=name, **kwargs)
+        super().__init__(config, **kwargs)
         if pooling not in POOLINGS:
             raise ModelingError(f"pooling is {pooling!r}; it may be one of {', '.join(POOLINGS)}.")
         self.layer_names = list(layers)

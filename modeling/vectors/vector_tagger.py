@@ -26,9 +26,7 @@ class VectorTagger(keras.Model):
         config: Of the encoder that the vectors are of; for the record.
         width: Of a vector.
         num_labels: Rows of `output_weights`.
-        units: Of each direction of each layer. The paper says "768-dimensional".
-        num_layers: Of LSTMs.
-        dropout_rate: Of the vectors that are classified.
+        units: Of each direction of both layers. The paper says "768-dimensional".
     """
 
     def __init__(
@@ -37,17 +35,13 @@ class VectorTagger(keras.Model):
         width: int,
         num_labels: int,
         units: int = LSTM_UNITS,
-        num_layers: int = 2,
-        dropout_rate: float = CLASSIFIER_DROPOUT,
-        name: str = "vector_tagger",
         **kwargs,
     ):
-        super().__init__(name=name, **kwargs)
+        super().__init__(**kwargs)
         self.config = config
         self.num_labels = num_labels
         self.units = units
-        self.dropout_rate = dropout_rate
-        self.bilstm = BiLSTM(width, units, num_layers, dtype=self.dtype_policy)
+        self.bilstm = BiLSTM(width, units, num_layers=2, dtype=self.dtype_policy)
 
     def build(self, input_shape=None):
         self.bilstm.build()
@@ -67,5 +61,5 @@ class VectorTagger(keras.Model):
         """
         x = keras.ops.cast(inputs["features"], self.compute_dtype)
         x, _ = self.bilstm(x, inputs["input_mask"])
-        x = dropout(x, self.dropout_rate, dropout_key, 0, execution.compile_chains)
+        x = dropout(x, CLASSIFIER_DROPOUT, dropout_key, 0, execution.compile_chains)
         return {"logits": linear_logits(x, self.output_weights, self.output_bias)}

@@ -71,13 +71,13 @@ def test_same_numbers_from_the_converted_model(release, tmp_path):
     weights = {name: held.read(name) for name in held.shapes}
     inputs = {"input_ids": np.array([[1, 2, 3]])}
     ours = numpy_bert.forward(weights, CONFIG, inputs)
-    want = numpy_bert.forward(tf1.read_bundle(release), CONFIG, inputs)
+    want = numpy_bert.forward(tf1.read_bundle(checkpoints.find(release)[1]), CONFIG, inputs)
     # Not to the bit: a transposed view multiplies in another order.
     np.testing.assert_allclose(ours["logits"], want["logits"], rtol=0, atol=1e-14)
 
 
 def test_slots_are_dropped_and_unknown_weights_named(release, tmp_path):
-    weights = tf1.read_bundle(release)
+    weights = tf1.read_bundle(checkpoints.find(release)[1])
     weights |= {
         "global_step": np.array(3),
         "bert/pooler/dense/bias/adam_m": np.zeros(4, np.float32),
@@ -88,15 +88,18 @@ def test_slots_are_dropped_and_unknown_weights_named(release, tmp_path):
     assert (result.ignored, result.not_converted) == (2, ["tagger/kernel"])
     result = checkpoints.convert(release, tmp_path / "slim", "tf1")
     assert result.not_converted == []
-    kept = tf1.read_bundle(tmp_path / "slim")
+    kept = tf1.read_bundle(checkpoints.find(tmp_path / "slim")[1])
     assert "tagger/kernel" in kept and "global_step" not in kept
 
 
 def test_half_precision_input_is_widened(release, tmp_path):
-    weights = {name: a.astype(np.float16) for name, a in tf1.read_bundle(release).items()}
+    weights = {
+        name: a.astype(np.float16)
+        for name, a in tf1.read_bundle(checkpoints.find(release)[1]).items()
+    }
     huggingface.write(str(tmp_path), weights, BertConfig(**CONFIG))
     checkpoints.convert(tmp_path, tmp_path / "out", "tf1")
-    stored = tf1.read_bundle(tmp_path / "out")
+    stored = tf1.read_bundle(checkpoints.find(tmp_path / "out")[1])
     for name, array in weights.items():
         assert stored[name].dtype == np.float32
         np.testing.assert_array_equal(stored[name], array.astype(np.float32))

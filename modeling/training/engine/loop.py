@@ -1,6 +1,7 @@
 """The training loop that all scripts share."""
 
 import contextlib
+import dataclasses
 import math
 import os
 import shlex
@@ -94,18 +95,42 @@ class Interruption:
                 os._exit(EXIT_CODES[number])
 
 
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """When a run saves, reports, evaluates and stops: the flags of these names.
+
+    Attributes:
+        save_checkpoints_steps: Steps between checkpoints.
+        save_checkpoints_minutes: Most minutes between checkpoints; 0 for no limit.
+        keep_checkpoint_max: Checkpoints that stay; 0 for all.
+        iterations_per_loop: Most steps in one call to TensorFlow.
+        log_steps: Steps between status lines.
+        eval_steps: Steps between evaluations, the last step included where it is a multiple; 0
+            for none.
+        best_metric: Result of the evaluations by which the best weights are kept; None: the last
+            weights count. Of a run with several stages, only evaluations of the last one count:
+            those before may be on other data, and no earlier weights are what the run is for.
+        early_stopping_patience: See `BestKeeper`; in the last stage too.
+    """
+
+    save_checkpoints_steps: int
+    save_checkpoints_minutes: float = 0.0
+    keep_checkpoint_max: int = 5
+    iterations_per_loop: int = 1000
+    log_steps: int = 100
+    eval_steps: int = 0
+    best_metric: str | None = None
+    early_stopping_patience: int = 0
+
+
 def train(
     train_step: TrainStep,
     iterator,
     run_state,
     reporter,
-    *,
     num_train_steps: int,
-    save_checkpoints_steps: int,
-    steps_per_call: int,
-    save_checkpoints_minutes: float = 0.0,
-    log_steps: int = 100,
-    eval_steps: int = 0,
+    options: Options,
+    *,
     evaluate: Callable[[int], bool | None] | None = None,
     describe_examples: Callable[[np.ndarray], str] | None = None,
     interruption: "Interruption | None" = None,
@@ -116,19 +141,14 @@ def train(
     Args:
         train_step: The compiled step.
         iterator: Endless training batches.
-        run_state: A `runs.run_state.RunState`. Saves every `save_checkpoints_steps`, before
-            evaluations (which may take longer than a machine leaves between telling to stop and
-            stopping), at the end, and when told to stop.
-        reporter: A `runs.reporting.Reporter`. Gets every step; reports every `log_steps`, or
-            after a minute.
+        run_state: A `runs.run_state.RunState`. Saves when the options say so, before evaluations
+            (which may take longer than a machine leaves between telling to stop and stopping), at
+            the end, and when told to stop.
+        reporter: A `runs.reporting.Reporter`. Gets every step; reports when the options say so,
+            or after a minute.
         num_train_steps: Total number of updates.
-        save_checkpoints_steps: Steps between checkpoints.
-        steps_per_call: Most steps in one call to TensorFlow.
-        save_checkpoints_minutes: Most minutes between checkpoints; 0 for no limit.
-        log_steps: Steps between status lines.
-        eval_steps: Steps between calls of `evaluate(step)`, the last one included where it is a
-            multiple; 0 for none.
-        evaluate: Returns whether to stop training here.
+        options: When to do what.
+        evaluate: From a step to whether to stop training here.
         describe_examples: Says in words which examples the `example_ids` of a batch are.
         interruption, agreement: Of the caller, if that heeds signals already.
 
@@ -140,8 +160,8 @@ def train(
         SystemExit: After SIGTERM or SIGINT, when the run has been saved; see `leave`.
     """
     step = int(train_step.global_step.numpy())
-    eval_steps = eval_steps if evaluate else 0
-    every = [n for n in (save_checkpoints_steps, log_steps, eval_steps) if n]
+    eval_steps = options.eval_steps if evaluate else 0
+    every = [n for n in (options.save_checkpoints_steps, options.log_steps, eval_steps) if n]
     agreement = agreement or Agreement()
     pace = 1.0  # steps in a call, grown until a call takes CHUNK_SECONDS
     stop_early = interrupted = False
@@ -160,7 +180,9 @@ def train(
         reporter.start_clock()
         while step < num_train_steps and not stop_early and not interrupted:
             to_event = min(n - step % n for n in every)
-            chunk = min(to_event, num_train_steps - step, steps_per_call, max(1, int(pace)))
+            chunk = min(
+                to_event, num_train_steps - step, options.iterations_per_loop, max(1, int(pace))
+            )
             before = reporter.seconds
             history = train_step.run(iterator, chunk)
             taken = max(reporter.seconds - before, 1e-6)
@@ -169,15 +191,15 @@ def train(
             step += chunk
             reporter.add(history)
             minutes = (time.monotonic() - saved_at) / 60
-            late = 0 < save_checkpoints_minutes <= minutes
+            late = 0 < options.save_checkpoints_minutes <= minutes
             interrupted, late, pace = agreement.reach(interruption.wanted, late, pace)
             done = step == num_train_steps
             evaluating = eval_steps > 0 and step % eval_steps == 0
-            due = step % save_checkpoints_steps == 0
+            due = step % options.save_checkpoints_steps == 0
             saving = due or evaluating or done or interrupted or late
             # Also before what takes time of its own, so that speeds are those of the steps.
             unheard = reporter.seconds > REPORT_SECONDS
-            if step % log_steps == 0 or saving or unheard:
+            if step % options.log_steps == 0 or saving or unheard:
                 reporter.report(step)
             if saving:
                 prefix = run_state.save()

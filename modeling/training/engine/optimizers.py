@@ -1,6 +1,6 @@
 """The optimizers: BERT's Adam, AdamW, LAMB; weight decay excluded by variable name.
 
-optimizer = BertAdam(weights_by_name(model), warmup_linear_decay(1e-4, 1000, 100))
+optimizer = BertAdam(weights_by_name(model), make_schedule("linear", 1e-4, 1000, 100))
 optimizer.apply(gradients, optimizer.schedule(step), scale=1.0)
 """
 
@@ -19,6 +19,16 @@ from modeling.training.engine.schedules import Schedule
 # The original's patterns. They exclude every layer norm and bias, `output_bias` too, but no
 # embedding and none of the heads' weights.
 EXCLUDE_FROM_WEIGHT_DECAY = ("LayerNorm", "layer_norm", "bias")
+BETA_1, BETA_2 = 0.9, 0.999
+"""Decay rates of the two moments."""
+EPSILON = 1e-6
+"""Added to √v, outside the root."""
+
+# Adam's fused kernel takes 1−β in float32 from β in float32, and there 1−0.999 comes out 1.3e-5
+# too small, which scales its moments by these ratios. Rate and epsilon are scaled to make up for
+# it, so that the update is the exact one (to 1e-7).
+_RATIO_1 = (1 - float(np.float32(BETA_1))) / (1 - BETA_1)
+_RATIO_2 = math.sqrt((1 - float(np.float32(BETA_2))) / (1 - BETA_2))
 
 
 class Optimizer(abc.ABC):
@@ -32,9 +42,6 @@ class Optimizer(abc.ABC):
             of the model that are missing here are not trained.
         schedule: Learning rate by step.
         weight_decay_rate: Decay, multiplied by the learning rate.
-        beta_1, beta_2: Decay rates of the two moments.
-        epsilon: Added to √v, outside the root.
-        exclude: Regular expressions; a variable whose name one of them finds isn't decayed.
         rate_factors: Name → factor of the learning rate; 1 where a name is missing.
     """
 
@@ -43,19 +50,15 @@ class Optimizer(abc.ABC):
         variables: Mapping[str, tf.Variable],
         schedule: Schedule,
         weight_decay_rate: float = 0.01,
-        beta_1: float = 0.9,
-        beta_2: float = 0.999,
-        epsilon: float = 1e-6,
-        exclude: Sequence[str] = EXCLUDE_FROM_WEIGHT_DECAY,
         rate_factors: Mapping[str, float] | None = None,
     ):
         self.names = list(variables)
         self.variables = list(variables.values())
         self.schedule = schedule
-        self.beta_1 = beta_1
-        self.beta_2 = beta_2
-        self.epsilon = epsilon
-        self.excluded = [any(re.search(pattern, name) for pattern in exclude) for name in variables]
+        self.excluded = [
+            any(re.search(pattern, name) for pattern in EXCLUDE_FROM_WEIGHT_DECAY)
+            for name in variables
+        ]
         self.decay_rates = [0.0 if out else weight_decay_rate for out in self.excluded]
         self.rate_factors = [(rate_factors or {}).get(name, 1.0) for name in self.names]
         self.m = [tf.Variable(tf.zeros_like(v), trainable=False) for v in self.variables]
@@ -119,13 +122,6 @@ class Optimizer(abc.ABC):
     def _update(self, variable, m, v, gradient, learning_rate, number, index):
         """Changes one variable and its slots; `number` counts updates from 1, float32."""
 
-    def _corrections(self, number: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """1 − β₁ᵗ and 1 − β₂ᵗ. As powers, float32 would lose up to 1e-5 of them."""
-        first, second = (
-            -tf.math.expm1(number * math.log(beta)) for beta in (self.beta_1, self.beta_2)
-        )
-        return first, second
-
 
 class BertAdam(Optimizer):
     """The optimizer of the original release, or with bias correction AdamW.
@@ -142,13 +138,6 @@ class BertAdam(Optimizer):
     def __init__(self, *args, bias_correction: bool = False, **options):
         super().__init__(*args, **options)
         self.bias_correction = bias_correction
-        # The fused kernel takes 1−β in float32 from β in float32, and there 1−0.999 comes out
-        # 1.3e-5 too small, which scales its moments by these ratios. Rate and epsilon are scaled
-        # to make up for it, so that the update is the exact one (to 1e-7).
-        ratio_1 = (1 - float(np.float32(self.beta_1))) / (1 - self.beta_1)
-        ratio_2 = math.sqrt((1 - float(np.float32(self.beta_2))) / (1 - self.beta_2))
-        self._kernel_rate = ratio_2 / ratio_1
-        self._kernel_epsilon = self.epsilon * ratio_2
 
     def _update(self, variable, m, v, gradient, learning_rate, number, index):
         decay = self.decay_rates[index]
@@ -157,10 +146,10 @@ class BertAdam(Optimizer):
             # they are changed where they are. Sooner there would be two copies of most of them.
             with tf.control_dependencies([gradient]):
                 variable.assign_sub(variable * (learning_rate * decay))
-        rate = learning_rate * self._kernel_rate
-        epsilon = tf.cast(self._kernel_epsilon, variable.dtype)
+        rate = learning_rate * (_RATIO_2 / _RATIO_1)
+        epsilon = tf.cast(EPSILON * _RATIO_2, variable.dtype)
         if self.bias_correction:
-            first, second = self._corrections(number)
+            first, second = _corrections(number)
             rate *= tf.sqrt(second) / first
             epsilon *= tf.sqrt(second)
         # The fused kernel is Adam with ε outside the root. Its own bias correction is
@@ -173,11 +162,17 @@ class BertAdam(Optimizer):
             beta1_power=zero,
             beta2_power=zero,
             lr=rate,
-            beta1=tf.cast(self.beta_1, variable.dtype),
-            beta2=tf.cast(self.beta_2, variable.dtype),
+            beta1=tf.cast(BETA_1, variable.dtype),
+            beta2=tf.cast(BETA_2, variable.dtype),
             epsilon=epsilon,
             grad=gradient,
         )
+
+
+def _corrections(number: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """1 − β₁ᵗ and 1 − β₂ᵗ. As powers, float32 would lose up to 1e-5 of them."""
+    first, second = (-tf.math.expm1(number * math.log(beta)) for beta in (BETA_1, BETA_2))
+    return first, second
 
 
 class Lamb(Optimizer):
@@ -190,10 +185,10 @@ class Lamb(Optimizer):
     """
 
     def _update(self, variable, m, v, gradient, learning_rate, number, index):
-        new_m = self.beta_1 * m + (1.0 - self.beta_1) * gradient
-        new_v = self.beta_2 * v + (1.0 - self.beta_2) * tf.square(gradient)
-        first, second = self._corrections(number)
-        update = (new_m / first) / (tf.sqrt(new_v / second) + self.epsilon)
+        new_m = BETA_1 * m + (1.0 - BETA_1) * gradient
+        new_v = BETA_2 * v + (1.0 - BETA_2) * tf.square(gradient)
+        first, second = _corrections(number)
+        update = (new_m / first) / (tf.sqrt(new_v / second) + EPSILON)
         ratio = 1.0
         if not self.excluded[index]:
             update += self.decay_rates[index] * variable

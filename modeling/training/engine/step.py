@@ -12,8 +12,8 @@ import tensorflow as tf
 from modeling.layers.execution import PLAIN, Execution
 from modeling.losses import Losses
 from modeling.training.engine.flops import step_flops
-from modeling.training.engine.loss_scale import LossScale
 from modeling.training.engine.optimizers import Optimizer
+from modeling.training.engine.precision import LossScale
 
 CLIP_NORM = 1.0
 # An int64 [B] in a training batch that says which examples it holds, or [B, K] where a row holds

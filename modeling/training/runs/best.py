@@ -6,7 +6,7 @@ through which the folder can be given as --init_checkpoint.
 """
 
 import json
-import math
+import operator
 from collections.abc import Iterable, Mapping
 
 import keras
@@ -18,7 +18,7 @@ from modeling import checkpoints
 from modeling.checkpoints import names, tf1
 from modeling.checkpoints.files import join, remove_abandoned, staged, write_text
 from modeling.errors import ModelingError
-from modeling.metrics import smaller_is_better
+from modeling.metrics import first_best
 from modeling.training.engine.distribution import is_chief
 from modeling.training.runs import run_folder
 
@@ -28,6 +28,8 @@ FILE = "best.json"
 
 class BestKeeper:
     """Keeps the best weights so far and counts evaluations that brought none.
+
+    Made in the strategy's scope.
 
     What it does is a function of the evaluations up to now, so a resumed run that hands in those
     of before decides as if it had never stopped. Every worker decides alike; the chief writes.
@@ -39,8 +41,6 @@ class BestKeeper:
         patience: Evaluations in a row without improvement after which to stop; 0 for never.
         history: (step, value) of the metric before the run was resumed, up to the step that it
             goes on from: `reporter.curve("eval", metric)`.
-        chief: Whether to write; by default whether this process is the chief of the strategy in
-            whose scope the keeper is made.
     """
 
     def __init__(
@@ -50,13 +50,12 @@ class BestKeeper:
         patience: int = 0,
         *,
         history: Iterable[tuple[int, float]] = (),
-        chief: bool | None = None,
     ):
         self.directory = directory
         self.metric = metric
         self.patience = patience
         self._folder = join(directory, FOLDER)
-        self._chief = is_chief() if chief is None else chief
+        self._chief = is_chief()
         # Step 0 is an evaluation of a checkpoint from elsewhere. A step evaluated again counts
         # once.
         self._history = {step: value for step, value in history if step > 0}
@@ -115,7 +114,8 @@ class BestKeeper:
         best = self._best_of(candidates)
         if best and best[0] == step != self._kept:
             weights = checkpoints.weights_by_name(model)
-            self._write(step, {name: w.value.numpy() for name, w in weights.items()})
+            _write_weights(self._folder, step, {n: w.value.numpy() for n, w in weights.items()})
+            self._point_to(step)
             logging.info(
                 "Best %s so far: %.6g at step %d, kept in %s",
                 self.metric,
@@ -126,16 +126,9 @@ class BestKeeper:
         self._remove_others()
 
     def _best_of(self, history: Mapping[int, float]) -> tuple[int, float] | None:
-        sign = -1 if smaller_is_better(self.metric) else 1
-        finite = [(step, value) for step, value in history.items() if math.isfinite(value)]
-        # The first of equals.
-        return max(finite, key=lambda pair: (sign * pair[1], -pair[0]), default=None)
+        return first_best(self.metric, sorted(history.items()), operator.itemgetter(1))
 
     # ---- Files ----
-
-    def _write(self, step: int, tensors: Mapping[str, np.ndarray]) -> None:
-        _write_weights(self._folder, step, tensors)
-        self._point_to(step)
 
     def _point_to(self, step: int) -> None:
         _write_record(self._folder, self.metric, self._history[step], step)
@@ -151,13 +144,10 @@ class BestKeeper:
             return
         saved = max(run_folder.steps(self.directory), default=0)
         earlier = self._best_of({s: v for s, v in self._history.items() if s <= saved})
-        wanted = {self._kept} | ({earlier[0]} if earlier and saved < self._kept else set())
-        keep = tuple(f"model.ckpt-{step}." for step in wanted)
-        # An index goes before its data: without it the rest no longer counts as a checkpoint.
-        entries = tf.io.gfile.listdir(self._folder)
-        for name in sorted(entries, key=lambda name: not name.endswith(".index")):
-            if name.startswith("model.ckpt-") and not name.startswith(keep):
-                tf.io.gfile.remove(join(self._folder, name))
+        _remove_weights_but(
+            self._folder,
+            {self._kept} | ({earlier[0]} if earlier and saved < self._kept else set()),
+        )
         remove_abandoned(self._folder)
 
     def _restore(self) -> None:
@@ -190,7 +180,8 @@ class BestKeeper:
                     self._folder,
                 )
                 return
-            self._write(step, tensors)
+            _write_weights(self._folder, step, tensors)
+            self._point_to(step)
         if stored and stored["step"] != step:
             logging.info(
                 "%s; at the step that this run goes on from, the best is step %d, which replaces "
@@ -222,9 +213,7 @@ def keep_as_best(
     folder = join(directory, FOLDER)
     _write_weights(folder, step, tensors)
     _write_record(folder, metric, value, step)
-    for name in tf.io.gfile.listdir(folder):
-        if name.startswith("model.ckpt-") and not name.startswith(f"model.ckpt-{step}."):
-            tf.io.gfile.remove(join(folder, name))
+    _remove_weights_but(folder, {step})
 
 
 def check_metric(metric: str, names: Iterable[str], of: str) -> None:
@@ -246,6 +235,15 @@ def _write_weights(folder: str, step: int, tensors: Mapping[str, np.ndarray]) ->
     with staged(folder) as temporary:
         prefix = join(temporary, f"model.ckpt-{step}")
         tf1.write_bundle(prefix, {**tensors, "global_step": np.int64(step)})
+
+
+def _remove_weights_but(folder: str, steps: Iterable[int]) -> None:
+    keep = tuple(f"model.ckpt-{step}." for step in steps)
+    # An index goes before its data: without it the rest no longer counts as a checkpoint.
+    entries = tf.io.gfile.listdir(folder)
+    for name in sorted(entries, key=lambda name: not name.endswith(".index")):
+        if name.startswith("model.ckpt-") and not name.startswith(keep):
+            tf.io.gfile.remove(join(folder, name))
 
 
 def _write_record(folder: str, metric: str, value: float, step: int) -> None:

@@ -7,6 +7,7 @@ knows. matplotlib is loaded when the first one is drawn.
 import functools
 import io
 import math
+import operator
 import os
 import posixpath
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,7 @@ import tensorflow as tf
 
 from modeling.checkpoints.files import join, staged
 from modeling.errors import ModelingError
-from modeling.metrics import smaller_is_better
+from modeling.metrics import first_best
 
 DPI = 110
 NAME_LENGTH = 22  # characters of a class' name that are shown
@@ -144,22 +145,33 @@ def spread_png(rows: Sequence[dict], path: str, metric: str) -> None:
     upright = longest * 0.08 > (width - 0.9) / len(settings)
     figure = _figure(width, 4.6 + 0.08 * longest * upright)
     axis = figure.subplots()
-    best = _best(rows, metric)
+    best = first_best(metric, rows, operator.itemgetter("value"))
+    # By kind of mark, as the legend names them: places across and values.
+    dots: dict[str, list[tuple[float, float]]] = {"run": [], "degenerate run": [], "best run": []}
+    means = []  # place, mean, standard deviation
     for place, runs in enumerate(columns):
         drawn = [run for run in runs if math.isfinite(run["value"])]
         values = np.array([run["value"] for run in drawn], np.float64)
         for run, offset in zip(drawn, _jitter(values), strict=True):
-            at, hollow = (place - 0.08 + offset, run["value"]), run["degenerate"]
-            fill = "white" if hollow else _BLUE
-            axis.plot(*at, "o", markersize=6.5, color=fill, markeredgecolor=_BLUE, zorder=3)
+            dot = (place - 0.08 + offset, run["value"])
+            dots["degenerate run" if run["degenerate"] else "run"].append(dot)
             if run is best:
-                axis.plot(
-                    *at, "o", markersize=14, color="none", markeredgecolor=_ORANGE, mew=2, zorder=4
-                )
+                dots["best run"].append(dot)
         if len(values):
-            deviation = values.std(ddof=1) if len(values) > 1 else None
-            style = {"color": _GRAY, "marker": "_", "markersize": 12, "capsize": 4, "zorder": 2}
-            axis.errorbar(place + 0.3, values.mean(), yerr=deviation, **style)
+            deviation = values.std(ddof=1) if len(values) > 1 else math.nan
+            means.append((place + 0.3, values.mean(), deviation))
+    styles = {
+        "run": {"color": _BLUE, "markersize": 6.5},
+        "degenerate run": {"color": "white", "markeredgecolor": _BLUE, "markersize": 6.5},
+        "best run": {"color": "none", "markeredgecolor": _ORANGE, "mew": 2, "markersize": 14},
+    }
+    for order, (label, style) in enumerate(styles.items(), 3):
+        if dots[label] or label != "degenerate run":
+            across, values = np.reshape(dots[label], [-1, 2]).T
+            axis.plot(across, values, "o", label=label, zorder=order, **style)
+    across, values, deviations = np.reshape(means, [-1, 3]).T
+    style = {"color": _GRAY, "markersize": 12, "capsize": 4, "zorder": 2}
+    axis.errorbar(across, values, deviations, fmt="_", label="mean ± std of all", **style)
     axis.set_xticks(range(len(settings)), ticks, fontsize=9, rotation=90 if upright else 0)
     for label in axis.get_xticklabels():
         label.set_parse_math(False)
@@ -175,33 +187,8 @@ def spread_png(rows: Sequence[dict], path: str, metric: str) -> None:
     lost = sum(not math.isfinite(row["value"]) for row in rows)
     if lost:
         axis.set_xlabel(f"not drawn: {lost} of {len(rows)} runs, whose value isn't finite")
-    _legend(axis, rows)
+    figure.legend(loc="outside lower center", ncols=4, fontsize=9, frameon=False)
     _save(figure, path)
-
-
-def _legend(axis, rows: Sequence[dict]) -> None:
-    from matplotlib.lines import Line2D
-
-    def dot(label: str, **style):
-        return Line2D([], [], linestyle="none", marker="o", label=label, **style)
-
-    ring = {"markersize": 11, "color": "none", "markeredgecolor": _ORANGE, "markeredgewidth": 2}
-    entries = [
-        dot("run", color=_BLUE),
-        dot("best run", **ring),
-        Line2D([], [], color=_GRAY, marker="_", markersize=9, label="mean ± std of all"),
-    ]
-    if any(row["degenerate"] for row in rows):
-        entries.insert(1, dot("degenerate run", color="white", markeredgecolor=_BLUE))
-    axis.figure.legend(
-        handles=entries, loc="outside lower center", ncols=4, fontsize=9, frameon=False
-    )
-
-
-def _best(rows: Sequence[dict], metric: str) -> dict | None:
-    finite = [row for row in rows if math.isfinite(row["value"])]
-    choose = min if smaller_is_better(metric) else max
-    return choose(finite, key=lambda row: row["value"], default=None)
 
 
 def _jitter(values: np.ndarray) -> np.ndarray:
@@ -292,8 +279,7 @@ def _fonts() -> tuple[list[str], list]:
 
     installed = {font.name for font in font_manager.fontManager.ttflist}
     families = ["DejaVu Sans", *(name for name in _FONTS if name in installed)]
-    found = [font_manager.get_font(font_manager.findfont(family)) for family in families]
-    return families, found
+    return families, [font_manager.get_font(font_manager.findfont(f)) for f in families]
 
 
 def _drawable(character: str) -> bool:

@@ -16,7 +16,14 @@ from absl import logging
 from modeling.costs.utilisation import peak_flops
 from modeling.errors import ModelingError
 from modeling.training.engine.distribution import is_chief
-from modeling.training.engine.loop import Agreement, Interruption, leave, make_iterator, train
+from modeling.training.engine.loop import (
+    Agreement,
+    Interruption,
+    Options,
+    leave,
+    make_iterator,
+    train,
+)
 from modeling.training.engine.step import TrainStep
 from modeling.training.runs import identity as run_identity
 from modeling.training.runs import run_folder
@@ -46,27 +53,6 @@ class Stage:
     data_id: str
     batch_size: int
     describe_examples: Callable[[np.ndarray], str] | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """When a run saves, reports, evaluates and stops; see `loop.train`.
-
-    Attributes:
-        best_metric: Result of the evaluations by which the best weights are kept; None: the last
-            weights count. Of a run with several stages, only evaluations of the last one count:
-            those before may be on other data, and no earlier weights are what the run is for.
-        early_stopping_patience: See `BestKeeper`; in the last stage too.
-    """
-
-    save_checkpoints_steps: int
-    save_checkpoints_minutes: float = 0.0
-    keep_checkpoint_max: int = 5
-    steps_per_call: int = 1000
-    log_steps: int = 100
-    eval_steps: int = 0
-    best_metric: str | None = None
-    early_stopping_patience: int = 0
 
 
 def fit(
@@ -125,21 +111,23 @@ def fit(
     return step
 
 
+@dataclasses.dataclass
 class _Run:
     """What the stages of one run have in common."""
 
-    def __init__(self, train_step, directory, reporter, options, evaluate, interruption):
-        self.train_step = train_step
-        self.directory = directory
-        self.reporter = reporter
-        self.options = options
-        self.evaluate = evaluate
-        self.interruption = interruption
+    train_step: TrainStep
+    directory: str
+    reporter: Reporter
+    options: Options
+    evaluate: Callable[[int], dict[str, float]] | None
+    interruption: Interruption
+    keeper: BestKeeper | None = None
+    changes: str = ""  # in the settings, since the folder's weights were trained
+    judged_after: int = 0  # evaluations up to this step don't count for the best weights
+
+    def __post_init__(self):
         self.agreement = Agreement()
-        self.state = RunState(directory, train_step, keep=options.keep_checkpoint_max)
-        self.keeper: BestKeeper | None = None
-        self.changes = ""  # in the settings, since the folder's weights were trained
-        self.judged_after = 0  # evaluations up to this step don't count for the best weights
+        self.state = RunState(self.directory, self.train_step, self.options.keep_checkpoint_max)
 
     def identify(self, identity: Mapping[str, Any], last_step: int) -> None:
         """Compares the settings with those that the folder's weights were trained with."""
@@ -241,12 +229,8 @@ class _Run:
             iterator,
             self.state,
             self.reporter,
-            num_train_steps=stage.last_step,
-            save_checkpoints_steps=self.options.save_checkpoints_steps,
-            save_checkpoints_minutes=self.options.save_checkpoints_minutes,
-            steps_per_call=self.options.steps_per_call,
-            log_steps=self.options.log_steps,
-            eval_steps=self.options.eval_steps,
+            stage.last_step,
+            self.options,
             evaluate=self._evaluate_and_judge if self.evaluate else None,
             describe_examples=stage.describe_examples,
             interruption=self.interruption,

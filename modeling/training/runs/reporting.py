@@ -114,14 +114,12 @@ class _AboveBar(Handler):
 
 
 class Reporter:
-    """Collects the steps' values and, once per interval, tells them.
+    """Collects the steps' values and, once per interval, tells them; made in the strategy's scope.
 
     Args:
         directory: Where `metrics.jsonl` and TensorBoard's event files go.
         num_train_steps: For the ETA. May be changed later.
         batch_size: Examples per step. May be changed later, for the steps that follow.
-        chief: Whether to show and write anything; by default whether this process is the chief
-            of the strategy in whose scope the reporter is made.
         bar: Whether to show a progress bar; by default where stderr is a terminal.
 
     Attributes:
@@ -129,19 +127,13 @@ class Reporter:
     """
 
     def __init__(
-        self,
-        directory: str,
-        num_train_steps: int,
-        batch_size: int,
-        *,
-        chief: bool | None = None,
-        bar: bool | None = None,
+        self, directory: str, num_train_steps: int, batch_size: int, *, bar: bool | None = None
     ):
         self.directory = directory
         self.num_train_steps = num_train_steps
         self.batch_size = batch_size
         self.peak_flops: float | None = None
-        self._chief = is_chief() if chief is None else chief
+        self._chief = is_chief()
         self._has_bar = self._chief and (sys.stderr.isatty() if bar is None else bar)
         self._bar: ProgressBar | None = None
         self._writer = tf.summary.create_file_writer(directory) if self._chief else None

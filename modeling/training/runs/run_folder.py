@@ -15,14 +15,14 @@ from modeling.errors import ModelingError
 # What a run leaves in its output folder. Caches of data and exports stay: the former are told
 # apart by their content, the latter may be served.
 _WRITTEN = (
-    *("model.ckpt-*", "data-[0-9]*", "checkpoint", "best", "runs", "training.json", "labels.json"),
-    *("metrics.jsonl", "events.out.tfevents.*", "run_summary.json", "training.png"),
-    *("pretraining.png", "search*.tsv", "search.png", "*_results*.txt", "eval_results.json"),
-    *("class_report*.txt", "*_report.txt", "confusion*.png", "errors*.tsv", "test_results*.tsv"),
-    *("predictions*.tsv", "predictions.txt", "entities.jsonl", "glue_submission"),
-    *("predictions.json", "nbest_predictions.json", "null_odds.json"),
-    *("null_score_diff_threshold.json", "bert_model.ckpt.*"),
-)
+    "model.ckpt-*", "data-[0-9]*", "checkpoint", "best", "runs", "training.json", "labels.json",
+    "metrics.jsonl", "events.out.tfevents.*", "run_summary.json", "training.png",
+    "pretraining.png", "search*.tsv", "search.png", "*_results*.txt", "eval_results.json",
+    "class_report*.txt", "*_report.txt", "confusion*.png", "errors*.tsv", "test_results*.tsv",
+    "predictions*.tsv", "predictions.txt", "entities.jsonl", "glue_submission",
+    "predictions.json", "nbest_predictions.json", "null_odds.json",
+    "null_score_diff_threshold.json", "bert_model.ckpt.*",
+)  # fmt: skip
 
 
 def prepare_directory(directory: str) -> None:
@@ -81,9 +81,9 @@ def latest(directory: str, to_train: bool = True) -> str | None:
     Raises:
         ModelingError: There are checkpoints, and every one is damaged.
     """
-    there = steps(directory)
+    stored = steps(directory)
     without_position = None
-    for step in reversed(there):
+    for step in reversed(stored):
         prefix = join(directory, f"model.ckpt-{step}")
         problem = _problem(prefix, *_signature(prefix))
         if problem:
@@ -95,9 +95,9 @@ def latest(directory: str, to_train: bool = True) -> str | None:
         without_position = without_position or prefix
     if without_position:
         return without_position
-    if there:
+    if stored:
         raise ModelingError(
-            f"None of the {len(there)} checkpoints in {directory} can be read; of the newest: "
+            f"None of the {len(stored)} checkpoints in {directory} can be read; of the newest: "
             f"{problem} Restore them from a backup, or choose an empty --output_dir."
         )
     return None

@@ -33,32 +33,25 @@ class RunState:
     Args:
         directory: The run's output folder.
         train_step: Holds model, optimizer and step number.
-        iterator: The training data's iterator; None where it can't be saved (several replicas).
-        data_id: Says which data and order the iterator goes through. A position in other data is
-            not restored: it would point into the middle of records.
         keep: How many checkpoints stay; 0 for all.
-        first_step: Where the run comes to this data; before that it had other data.
     """
 
-    def __init__(
-        self,
-        directory: str,
-        train_step: TrainStep,
-        iterator=None,
-        data_id: str = "",
-        keep: int = KEEP,
-        first_step: int = 0,
-    ):
+    def __init__(self, directory: str, train_step: TrainStep, keep: int = KEEP):
         self.directory = directory
         self.train_step = train_step
-        self.iterator = iterator
-        self.data_id = data_id
         self.keep = keep
-        self.first_step = first_step
         self.saved_step = -1
+        self.change_data(None, "", 0)
 
     def change_data(self, iterator, data_id: str, first_step: int) -> None:
-        """From `first_step` on, the run takes its examples from another iterator."""
+        """From `first_step` on, the run takes its examples from another iterator.
+
+        Args:
+            iterator: Of the training data; None where it can't be saved (several replicas).
+            data_id: Says which data and order that is. A position in other data is not restored:
+                it would point into the middle of records.
+            first_step: Updates done with other data.
+        """
         self.iterator, self.data_id, self.first_step = iterator, data_id, first_step
 
     def _variables(self) -> dict[str, tf.Variable]:
@@ -132,10 +125,10 @@ class RunState:
         variables = self._variables()
         for name, variable in variables.items():
             if name not in stored or stored[name].shape != tuple(variable.shape):
-                found = f"shape {stored[name].shape}" if name in stored else "no such tensor"
+                instead = f"shape {stored[name].shape}" if name in stored else "no such tensor"
                 raise ModelingError(
                     f"The training checkpoint {prefix} doesn't fit this run: for {name} the "
-                    f"model has shape {tuple(variable.shape)}, the checkpoint has {found}. "
+                    f"model has shape {tuple(variable.shape)}, the checkpoint has {instead}. "
                     f"Choose an empty --output_dir, or the configuration that it was made with; "
                     f"to start from its weights only, pass it as --init_checkpoint."
                 )
@@ -224,14 +217,12 @@ def load_trained(
             where a released checkpoint has every weight although it isn't what was trained.
     """
     newest = run_folder.latest(directory, to_train=False)
-    wanted = checkpoints.weights_by_name(model).keys()
-    if init_checkpoint and (
-        not newest
-        or (
-            not prefer_directory
-            and wanted <= checkpoints.open_contents(init_checkpoint).shapes.keys()
-        )
-    ):
+    weights = checkpoints.weights_by_name(model).keys()
+
+    def is_complete() -> bool:
+        return weights <= checkpoints.open_contents(init_checkpoint).shapes.keys()
+
+    if init_checkpoint and (not newest or (not prefer_directory and is_complete())):
         logging.info("Weights: %s, because --init_checkpoint is given.", init_checkpoint)
         checkpoints.load(model, init_checkpoint, required=("",))
         return 0

@@ -53,31 +53,20 @@ class RunSummary:
     Args:
         directory: The run's output folder; must exist.
         flags: See `given_flags`.
-        config: Of the model; by default that of the model attached.
-        extra: Further entries, anything that JSON can hold.
+
+    Attributes:
+        entry: What the file will say of this session; may be added to.
     """
 
-    def __init__(
-        self,
-        directory: str,
-        *,
-        flags: Mapping[str, Mapping[str, Any]] | None = None,
-        config: Mapping[str, Any] | None = None,
-        extra: Mapping[str, Any] | None = None,
-    ):
+    def __init__(self, directory: str, *, flags: Mapping[str, Mapping[str, Any]] | None = None):
         self.directory = directory
-        self.entry: dict[str, Any] = {"ended": None}
-        self._flags, self._config, self._extra = flags or {}, config, extra or {}
         self._train_step: TrainStep | None = None
         self._reporter: Reporter | None = None
-        self._earlier: list[dict] = []
+        self._earlier = _earlier_sessions(join(directory, FILE))
         self._chief = False
         self._start = time.monotonic()
-
-    def __enter__(self) -> "RunSummary":
-        self._start = time.monotonic()
-        self._earlier = _earlier_sessions(join(self.directory, FILE))
-        self.entry |= {
+        self.entry: dict[str, Any] = {
+            "ended": None,
             "error": None,
             "command": sys.argv,
             "started": _now(),
@@ -87,15 +76,16 @@ class RunSummary:
             "to_step": None,
             "final": {},
             "parameters": None,
-            "config": None if self._config is None else dict(self._config),
-            "flags": {name: dict(flag) for name, flag in sorted(self._flags.items())},
+            "config": None,
+            "flags": dict(sorted((flags or {}).items())),
             "git": _attempt(_git),
             "versions": _versions(),
             "hardware": _hardware(),
             "peak_memory_bytes": None,
             "gpu_peak_memory_bytes": None,
-            **self._extra,
         }
+
+    def __enter__(self) -> "RunSummary":
         return self
 
     def attach(
@@ -125,14 +115,9 @@ class RunSummary:
         }
         if model is not None:
             self.entry["parameters"] = _attempt(lambda: int(model.count_params()))
-            if self._config is None:
-                self.entry["config"] = _attempt(lambda: model.config.to_dict())
+            self.entry["config"] = _attempt(lambda: model.config.to_dict())
         self.entry["from_step"] = self.entry["to_step"] = self._step()
         self._save()
-
-    def update(self, **values: Any) -> None:
-        """Adds entries, or replaces them."""
-        self.entry |= values
 
     def __exit__(self, kind, error, traceback) -> None:
         self.entry["ended"] = _ending(error)
@@ -196,13 +181,15 @@ def given_flags(flag_values: absl_flags.FlagValues) -> dict[str, dict[str, Any]]
     Returns:
         Name → {"value": …, "given": whether it was set rather than left at its default}.
     """
-    found = {}
-    for module, module_flags in flag_values.flags_by_module_dict().items():
-        if module.partition(".")[0] not in _LIBRARIES:
-            for flag in module_flags:
-                given = bool(flag.present) or not flag.using_default_value
-                found[flag.name] = {"value": flag.value, "given": given}
-    return found
+    return {
+        flag.name: {
+            "value": flag.value,
+            "given": bool(flag.present) or not flag.using_default_value,
+        }
+        for module, module_flags in flag_values.flags_by_module_dict().items()
+        if module.partition(".")[0] not in _LIBRARIES
+        for flag in module_flags
+    }
 
 
 def _attempt(function: Callable[[], Any], default: Any = None) -> Any:
@@ -253,8 +240,8 @@ def _plain(value: Any) -> Any:
 
 def commit() -> str:
     """What this code is of: a commit's first ten digits, + if files differ; "" if unknown."""
-    found = _attempt(_git)
-    return found["commit"][:10] + "+" * found["dirty"] if found else ""
+    checkout = _attempt(_git)
+    return checkout["commit"][:10] + "+" * checkout["dirty"] if checkout else ""
 
 
 def _git() -> dict[str, Any] | None:

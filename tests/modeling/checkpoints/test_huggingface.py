@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from modeling.checkpoints import huggingface, open_contents, safetensors_file
+from modeling.checkpoints import huggingface, open_contents
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
 from tests.reference import numpy_bert
@@ -180,7 +180,7 @@ def test_one_weight_under_two_names(tmp_path):
 
 def test_empty_and_scalar_tensors(tmp_path):
     tensors = {"a": np.zeros((0, 3), np.float32), "b": np.array(2.5), "c": np.arange(3)}
-    file = safetensors_file.SafetensorsFile(str(_file(tmp_path, tensors)))
+    file = huggingface.SafetensorsFile(str(_file(tmp_path, tensors)))
     for name, array in tensors.items():
         got = file.read(name)
         assert (got.shape, got.dtype) == (array.shape, array.dtype)

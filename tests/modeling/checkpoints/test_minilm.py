@@ -25,7 +25,7 @@ def test_hidden_states_equal_the_oracle_s(minilm, tmp_path):
 
     # The same weights as the oracle gets them: straight from the file, by another route.
     checkpoints.convert(minilm, tmp_path, "tf1")
-    weights = checkpoints.tf1.read_bundle(tmp_path)
+    weights = checkpoints.tf1.read_bundle(checkpoints.find(tmp_path)[1])
     config = json.loads((tmp_path / "bert_config.json").read_text("utf-8"))
     inputs = numpy_bert.random_inputs(config, batch=3, length=24, predictions=1, seed=0)
     want = numpy_bert.forward(weights, config, inputs)

@@ -108,7 +108,7 @@ def test_saving_over_an_older_release(model, vocab, tmp_path):
     weight = checkpoints.weights_by_name(model)["bert/pooler/dense/bias"]
     weight.assign(weight + 1)
     checkpoints.save(model, out, vocab_file=out / "vocab.txt")
-    stored = tf1.read_bundle(out)["bert/pooler/dense/bias"]
+    stored = tf1.read_bundle(checkpoints.find(out)[1])["bert/pooler/dense/bias"]
     np.testing.assert_array_equal(stored, weight.numpy())
     assert _names(out) == [*RELEASE, "vocab.txt"]
 
@@ -159,10 +159,12 @@ def test_weight_without_a_huggingface_name(model, tmp_path, monkeypatch):
         checkpoints.save(model, tmp_path / "out", format="huggingface")
     assert not (tmp_path / "out").exists()
     checkpoints.save(model, tmp_path / "out")
-    assert "tagger/kernel" in tf1.read_bundle(tmp_path / "out")
+    assert "tagger/kernel" in tf1.read_bundle(checkpoints.find(tmp_path / "out")[1])
 
 
 def test_half_precision_model_is_saved_in_float32(tmp_path):
     model = BertPretrainer(BertConfig(**CONFIG), dtype="bfloat16")
     checkpoints.save(model, tmp_path)
-    assert {str(array.dtype) for array in tf1.read_bundle(tmp_path).values()} == {"float32"}
+    assert {
+        str(array.dtype) for array in tf1.read_bundle(checkpoints.find(tmp_path)[1]).values()
+    } == {"float32"}

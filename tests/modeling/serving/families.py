@@ -46,7 +46,7 @@ from modeling.serving.sentences import export_sentence_model
 from modeling.serving.tagging import export_tagger
 from modeling.serving.vectors import export_embeddings
 from modeling.training.engine.evaluation import Predictor
-from modeling.vectors.vector_models import ENCODER, BertVectors
+from modeling.vectors.vector_models import BertVectors
 
 LENGTH = 128
 AT_ONCE = 50
@@ -114,7 +114,7 @@ def make_families(
         # Of one seed, so that a failure can be seen again.
         keras.utils.set_random_seed(1)
         model.build()
-        checkpoints.load(model, str(minilm / "model.safetensors"), required=ENCODER)
+        checkpoints.load(model, str(minilm / "model.safetensors"), required=checkpoints.ENCODER)
         return model
 
     def export(name: str) -> Export:

@@ -68,7 +68,7 @@ def main(folder: str, replicas: int, fatal_operation: int) -> None:
             folder,
             None,
             Reporter(folder, STEPS, 8),
-            Options(save_checkpoints_steps=8, keep_checkpoint_max=2, steps_per_call=4),
+            Options(save_checkpoints_steps=8, keep_checkpoint_max=2, iterations_per_loop=4),
         )
     weights = checkpoints.weights_by_name(model)
     np.savez(

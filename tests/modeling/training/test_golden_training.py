@@ -10,7 +10,7 @@ from modeling import losses
 from modeling.config import BertConfig
 from modeling.models import BertClassifier, BertPretrainer
 from modeling.training.engine.optimizers import BertAdam
-from modeling.training.engine.schedules import warmup_linear_decay
+from modeling.training.engine.schedules import make_schedule
 from modeling.training.engine.step import TrainStep
 
 # Processors sum in different orders: on one all losses agree to 1e-6, on another the tenth is off
@@ -26,8 +26,8 @@ def test_learning_rate_tables(golden):
     for table in json.loads((golden / "lr_tables.json").read_text()):
         if table["num_train_steps"] == 0:
             continue
-        schedule = warmup_linear_decay(
-            table["init_lr"], table["num_train_steps"], table["num_warmup_steps"]
+        schedule = make_schedule(
+            "linear", table["init_lr"], table["num_train_steps"], table["num_warmup_steps"]
         )
         for step, rate in table["lr"]:
             ours = float(schedule(tf.constant(step, tf.int64)))
@@ -56,8 +56,8 @@ def _train(golden, model, losses_fn, batch, name, loss_atol):
     """Runs the golden steps; checks losses and norms, returns the final variables by name."""
     facts = json.loads((golden / f"{name}.json").read_text())
     variables = _variables(model)
-    schedule = warmup_linear_decay(
-        facts["init_lr"], facts["num_train_steps"], facts["num_warmup_steps"]
+    schedule = make_schedule(
+        "linear", facts["init_lr"], facts["num_train_steps"], facts["num_warmup_steps"]
     )
     optimizer = BertAdam(variables, schedule)
     step = TrainStep(model, losses_fn, optimizer, seed=0)

@@ -21,7 +21,7 @@ from modeling.models import BertClassifier, BertPretrainer
 from modeling.training.engine import loop
 from modeling.training.engine.evaluation import Evaluator
 from modeling.training.engine.optimizers import BertAdam
-from modeling.training.engine.schedules import warmup_linear_decay
+from modeling.training.engine.schedules import make_schedule
 from modeling.training.engine.step import TrainStep
 from modeling.training.runs.reporting import Reporter, duration
 from modeling.training.runs.run_folder import latest, prepare_directory
@@ -75,23 +75,26 @@ class Run:
         self.model = tiny_model(seed)
         names = checkpoints.weights_by_name(self.model)
         self.weights = {name: weight.value for name, weight in names.items()}
-        schedule = warmup_linear_decay(1e-2, steps, 3)
+        schedule = make_schedule("linear", 1e-2, steps, 3)
         optimizer = BertAdam(self.weights, schedule)
         self.step = TrainStep(self.model, PretrainingLosses(), optimizer, seed=7)
         self.iterator = iter(dataset or batches())
-        self.state = RunState(str(directory), self.step, self.iterator, keep=2)
+        self.state = RunState(str(directory), self.step, keep=2)
+        self.state.change_data(self.iterator, "", 0)
         self.reporter = Reporter(str(directory), steps, 8)
         self.steps = steps
 
     def go(self, steps=None, **options):
-        settings = {"save_checkpoints_steps": 4, "steps_per_call": 3, "log_steps": 2} | options
+        settings = {"save_checkpoints_steps": 4, "iterations_per_loop": 3, "log_steps": 2} | options
+        evaluate = settings.pop("evaluate", None)
         loop.train(
             self.step,
             self.iterator,
             self.state,
             self.reporter,
-            num_train_steps=steps or self.steps,
-            **settings,
+            steps or self.steps,
+            loop.Options(**settings),
+            evaluate=evaluate,
         )
 
     def values(self):
@@ -103,7 +106,7 @@ def test_update_against_float64():
     rng = np.random.default_rng(3)
     start = {"a/kernel": rng.normal(size=(5, 3)), "a/LayerNorm/gamma": rng.normal(size=3)}
     variables = {name: tf.Variable(value, dtype=tf.float32) for name, value in start.items()}
-    optimizer = BertAdam(variables, warmup_linear_decay(0.1, 10, 2))
+    optimizer = BertAdam(variables, make_schedule("linear", 0.1, 10, 2))
     state = {name: (value, 0.0, 0.0) for name, value in start.items()}
     for step in range(3):
         gradients = {name: rng.normal(size=value.shape) for name, value in start.items()}
@@ -292,7 +295,7 @@ def test_head_for_other_classes_is_left_out(tmp_path):
         model.build()
     checkpoints.save(pairs[0], str(tmp_path / "tuned"))
     weights = {n: w.value for n, w in checkpoints.weights_by_name(pairs[1]).items()}
-    optimizer = BertAdam(weights, warmup_linear_decay(1e-3, 5, 0))
+    optimizer = BertAdam(weights, make_schedule("linear", 1e-3, 5, 0))
     step = TrainStep(pairs[1], ClassifierLosses(), optimizer, seed=0)
     state = RunState(str(tmp_path), step)
     head = weights["output_weights"].numpy()
@@ -354,7 +357,7 @@ def test_output_folder_that_cannot_be_written_is_named(tmp_path):
 
 def test_schedule_needs_steps():
     with pytest.raises(ModelingError, match="training steps is 0"):
-        warmup_linear_decay(1e-4, 0, 0)
+        make_schedule("linear", 1e-4, 0, 0)
 
 
 def test_mean_of_nothing_is_zero():

@@ -17,9 +17,9 @@ from modeling.layers.dropout import dropout
 from modeling.losses import PretrainingLosses
 from modeling.training.engine import distribution, loop
 from modeling.training.engine.evaluation import Evaluator, Predictor
-from modeling.training.engine.loss_scale import LossScale
 from modeling.training.engine.optimizers import BertAdam
-from modeling.training.engine.schedules import warmup_linear_decay
+from modeling.training.engine.precision import LossScale
+from modeling.training.engine.schedules import make_schedule
 from modeling.training.engine.step import TrainStep
 from modeling.training.runs.reporting import Reporter
 from modeling.training.runs.run_folder import prepare_directory
@@ -33,7 +33,7 @@ def train(strategy, folder, **options):
     with strategy.scope():
         model = tiny_model(dropout_prob=0.0)
         weights = {n: w.value for n, w in checkpoints.weights_by_name(model).items()}
-        optimizer = BertAdam(weights, warmup_linear_decay(1e-2, 40, 3))
+        optimizer = BertAdam(weights, make_schedule("linear", 1e-2, 40, 3))
         step = TrainStep(model, PretrainingLosses(), optimizer, seed=7, **options)
         iterator, _ = loop.make_iterator(batches())
         losses = [total for total, _ in step.run(iterator, 20)["loss"]]
@@ -63,7 +63,7 @@ def check_loss_scale(strategy):
     with strategy.scope():
         model = tiny_model(dropout_prob=0.0)
         weights = {n: w.value for n, w in checkpoints.weights_by_name(model).items()}
-        optimizer = BertAdam(weights, warmup_linear_decay(1e-2, 20, 0))
+        optimizer = BertAdam(weights, make_schedule("linear", 1e-2, 20, 0))
         loss_scale = LossScale(initial=1024.0)
         step = TrainStep(model, PretrainingLosses(), optimizer, seed=7, loss_scale=loss_scale)
         spoilt = records(8)
@@ -111,7 +111,7 @@ def check_repeatable(strategy):
         with strategy.scope():
             model = tiny_model(dropout_prob=0.3)
             weights = {n: w.value for n, w in checkpoints.weights_by_name(model).items()}
-            optimizer = BertAdam(weights, warmup_linear_decay(1e-2, 20, 0))
+            optimizer = BertAdam(weights, make_schedule("linear", 1e-2, 20, 0))
             step = TrainStep(model, PretrainingLosses(), optimizer, seed=seed)
             iterator, _ = loop.make_iterator(batches())
             step.run(iterator, 10)

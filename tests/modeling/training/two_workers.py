@@ -21,7 +21,7 @@ from modeling.losses import PretrainingLosses
 from modeling.training.engine import distribution, loop
 from modeling.training.engine.evaluation import Evaluator, Predictor
 from modeling.training.engine.optimizers import BertAdam
-from modeling.training.engine.schedules import warmup_linear_decay
+from modeling.training.engine.schedules import make_schedule
 from modeling.training.engine.step import TrainStep
 from modeling.training.runs import best, fit
 from modeling.training.runs.reporting import Reporter
@@ -82,7 +82,7 @@ def main(folder: str, steps: int) -> None:
         assert distribution.is_chief() == (index == 0)
         model = tiny_model(dropout_prob=0.0)
         weights = {n: w.value for n, w in checkpoints.weights_by_name(model).items()}
-        optimizer = BertAdam(weights, warmup_linear_decay(1e-2, 40, 3))
+        optimizer = BertAdam(weights, make_schedule("linear", 1e-2, 40, 3))
         step = TrainStep(model, PretrainingLosses(), optimizer, seed=7)
         iterator, can_be_saved = loop.make_iterator(own_part(batches()), latest_step(folder))
         assert not can_be_saved
@@ -97,10 +97,8 @@ def main(folder: str, steps: int) -> None:
             iterator,
             state,
             reporter,
-            num_train_steps=steps,
-            save_checkpoints_steps=5,
-            steps_per_call=3,
-            log_steps=5,
+            steps,
+            loop.Options(save_checkpoints_steps=5, iterations_per_loop=3, log_steps=5),
         )
         data = tf.data.Dataset.from_tensor_slices(records(32) | {"index": np.arange(32)})
         data = own_part(data.batch(8))

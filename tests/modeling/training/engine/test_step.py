@@ -11,16 +11,16 @@ from modeling.errors import ModelingError
 from modeling.losses import ClassifierLosses, PretrainingLosses
 from modeling.models import BertClassifier
 from modeling.training.engine.distribution import check_batch_sizes
-from modeling.training.engine.loss_scale import LossScale
 from modeling.training.engine.optimizers import BertAdam
-from modeling.training.engine.schedules import warmup_linear_decay
+from modeling.training.engine.precision import LossScale
+from modeling.training.engine.schedules import make_schedule
 from modeling.training.engine.step import TrainStep
 from tests.modeling.training.test_training import batches, records, tiny_model
 
 
 def make_step(model, losses=PretrainingLosses(), rate=1e-2, **options):
     weights = {n: w.value for n, w in checkpoints.weights_by_name(model).items()}
-    optimizer = BertAdam(weights, warmup_linear_decay(rate, 40, 3))
+    optimizer = BertAdam(weights, make_schedule("linear", rate, 40, 3))
     return TrainStep(model, losses, optimizer, seed=7, **options), weights
 
 

@@ -225,8 +225,9 @@ def test_older_checkpoint_resumed_by_hand(tmp_path, model, caplog):
     assert "holds the weights of step 25, which this run hasn't evaluated" in caplog.text
 
 
-def test_other_workers_decide_alike_and_write_nothing(tmp_path, model):
-    keeper = BestKeeper(str(tmp_path), METRIC, patience=3, chief=False)
+def test_other_workers_decide_alike_and_write_nothing(tmp_path, model, monkeypatch):
+    monkeypatch.setattr(best, "is_chief", lambda: False)
+    keeper = BestKeeper(str(tmp_path), METRIC, patience=3)
     assert evaluate(keeper, model, VALUES) == 70
     assert not list(tmp_path.iterdir())
 

@@ -158,7 +158,8 @@ def test_values_that_are_not_finite_come_back(tmp_path):
 
 
 def test_other_workers_are_silent(tmp_path, monkeypatch, caplog):
-    reporter = Reporter(str(tmp_path), 10, 8, chief=False, bar=True)
+    monkeypatch.setattr(reporting, "is_chief", lambda: False)
+    reporter = Reporter(str(tmp_path), 10, 8, bar=True)
     with caplog.at_level("INFO"):
         reporter.resume(0)
         reporter.add(history())
@@ -166,7 +167,6 @@ def test_other_workers_are_silent(tmp_path, monkeypatch, caplog):
         reporter.write("eval", 2, {"accuracy": 0.5})
         assert reporter.curve("eval", "accuracy") == [(2, 0.5)]
         reporter.plot("curves.png", {"Loss": ["loss"]})
-        monkeypatch.setattr(reporting, "is_chief", lambda: False)
         write_results(str(tmp_path), "eval_results.txt", {"accuracy": 0.5})
     assert not caplog.messages
     assert not list(tmp_path.iterdir())

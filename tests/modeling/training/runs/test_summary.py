@@ -43,7 +43,7 @@ def test_a_finished_session(tmp_path, caplog):
         parts.train_step.global_step.assign(9)
         parts.reporter.write("train", 9, {"loss": 0.25})
         parts.reporter.write("eval", 9, {"accuracy": float("nan")})
-        run.update(note=np.float32(1.5), shape=(1, 2))
+        run.entry |= {"note": np.float32(1.5), "shape": (1, 2)}
     (entry,) = sessions(tmp_path)
     assert entry["ended"] == "finished" and entry["error"] is None
     assert (entry["from_step"], entry["to_step"], entry["parameters"]) == (5, 9, 123)
@@ -86,11 +86,13 @@ def test_how_a_session_ends(tmp_path, error, ended, message):
 
 def test_sessions_add_up(tmp_path):
     for note in (1, 2):
-        with RunSummary(str(tmp_path), extra={"note": note}) as run:
+        with RunSummary(str(tmp_path)) as run:
+            run.entry["note"] = note
             run.attach()
     assert [entry["note"] for entry in sessions(tmp_path)] == [1, 2]
     (tmp_path / summary.FILE).write_text('{"sess')
-    with RunSummary(str(tmp_path), extra={"note": 3}) as run:
+    with RunSummary(str(tmp_path)) as run:
+        run.entry["note"] = 3
         run.attach()
     with pytest.raises(ValueError), RunSummary(str(tmp_path)):
         raise ValueError("before it began")
