@@ -16,7 +16,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from data.errors import DataError
-from data.pretraining.inspection import inspection, reading
+from data.pretraining.inspection import inspection
+from data.pretraining.records import record_files, schema
 from data.tokenization import vocabulary
 
 WIDTH = 100
@@ -56,12 +57,12 @@ def show_records(
     for path, skip, limit in spans:
         number = skip
         try:
-            for _, batch in reading.read_batches(path, limit if chosen else left, skip):
+            for _, batch in record_files.read_batches(path, limit if chosen else left, skip):
                 for record in batch:
                     yield show_record(f"{path}:{number}", record, tokens, width=width, color=color)
                     number += 1
-        except reading.DamagedFileError as error:
-            yield f"{path}:{number}  {error.problem.text}"
+        except record_files.DamagedFileError as error:
+            yield f"{path}:{number}  {error.text}"
             continue
         if chosen and number == skip:
             raise DataError(
@@ -98,7 +99,7 @@ def show_record(
         record: A serialized tf.train.Example, which may be damaged.
         tokens, width, color: See `show_records`.
     """
-    values, problem = reading.decode(record)
+    values, problem = schema.decode(record)
     if problem is None:
         specials = inspection.Specials.from_tokens(tokens) if tokens else None
         rows = {feature: value[None] for feature, value in values.items()}
