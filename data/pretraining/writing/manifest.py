@@ -30,11 +30,6 @@ def path_of(name: str) -> str:
     return f"{name}{ENDING}"
 
 
-def read(path: str) -> Manifest | None:
-    """The manifest, None if there is none."""
-    return jobs.read_note(path)
-
-
 def remove(name: str) -> None:
     """Before the files that it describes are replaced."""
     if tf.io.gfile.exists(path_of(name)):
@@ -101,9 +96,9 @@ def verify(
                 if not tf.io.gfile.exists(path_of(name)):
                     _check_unfinished(os.path.join(folder, entry), names)
             elif entry.endswith(ENDING):
-                content = read(os.path.join(folder, entry))
+                path = os.path.join(folder, entry)
+                content = jobs.read_note(path)
                 if names & {file["name"] for file in content["files"]}:
-                    path = os.path.join(folder, entry)
                     _check_settings(
                         path, content, max_seq_length, max_predictions_per_seq, vocab_file
                     )
