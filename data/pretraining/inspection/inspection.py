@@ -125,7 +125,7 @@ def inspect(
             for first, batch in read_batches(path, left):
                 inspection.records += len(batch)
                 rows, layout = _sound_rows(path, first, batch, layout, specials, inspection)
-                if rows is not None:
+                if rows:
                     inspection.statistics.add(rows)
                 if time.monotonic() - shown > _SHOW_SECONDS:
                     shown = time.monotonic()
@@ -153,10 +153,10 @@ def _sound_rows(
     layout: tuple[int, int | None] | None,
     specials: Specials | None,
     inspection: Inspection,
-) -> tuple[dict[str, np.ndarray] | None, tuple[int, int | None] | None]:
+) -> tuple[dict[str, np.ndarray], tuple[int, int | None] | None]:
     """Parses and checks a batch; the file's layout is that of its first sound record."""
     wrong: dict[int, str] = {}
-    values, numbers = None, np.arange(len(batch))
+    values, numbers = None, range(len(batch))
     if layout is None:
         layout = next((layout_of(v) for v, problem in map(decode, batch) if not problem), None)
     # Parsing would pass over features that the layout does not have.
@@ -170,7 +170,7 @@ def _sound_rows(
         except tf.errors.InvalidArgumentError:
             pass
     if values is None:
-        decoded = []
+        decoded = {}
         for row, record in enumerate(batch):
             one, problem = decode(record)
             if problem is None and layout_of(one) != layout:
@@ -178,16 +178,18 @@ def _sound_rows(
                     f"has {_words(layout_of(one))}, but the file begins with {_words(layout)}."
                     f" {AGAIN}"
                 )
-            if problem is None:
-                decoded.append(one)
-            else:
+            if problem:
                 wrong[row] = problem
-        numbers = np.array([row for row in range(len(batch)) if row not in wrong])
-        if decoded:
-            values = {name: np.stack([one[name] for one in decoded]) for name in decoded[0]}
-    if values is not None:
+            else:
+                decoded[row] = one
+        numbers = list(decoded)
+        values = {
+            name: np.stack([one[name] for one in decoded.values()])
+            for name in next(iter(decoded.values()), ())
+        }
+    if values:
         bad = problems(values, specials)
-        wrong |= {int(numbers[row]): text for row, text in bad.items()}
+        wrong |= {numbers[row]: text for row, text in bad.items()}
         if bad:
             sound = np.setdiff1d(np.arange(len(numbers)), list(bad))
             values = {name: value[sound] for name, value in values.items()}
