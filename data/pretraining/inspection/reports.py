@@ -28,13 +28,7 @@ _BLUE, _ORANGE = "#0072B2", "#E69F00"
 def summarize(
     inspection: Inspection, tokens: Sequence[str] | None = None, replacements: int | None = None
 ) -> dict[str, Any]:
-    """All numbers and problems, as `write_json` writes them.
-
-    Args:
-        inspection: By `inspection.inspect`.
-        tokens: The vocabulary; gives names to the most predicted ids.
-        replacements: See `Statistics.summary`.
-    """
+    """All numbers (see `Statistics.summary`) and problems; `tokens` name the most predicted ids."""
     summary = inspection.statistics.summary(replacements)
     for entry in summary["most_predicted"]:
         entry["piece"] = tokens[entry["id"]] if tokens else None
@@ -155,12 +149,7 @@ def _bars(histogram: dict[str, int]) -> list[str]:
 
 
 def check_writable(paths: Sequence[str | None], inputs: Sequence[str]) -> None:
-    """Raises DataError now if a file couldn't be written after long work.
-
-    Args:
-        paths: Files that will be written; None for those that won't.
-        inputs: Files that must not be overwritten.
-    """
+    """Raises DataError now if a path that isn't None couldn't be written after long work."""
     named = [path for path in paths if path]
     for number, path in enumerate(named):
         if path in named[:number] or os.path.realpath(path) in map(os.path.realpath, inputs):
@@ -174,11 +163,7 @@ def check_writable(paths: Sequence[str | None], inputs: Sequence[str]) -> None:
 
 
 def write_json(summary: dict[str, Any], path: str) -> None:
-    """Writes the summary as a JSON object.
-
-    Raises:
-        DataError: The file can't be written.
-    """
+    """Writes the summary as a JSON object; DataError if that isn't possible."""
     text = json.dumps(summary, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     atomic.write_text(path, text)
 

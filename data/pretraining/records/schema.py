@@ -66,6 +66,18 @@ def feature_description(
     return description
 
 
+def limits(vocab_size: int | None, max_seq_length: int) -> dict[str, int | None]:
+    """What the values of a feature are below, if it has such a limit; none is negative."""
+    return {
+        "input_ids": vocab_size,
+        "masked_lm_ids": vocab_size,
+        "masked_lm_positions": max_seq_length,
+        "input_mask": 2,
+        "segment_ids": 2,
+        "next_sentence_labels": 2,
+    }
+
+
 def encode_records(batch: dict[str, np.ndarray]) -> list[bytes]:
     """Serialises a batch to `tf.train.Example` records.
 
@@ -179,9 +191,7 @@ def diagnose(
     """Finds the first bad record of `files`; for use after a failure inside a tf.data pipeline.
 
     Reads everything: checksums, lengths, missing features, ranges of ids, positions and labels.
-
-    Args:
-        files: TFRecord files; the rest as `check_file`.
+    The other arguments are those of `check_file`.
 
     Raises:
         DataError: Naming the file and the record (counted from 0), what was expected, and what
@@ -288,20 +298,13 @@ def _problem(
 
 def _range_problems(values: dict[str, np.ndarray], vocab_size: int | None) -> Iterator[str | None]:
     """For each feature with a range, what is wrong or None."""
-    sequence = values["input_ids"].shape[1]
-    vocabulary = "Use the vocabulary that the data was made with."
-    for name, limit, advice in (
-        ("input_ids", vocab_size, vocabulary),
-        ("masked_lm_ids", vocab_size, vocabulary),
-        ("masked_lm_positions", sequence, AGAIN),
-        ("input_mask", 2, AGAIN),
-        ("segment_ids", 2, AGAIN),
-        ("next_sentence_labels", 2, AGAIN),
-    ):
+    for name, limit in limits(vocab_size, values["input_ids"].shape[1]).items():
         if name not in values:
             continue
+        of_vocabulary = name in ("input_ids", "masked_lm_ids")
+        advice = "Use the vocabulary that the data was made with." if of_vocabulary else AGAIN
         bad = values[name][(values[name] < 0) | (values[name] >= (limit or 2**31))]
-        what = f"the vocabulary of {limit:,} pieces" if "_ids" in name and limit != 2 else ""
+        what = f"the vocabulary of {limit:,} pieces" if of_vocabulary and limit else ""
         yield (
             f"has the value {bad.flat[0]} in {name}, but {what or 'its range'} allows 0 to"
             f" {(limit or 2**31) - 1}. {advice}"

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -44,14 +44,14 @@ class Summary:
 
     Attributes:
         counts: See there; those of an earlier process's parts too.
-        output_files: The shards.
+        files: How many shards.
         wall_seconds: Of this call.
         peak_megabytes: The largest resident memory of any one process.
         tokens: Of instances that this call made.
     """
 
-    counts: Counts = field(default_factory=Counts)
-    output_files: list[str] = field(default_factory=list)
+    counts: Counts
+    files: int
     wall_seconds: float = 0.0
     peak_megabytes: float = 0.0
     tokens: int = 0
@@ -59,7 +59,7 @@ class Summary:
     def __str__(self) -> str:
         rate = self.tokens / max(self.wall_seconds, 1e-6)
         return (
-            f"{self.counts} in {len(self.output_files)} files; {self.wall_seconds:.1f} s, "
+            f"{self.counts} in {self.files} files; {self.wall_seconds:.1f} s, "
             f"{rate:,.0f} tokens/s, peak memory {self.peak_megabytes:,.0f} MB per process"
         )
 
@@ -79,7 +79,7 @@ def write_records(job: Job, num_workers: int = 1) -> Summary:
     start = time.monotonic()
     done = already_made(job)
     if done:
-        return Summary(done, list(job.output_files))
+        return Summary(done, len(job.output_files))
     num_workers = num_workers or len(os.sched_getaffinity(0))
     with contextlib.ExitStack() as stack:
         stack.enter_context(prepared(job))
@@ -92,7 +92,7 @@ def write_records(job: Job, num_workers: int = 1) -> Summary:
 
         counts = carry_out(job, each, lambda: _find_copies(job, workers))
         peak, tokens = workers.peak_megabytes(), counter.tokens.value
-    return Summary(counts, list(job.output_files), time.monotonic() - start, peak, tokens)
+    return Summary(counts, len(job.output_files), time.monotonic() - start, peak, tokens)
 
 
 def carry_out(
@@ -323,13 +323,8 @@ def create_pretraining_records(
 ) -> Counts:
     """Writes records of documents in this process; files of any size are for `write_records`.
 
-    Args:
-        documents, tokenizer, settings, on_progress, chunk_bytes: See `generate.instance_batches`.
-        output_files: TFRecord files, written round-robin; they appear when all is done.
-
-    Raises:
-        DataError: For settings out of range, no text, only one document, output that can't be
-            written.
+    The TFRecord files are written round-robin and appear when all is done; the other arguments are
+    those of `generate.instance_batches`, and errors those of `write_records`.
     """
     settings = settings or RecordSettings()
     settings.check()

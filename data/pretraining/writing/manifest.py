@@ -127,13 +127,11 @@ def _check_settings(
     vocab_file: str | None,
 ) -> None:
     settings = content["settings"]
-    for name, expected in (
-        ("max_seq_length", max_seq_length),
-        ("max_predictions_per_seq", max_predictions_per_seq),
-    ):
-        if settings["dynamic_masking"] and name == "max_predictions_per_seq":
-            continue
-        if expected is not None and settings[name] != expected:
+    read = {"max_seq_length": max_seq_length}
+    if not settings["dynamic_masking"] and max_predictions_per_seq is not None:
+        read["max_predictions_per_seq"] = max_predictions_per_seq
+    for name, expected in read.items():
+        if settings[name] != expected:
             raise DataError(
                 f"The records were made with --{name}={settings[name]} (says {path}), but are to "
                 f"be read with {expected}. Set --{name}={settings[name]}, or make them again."
