@@ -47,8 +47,8 @@ from absl import logging
 
 from data.errors import DataError
 from data.pretraining import corpus, demo, from_text
-from data.pretraining import values as pretraining_values
 from data.pretraining.batches import pipeline
+from data.pretraining.instances.masking import MaskSettings
 from data.pretraining.instances.settings import MLM, MLM_NSP, RecordSettings
 from data.tokenization import Tokenizer, build_inputs
 from modeling import checkpoints, errors
@@ -164,7 +164,7 @@ def find_records(
         random_seed=FLAGS.random_seed,
         objective=MLM_NSP if FLAGS.objective == pipeline.MLM_NSP else MLM,
         dynamic_masking=FLAGS.dynamic_masking,
-        **pretraining_values.settings(FLAGS),
+        **pretraining_flags.record_settings(FLAGS),
     )
     text, held_out = (
         from_text.Text(corpus.expand(files), text_field=FLAGS.text_field) if files else None
@@ -279,7 +279,9 @@ def run(summary: RunSummary) -> None:
         folder = os.path.join(FLAGS.output_dir, name) if len(phases) > 1 else FLAGS.output_dir
         vocab_file = records[0].vocab_file if records else FLAGS.vocab_file
         records.append(find_records(config, phase, folder, vocab_file))
-    masks = pretraining_values.mask_settings(FLAGS, records[0].vocab_file)
+    masks = None
+    if FLAGS.dynamic_masking:
+        masks = MaskSettings.from_flags(FLAGS, records[0].vocab_file)
     eval_sets = [
         make_dataset(phase, found, config, masks, training=False)
         for phase, found in zip(phases, records, strict=True)
@@ -325,7 +327,9 @@ def run(summary: RunSummary) -> None:
                     + (f", masking {masks}" if masks else "")
                     + (", packed" if FLAGS.pack_sequences else ""),
                     phase.batch_size,
-                    found.describe_examples if found.train_files else None,
+                    functools.partial(pipeline.describe_examples, found.train_files)
+                    if found.train_files
+                    else None,
                 )
                 for phase, found in zip(phases, records, strict=True)
             ]

@@ -17,7 +17,7 @@ from modeling import quiet  # noqa: F401  isort: skip
 from absl import flags, logging
 
 from data.errors import DataError
-from data.pretraining import corpus, values
+from data.pretraining import corpus
 from data.pretraining import flags as pretraining_flags
 from data.pretraining.instances import settings
 from data.pretraining.writing import beam_pipeline, jobs, local, manifest, shards
@@ -73,7 +73,7 @@ def main(_: list[str]) -> None:
             do_lower_case=FLAGS.do_lower_case,
             objective=FLAGS.objective,
             dynamic_masking=FLAGS.dynamic_masking,
-            **values.settings(FLAGS),
+            **pretraining_flags.record_settings(FLAGS),
         ),
         name=name,
         text_field=FLAGS.text_field,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data.pretraining.records import schema
+from data.pretraining.records import record_files, schema
 from tests.scripts import fail, messages, run, served, succeed
 
 SENTENCES = ("the cat sat on the mat", "a dog ran over the hill", "birds sing in the old tree")
@@ -161,7 +161,7 @@ def test_id_out_of_range_is_found(folder, record_file):
 
 
 def test_truncated_file_is_found(folder, record_file):
-    assert schema.count_records(str(record_file)) > 3
+    assert record_files.count_records(str(record_file)) > 3
     record_file.write_bytes(record_file.read_bytes()[:-7])
     message = fail(*from_records(folder, f"--input_file={record_file}"))
     assert "copy.tfrecord" in message and "truncated" in message

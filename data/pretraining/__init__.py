@@ -7,6 +7,5 @@ writing/        a whole corpus to record files: in parts, by several processes, 
 batches/        records or text to batches, for each training objective
 inspection/     what is in record files
 from_text.py    raw text to vocabulary and records in one call
-probes.py       small questions to a masked LM about its held-out text
 demo.py         the demo's corpus, sizes and last words
 """

@@ -1,7 +1,7 @@
 """Flags of making records for pre-training: how raw text becomes instances.
 
 Those of `python -m data.create_pretraining_data`, which run_pretraining.py has too. Defined without
-TensorFlow, since --help needs none.
+TensorFlow, since --help needs none. `flag_values` are absl's: `flag_values[name].value`.
 """
 
 from absl import flags
@@ -102,37 +102,48 @@ def define_worker_flags() -> None:
     )
 
 
-def check_training_flags(flag_values) -> None:
-    """Refuses --dynamic_masking and --pack_sequences where they can't work.
+def record_settings(values) -> dict:
+    """The values of the flags `SETTINGS`, by name."""
+    return {name: getattr(values, name) for name in SETTINGS}
 
-    Args:
-        flag_values: The flags; `flag_values[name].value`.
-    """
-    if flag_values["pack_sequences"].value and flag_values["objective"].value != "mlm":
-        raise DataError(
-            f"--pack_sequences goes with --objective=mlm only, because a row of several sequences "
-            f"has no next sentence; --objective is {flag_values['objective'].value}."
-        )
-    if not flag_values["dynamic_masking"].value:
-        return
-    if flag_values["objective"].value in ("ltr", "rtl"):
-        raise DataError(
-            f"--dynamic_masking would change nothing: --objective={flag_values['objective'].value} "
-            f"predicts every token, masking none. Leave it out, or choose another objective."
-        )
-    if flag_values["input_file"].value and not flag_values["vocab_file"].value:
+
+def check_training_flags(flag_values) -> None:
+    """Refuses --dynamic_masking and --pack_sequences where they can't work."""
+    dynamic = flag_values["dynamic_masking"].value
+    objective = flag_values["objective"].value
+    packed = flag_values["pack_sequences"].value
+    check_objective(objective, f"--objective={objective}", dynamic, packed)
+    if dynamic and flag_values["input_file"].value and not flag_values["vocab_file"].value:
         raise DataError(
             "--vocab_file is missing: with --dynamic_masking it tells which pieces of the records "
             "are words and which are special. Give the vocabulary that they were made with."
         )
 
 
+def check_objective(
+    objective: str, called: str, dynamic_masking: bool, pack_sequences: bool
+) -> None:
+    """Raises DataError for an unknown objective (`called` so), or one that the others don't fit."""
+    if objective not in OBJECTIVES:
+        raise DataError(
+            f"The objective is {objective!r}, but one of {', '.join(OBJECTIVES)} was expected."
+        )
+    if pack_sequences and objective != "mlm":
+        raise DataError(
+            f"--pack_sequences goes with --objective=mlm only, because a row of several sequences "
+            f"has no next sentence; received {called}."
+        )
+    if dynamic_masking and objective in ("ltr", "rtl"):
+        raise DataError(
+            f"--dynamic_masking would change nothing: {called} predicts every token and masks "
+            f"none. Leave --dynamic_masking out, or choose another --objective."
+        )
+
+
 def check_idle(flag_values, exporting: bool) -> None:
     """Refuses flags of raw text where records are made already.
 
-    Args:
-        flag_values: The flags; `flag_values[name].present`: whether one is on the command line.
-        exporting: Whether texts are read all the same, by an exported model.
+    With `exporting` texts are read all the same, by an exported model.
     """
     needed = MASKING if flag_values["dynamic_masking"].value else ()
     if exporting:
@@ -147,11 +158,7 @@ def check_idle(flag_values, exporting: bool) -> None:
 
 
 def check_sources(flag_values) -> None:
-    """Refuses what isn't one source with what goes with it.
-
-    Args:
-        flag_values: The flags; `flag_values[name].value`.
-    """
+    """Refuses what isn't one source with what goes with it."""
     sources = [name for name in ("demo", "input_file", "corpus_file") if flag_values[name].value]
     if len(sources) != 1:
         raise DataError(

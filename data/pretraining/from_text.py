@@ -25,7 +25,7 @@ from data.pretraining.corpus.parts import Parts, divide
 from data.pretraining.instances import generate
 from data.pretraining.instances.settings import RecordSettings
 from data.pretraining.records import schema
-from data.pretraining.writing import jobs, local, manifest
+from data.pretraining.writing import jobs, local, manifest, shards
 from data.tokenization import Tokenizer, vocabulary
 from data.tokenization.learning import learner
 
@@ -105,13 +105,7 @@ class Records:
         vocab_size: int,
         **options,
     ) -> tf.data.Dataset:
-        """Batches of one side.
-
-        Args:
-            training: Which side, and whether endless.
-            max_seq_length, max_predictions_per_seq, vocab_size: As made.
-            options: Of `pipeline.pretraining_dataset`; packing is for training only.
-        """
+        """Batches of one side, as of `pipeline.pretraining_dataset`; packed for training only."""
         if not training:
             options["pack_sequences"] = False
         if training and self.corpus is not None:
@@ -136,10 +130,6 @@ class Records:
             **options,
         )
 
-    def describe_examples(self, index) -> str:
-        """Files and numbers of training records, see `pipeline.describe_examples`."""
-        return pipeline.describe_examples(self.train_files, index)
-
     def diagnose(
         self,
         error: tf.errors.OpError,
@@ -150,10 +140,7 @@ class Records:
     ) -> None:
         """After a failure while reading: raises DataError naming the bad text or record, if any is.
 
-        Args:
-            error: The failure.
-            max_seq_length, max_predictions, vocab_size: As read.
-            masked: Whether the records must have masks; None: some may not.
+        The arguments behind the failure are those of `schema.diagnose`.
         """
         text_stream.raise_data_error(error)
         files = list(dict.fromkeys(self.train_files + self.eval_files))
@@ -242,16 +229,11 @@ def make_records(
     if vocab_file:
         check_vocab_size(vocab_file, vocab_size)
     used_vocab = vocab_file or os.path.join(folder, "vocab.txt")
-    train_files = [
-        os.path.join(folder, f"train-{i:05d}-of-{_TRAIN_SHARDS:05d}.tfrecord")
-        for i in range(_TRAIN_SHARDS)
-    ]
+    _, train_files = shards.name_shards(os.path.join(folder, "train.tfrecord"), _TRAIN_SHARDS)
     sides = Sides(text, held_out)
     stream = sides.parts() if settings.dynamic_masking else None
-    if stream is not None:
-        train_files = []
     records = Records(
-        train_files,
+        [] if stream else train_files,
         [os.path.join(folder, "heldout.tfrecord")],
         used_vocab,
         corpus=stream,
@@ -278,9 +260,11 @@ def make_records(
         check_vocab_size(used_vocab, vocab_size)
         logging.info("The text or its settings have changed; the vocabulary %s stays", used_vocab)
     elif not vocab_file:
-        learn_vocabulary(
-            sides.documents(training=True), vocab_size, settings.do_lower_case, used_vocab
-        )
+        logging.info("Learning a vocabulary of %d tokens from the corpus", vocab_size)
+        sentences = (s for document in sides.documents(True) for s in document.sentences)
+        words = learner.count_words(sentences, settings.do_lower_case)
+        vocabulary.write_vocab(learner.learn_vocabulary(words, vocab_size), used_vocab)
+        logging.info("Wrote %s", used_vocab)
     for training, files in ((True, records.train_files), (False, records.eval_files)):
         if not files:
             continue
@@ -293,19 +277,12 @@ def make_records(
     return records
 
 
-def learn_vocabulary(
-    documents: Iterable[Document], vocab_size: int, do_lower_case: bool, path: str
-) -> None:
-    """Learns a vocabulary of documents and writes it to `path`."""
-    logging.info("Learning a vocabulary of %d tokens from the corpus", vocab_size)
-    sentences = (s for document in documents for s in document.sentences)
-    words = learner.count_words(sentences, do_lower_case)
-    vocabulary.write_vocab(learner.learn_vocabulary(words, vocab_size), path)
-    logging.info("Wrote %s", path)
-
-
 class Sides:
-    """The training and the held-out documents of a corpus, told apart by a hash of their text."""
+    """The training and the held-out documents of a corpus, told apart by a hash of their text.
+
+    Raises:
+        DataError: There are fewer than four documents.
+    """
 
     def __init__(self, text: Text, held_out: Text | None = None):
         self._text, self._held_out = text, held_out
@@ -313,7 +290,13 @@ class Sides:
         if held_out is None:
             first = list(itertools.islice(text.read(), _SMALL_CORPUS))
             if len(first) < _SMALL_CORPUS:
-                self._split = split_small(first)
+                self._split = corpus.split_documents(first, HELD_OUT_SHARE)
+                if len(self._split[1]) < 2:
+                    raise DataError(
+                        f"The corpus has {len(first)} documents; at least 4 are needed, two to "
+                        f"train on and two to evaluate on. Put a blank line between documents, or "
+                        f"add text."
+                    )
 
     def parts(self) -> Parts | None:
         """The training side in parts, for a stream; None if it can't be read by parts."""
@@ -349,33 +332,17 @@ class Sides:
             return local.create_pretraining_records(
                 self.documents(training), tokenizer, files, settings
             )
-        side = None if self._held_out else ("train" if training else "eval", HELD_OUT_SHARE)
-        name = "train.tfrecord" if training else "heldout.tfrecord"
+        side, name = ("train", "train") if training else ("eval", "heldout")
         job = jobs.plan_job(
             text.files,
             files,
             vocab_file,
             settings,
-            name=os.path.join(os.path.dirname(files[0]), name),
+            name=os.path.join(os.path.dirname(files[0]), f"{name}.tfrecord"),
             text_field=text.text_field,
-            held_out=side,
+            held_out=None if self._held_out else (side, HELD_OUT_SHARE),
         )
         return local.write_records(job, num_workers).counts
-
-
-def split_small(documents: list[Document]) -> tuple[list[Document], list[Document]]:
-    """Both sides of a corpus of few documents; each has two at least.
-
-    Raises:
-        DataError: There are fewer than four.
-    """
-    training, held_out = corpus.split_documents(documents, HELD_OUT_SHARE)
-    if len(held_out) < 2:
-        raise DataError(
-            f"The corpus has {len(documents)} documents; at least 4 are needed, two to train on "
-            f"and two to evaluate on. Put a blank line between documents, or add text."
-        )
-    return training, held_out
 
 
 def describe_files(files: list[str]) -> str:

@@ -257,19 +257,11 @@ class Tokenizer:
             if rank is None:
                 raise ValueError("The rank of texts has to be known; set it with tf.ensure_shape.")
             if rank == 0:
-                wrap, flat = _only_row, texts[tf.newaxis]
+                wrap, flat = (lambda ragged: ragged.values), texts[tf.newaxis]
             elif rank == 1:
-                wrap, flat = _as_it_is, texts
+                wrap, flat = (lambda ragged: ragged), texts
             else:
                 ragged = tf.RaggedTensor.from_tensor(texts, ragged_rank=rank - 1)
                 wrap, flat = ragged.with_flat_values, ragged.flat_values
         result = function(flat)
         return [wrap(part) for part in result] if isinstance(result, list) else wrap(result)
-
-
-def _only_row(ragged: tf.RaggedTensor) -> tf.Tensor:
-    return ragged.values
-
-
-def _as_it_is(ragged: tf.RaggedTensor) -> tf.RaggedTensor:
-    return ragged

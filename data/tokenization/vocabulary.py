@@ -9,6 +9,7 @@ from absl import logging
 
 from data.errors import DataError
 from data.files import atomic
+from data.files.text_files import listing
 from data.tokenization import unicode_tables
 
 PAD, UNK, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
@@ -48,7 +49,18 @@ def load_vocab(vocab_file: str) -> list[str]:
         lines.pop()
     tokens = [line.strip() for line in lines]
     check_special_tokens(tokens, vocab_file)
-    _report(tokens, vocab_file)
+    last = token_ids(tokens)
+    blank = [index for index, token in enumerate(tokens) if not token]
+    doubled = [index for index, token in enumerate(tokens) if token and last[token] != index]
+    if blank:
+        places = listing(map(str, blank), _SHOWN)
+        logging.debug("%s: blank lines, whose ids no text yields: %s", vocab_file, places)
+    if doubled:
+        logging.warning(
+            "%s: tokens that stand there again further down, where the last id counts: %s",
+            vocab_file,
+            listing((f"{tokens[i]} ({i}, {last[tokens[i]]})" for i in doubled), _SHOWN),
+        )
     return tokens
 
 
@@ -134,27 +146,3 @@ def write_with_replaced(source: str, replaced: Mapping[int, str], vocab_file: st
         lines[index] = token.encode("utf-8") + end
     with atomic.writing(vocab_file) as file:
         file.write(b"\n".join(lines))
-
-
-def _report(tokens: Sequence[str], vocab_file: str) -> None:
-    last = token_ids(tokens)
-    blank = [index for index, token in enumerate(tokens) if not token]
-    doubled = [index for index, token in enumerate(tokens) if token and last[token] != index]
-    if blank:
-        logging.debug(
-            "%s: blank lines, whose ids no text yields: %s",
-            vocab_file,
-            _some(blank),
-        )
-    if doubled:
-        logging.warning(
-            "%s: tokens that stand there again further down, where the last id counts: %s",
-            vocab_file,
-            _some(f"{tokens[index]} ({index}, {last[tokens[index]]})" for index in doubled),
-        )
-
-
-def _some(items: Iterable[object]) -> str:
-    shown = [str(item) for item in items]
-    more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
-    return ", ".join(shown[:_SHOWN]) + more

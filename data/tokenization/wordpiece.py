@@ -103,16 +103,12 @@ def _model(tokens: Sequence[str], further: Sequence[str]) -> np.ndarray:
     """The vocabulary as `FastWordpieceTokenizeWithOffsets` takes it: uint8 [bytes]."""
     # Tokens that no text yields are renamed to what none contains: the builder refuses
     # duplicates, and one token with a blank in it makes the op return wrong ids for all texts.
-    named = [
-        token if can_occur or token == vocabulary.UNK else f"\x7f{index}"
-        for index, (token, can_occur) in enumerate(
-            zip(tokens, vocabulary.reachable(tokens), strict=True)
-        )
-    ]
     unk_id = vocabulary.token_ids(tokens)[vocabulary.UNK]
-    for index, token in enumerate(named):
-        if token == vocabulary.UNK and index != unk_id:
-            named[index] = f"\x7f{index}"
+    possible = zip(tokens, vocabulary.reachable(tokens), strict=True)
+    named = [
+        token if can_occur or index == unk_id else f"\x7f{index}"
+        for index, (token, can_occur) in enumerate(possible)
+    ]
     model = pywrap_fast_wordpiece_tokenizer_model_builder.build_fast_wordpiece_model(
         [*named, *further],
         MAX_BYTES_PER_WORD,

@@ -22,8 +22,8 @@ import tensorflow as tf
 from absl import app, flags
 
 from data.pretraining import corpus
-from data.pretraining.batches.packing import WINDOW, pack, padding_share
-from data.pretraining.instances.masking import MaskingVocabulary, mask_instances
+from data.pretraining.batches.packing import WINDOW, pack
+from data.pretraining.instances.masking import MaskingVocabulary, MaskSettings, mask_instances
 from data.tokenization import Tokenizer
 from modeling.config import BertConfig
 from modeling.losses import PretrainingLosses
@@ -31,6 +31,7 @@ from modeling.models import BertPretrainer
 from modeling.training.engine.evaluation import Evaluator
 from modeling.training.engine.precision import forget_model
 from modeling.training.engine.setup import Settings, make_train_step
+from tests.data.pretraining.batches.padding import padding_share
 
 FLAGS = flags.FLAGS
 LOSSES = PretrainingLosses(next_sentence=False)
@@ -60,10 +61,8 @@ def read_instances(tokenizer: Tokenizer) -> dict[str, np.ndarray]:
     masked = mask_instances(
         ids,
         mask,
-        MaskingVocabulary.from_tokenizer(tokenizer),
+        MaskSettings(MaskingVocabulary.from_tokenizer(tokenizer)),
         FLAGS.max_predictions_per_seq,
-        0.15,
-        False,
         np.random.default_rng(0),
     )
     return masked | {"input_mask": mask, "segment_ids": np.zeros_like(mask)}

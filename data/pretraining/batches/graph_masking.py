@@ -3,8 +3,7 @@
     batch = mask_batch(unmask(batch), settings, max_predictions, seed)
 
 The same rules and chances as `masking.mask_instances` and `word_spans`, whose NumPy these
-operations mirror; only the random numbers are others. They are a function of `seed` alone (the
-Philox generator), whatever was drawn before.
+operations mirror; only the random numbers are others, a function of `seed` alone (Philox).
 
 Shapes: B rows, S pieces each, P slots for predictions; B may be unknown in the graph.
 """

@@ -5,12 +5,8 @@
 
 An instance keeps its pieces, its positions (`position_ids` start at 0 again) and its predictions;
 `sequence_ids` tell it from its neighbours, and attention is to stay within one sequence.
-
-`packed_rows.py` tells how rows are filled. What fills no row of a window waits for the next one:
-nothing is ever dropped, neither instance nor prediction.
+`packed_rows.py` tells how rows are filled.
 """
-
-from collections.abc import Iterable, Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -70,7 +66,10 @@ def pack(
     limits = RowLimits.of(max_seq_length, max_predictions)
     spec = _checked_spec(windows.element_spec, max_seq_length, max_predictions)
     none = {name: np.zeros((0, *s.shape[1:]), s.dtype.as_numpy_dtype) for name, s in spec.items()}
-    outputs = _outputs(limits, "index" in spec)
+    outputs = _features(limits.pieces, limits.predictions, "position_ids", "sequence_ids")
+    outputs["is_real_example"] = tf.TensorSpec([None], tf.float32)
+    if "index" in spec:
+        outputs["index"] = tf.TensorSpec([None, limits.sequences], tf.int64)
     packed_specs = [*outputs.values(), *spec.values()]
 
     def packed(number, is_last, *arrays):
@@ -101,25 +100,10 @@ def pack(
     return rows.rebatch(batch_size, drop_remainder)
 
 
-def padding_share(dataset: Iterable[Mapping], batches: int) -> float:
-    """Share of padding among the places of the first batches of a dataset.
-
-    Args:
-        dataset: Of dicts with input_mask [B, S].
-        batches: How many to look at; fewer if there are no more.
-    """
-    real = places = 0
-    for _, batch in zip(range(batches), dataset, strict=False):
-        mask = np.asarray(batch["input_mask"])
-        real, places = real + int(mask.sum()), places + mask.size
-    return 1 - real / places if places else 0.0
-
-
 def _checked_spec(spec, max_seq_length: int, max_predictions: int) -> dict[str, tf.TensorSpec]:
-    expected = dict.fromkeys(PER_PIECE, (max_seq_length, tf.int32))
-    expected |= dict.fromkeys(PER_PREDICTION, (max_predictions, tf.int32))
-    expected["masked_lm_weights"] = (max_predictions, tf.float32)
-    for name, (width, dtype) in expected.items():
+    expected = _features(max_seq_length, max_predictions)
+    for name, (_, width) in ((name, s.shape) for name, s in expected.items()):
+        dtype = expected[name].dtype
         if name not in spec or spec[name].shape[1:] != (width,) or spec[name].dtype != dtype:
             raise DataError(
                 f"Instances to be packed have {spec.get(name, 'nothing')} as {name}, but"
@@ -128,14 +112,8 @@ def _checked_spec(spec, max_seq_length: int, max_predictions: int) -> dict[str, 
     return {name: spec[name] for name in (*expected, "index") if name in spec}
 
 
-def _outputs(limits: RowLimits, index: bool) -> dict[str, tf.TensorSpec]:
-    """Names, types and shapes of a window's rows."""
-    pieces = tf.TensorSpec([None, limits.pieces], tf.int32)
-    predictions = tf.TensorSpec([None, limits.predictions], tf.int32)
-    outputs = dict.fromkeys((*PER_PIECE, "position_ids", "sequence_ids"), pieces)
-    outputs |= dict.fromkeys(PER_PREDICTION, predictions)
-    outputs["masked_lm_weights"] = tf.TensorSpec(predictions.shape, tf.float32)
-    outputs["is_real_example"] = tf.TensorSpec([None], tf.float32)
-    if index:
-        outputs["index"] = tf.TensorSpec([None, limits.sequences], tf.int64)
-    return outputs
+def _features(length: int, predictions: int, *more: str) -> dict[str, tf.TensorSpec]:
+    """Names, types and shapes of what instances and rows have, and rows `more`."""
+    features = dict.fromkeys((*PER_PIECE, *more), tf.TensorSpec([None, length], tf.int32))
+    features |= dict.fromkeys(PER_PREDICTION, tf.TensorSpec([None, predictions], tf.int32))
+    return features | {"masked_lm_weights": tf.TensorSpec([None, predictions], tf.float32)}

@@ -1,9 +1,8 @@
 """Pre-training TFRecords to batches of fixed shape, in tf.data.
 
-Training: the order of files is shuffled per epoch, their records are interleaved and shuffled
+For training, the order of files is shuffled per epoch, their records are interleaved and shuffled
 while still serialised (so that a checkpoint of the iterator stays small), then repeated, batched
-and parsed. Evaluation: every record exactly once, in order; the last batch is filled up with
-records of weight 0. With dynamic masking the masks are made after parsing, anew for each batch.
+and parsed.
 
 Everything is deterministic, and the iterator goes into a checkpoint: with
 `it = iter(dataset)`, `tf.train.Checkpoint(iterator=it)` saves the place in the data, and after a
@@ -19,13 +18,13 @@ from data.dataset_options import deterministic
 from data.errors import DataError
 from data.pretraining.batches import packing
 from data.pretraining.batches.graph_masking import mask_batch, unmask
+from data.pretraining.flags import check_objective
 from data.pretraining.instances.masking import MaskSettings
 from data.pretraining.records.held_out import HELD_OUT_SHARE, evaluation_batches, split_held_out
 from data.pretraining.records.record_files import GENERATE, compression, count_records
-from data.pretraining.records.schema import check_file, feature_description
+from data.pretraining.records.schema import check_file, feature_description, limits
 
 MLM_NSP, MLM, LTR, RTL = "mlm_nsp", "mlm", "ltr", "rtl"
-OBJECTIVES = (MLM_NSP, MLM, LTR, RTL)
 ONE_WAY = (LTR, RTL)
 PREFETCHED = 4
 """Batches that are made ahead."""
@@ -77,11 +76,11 @@ def pretraining_dataset(
         held_out: None for all records, "train" for those that `split_held_out` leaves for
             training, "eval" for those that it holds out.
         held_out_share: Share for `split_held_out`.
-        objective: One of `OBJECTIVES` (paper, section 5.1). For "mlm" the batches are those of
-            "mlm_nsp"; the model leaves next_sentence_labels alone. For "ltr" the words that the
-            records mask are put back, and P is S − 1: position i predicts token i + 1, with
-            weight 1 where that is a real one, for a model that attends left to right. "rtl" is the
-            reverse: position i + 1 predicts token i.
+        objective: "mlm_nsp", "mlm", "ltr" or "rtl" (paper, section 5.1). For "mlm" the batches are
+            those of "mlm_nsp"; the model leaves next_sentence_labels alone. For "ltr" the words
+            that the records mask are put back, and P is S − 1: position i predicts token i + 1,
+            with weight 1 where that is a real one, for a model that attends left to right. "rtl"
+            is the reverse: position i + 1 predicts token i.
         dynamic_masking: How to mask here; None for the masks of the records. In training, words
             that the records mask are put back, and masks are drawn whenever a record is read,
             from the seed, the shard and the number of the batch. In evaluation records keep their
@@ -107,12 +106,15 @@ def pretraining_dataset(
         DataError: For no files, missing ones, files whose first record doesn't fit, no records,
             an unknown objective, masks for an objective or a vocabulary that they don't go with.
     """
-    _check_masking(objective, dynamic_masking, vocab_size)
-    if pack_sequences and (objective != MLM or not training):
+    called = f"the objective {objective!r}"
+    check_objective(objective, called, dynamic_masking is not None, pack_sequences)
+    if pack_sequences and not training:
+        raise DataError("Sequences are packed for training only; leave packing out of evaluation.")
+    pieces = len(dynamic_masking.vocabulary.continues_word) if dynamic_masking else 0
+    if pieces > vocab_size:
         raise DataError(
-            f"Sequences can be packed for training with the objective {MLM!r} only, because a row "
-            f"of several has no next sentence; received the objective {objective!r}"
-            f"{'' if training else ', for evaluation'}. Leave packing out."
+            f"The vocabulary to mask with has {pieces:,} pieces, but ids must be below"
+            f" {vocab_size:,}. Use the vocabulary that the records were made with."
         )
     files = list(files)
     # Where the records' masks don't count, they needn't be there.
@@ -132,7 +134,7 @@ def pretraining_dataset(
 
     description = feature_description(max_seq_length, max_predictions_per_seq, masked)
     if dynamic_masking:
-        vocab_size = len(dynamic_masking.vocabulary.continues_word)
+        vocab_size = pieces
         stream = shard_index if training else -1
         mask = masker(dynamic_masking, max_predictions_per_seq, seed, stream, keep=not training)
 
@@ -229,7 +231,8 @@ def masker(
         key = tf.stack([tf.constant(seed & _SEED_MASK, tf.int64), number])
         key = tf.random.fold_in(key, tf.constant(stream, tf.int64), alg="philox")
         if not keep:
-            return mask_batch(unmask(batch), settings, max_predictions, key)
+            batch = unmask(batch) if "masked_lm_weights" in batch else batch
+            return mask_batch(batch, settings, max_predictions, key)
         masked = mask_batch(batch, settings, max_predictions, key)
         has = tf.reduce_any(batch["masked_lm_weights"] > 0, axis=1, keepdims=True)
         changed = [name for name in masked if masked[name] is not batch[name]]
@@ -279,26 +282,6 @@ def predict_neighbours(batch: dict[str, tf.Tensor], from_left: bool) -> dict[str
     }
 
 
-def _check_masking(objective: str, settings: MaskSettings | None, vocab_size: int) -> None:
-    if objective not in OBJECTIVES:
-        raise DataError(
-            f"The objective is {objective!r}, but one of {', '.join(OBJECTIVES)} was expected."
-        )
-    if settings is None:
-        return
-    if objective in ONE_WAY:
-        raise DataError(
-            f"The objective {objective!r} predicts every token and masks none, so there is nothing"
-            " to mask dynamically. Leave --dynamic_masking out, or choose another --objective."
-        )
-    pieces = len(settings.vocabulary.continues_word)
-    if pieces > vocab_size:
-        raise DataError(
-            f"The vocabulary to mask with has {pieces:,} pieces, but ids must be below"
-            f" {vocab_size:,}. Use the vocabulary that the records were made with."
-        )
-
-
 def _check(
     files: list[str],
     max_seq_length: int,
@@ -324,16 +307,8 @@ def _checked(
     batch: dict[str, tf.Tensor], vocab_size: int, max_seq_length: int
 ) -> dict[str, tf.Tensor]:
     """Casts to int32 and raises in the graph for values that would only give NaN later."""
-    limits = {
-        "input_ids": vocab_size,
-        "masked_lm_ids": vocab_size,
-        "masked_lm_positions": max_seq_length,
-        "input_mask": 2,
-        "segment_ids": 2,
-        "next_sentence_labels": 2,
-    }
     checks = []
-    for name, limit in limits.items():
+    for name, limit in limits(vocab_size, max_seq_length).items():
         values = batch[name]
         in_range = tf.reduce_all((values >= 0) & (values < limit))
         message = f"A record has a value of {name} outside of 0 to {limit - 1}."

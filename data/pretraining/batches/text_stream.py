@@ -11,6 +11,7 @@ is a few numbers: it goes into a checkpoint, and after a restore the same batche
 
 import dataclasses
 import functools
+import itertools
 import math
 import re
 from typing import Any
@@ -102,7 +103,12 @@ def stream(
     dataset = dataset.batch(packing.WINDOW if pack_sequences else batch_size, drop_remainder=True)
     predictions = settings.max_predictions_per_seq
     mask = masker(masks, predictions, seed, shard_index, keep=False)
-    dataset = dataset.map(functools.partial(_complete, predictions)).enumerate().map(mask)
+    dataset = dataset.enumerate().map(mask)
+    dataset = dataset.map(
+        lambda batch: (
+            batch | {"is_real_example": tf.ones_like(batch["input_ids"][:, 0], tf.float32)}
+        )
+    )
     if pack_sequences:
         continues_word = masks.vocabulary.continues_word
         own_seed = seed + 2 + shard_index
@@ -121,33 +127,17 @@ def _instances(
     """All instances of a part in one epoch, in random order."""
     number = int(part)
     once = dataclasses.replace(settings, dupe_factor=1, dynamic_masking=True, random_seed=seed)
-
-    def lenders():
-        for other in corpus.behind(number):
-            yield from corpus.documents(other)
-
-    batches = list(
-        generate.instance_batches(
-            corpus.documents(number), tokenizer, once, (int(epoch), number), lenders=lenders
-        )
+    batches = generate.instance_batches(
+        corpus.documents(number),
+        tokenizer,
+        once,
+        (int(epoch), number),
+        lenders=lambda: itertools.chain.from_iterable(map(corpus.documents, corpus.behind(number))),
     )
-    if not batches:
-        shapes = {name: 1 if name == "next_sentence_labels" else once.max_seq_length
-                  for name in _FEATURES}  # fmt: skip
-        return [np.zeros((0, shapes[name]), np.int32) for name in _FEATURES]
-    return [np.concatenate([batch[name] for batch in batches]) for name in _FEATURES]
-
-
-def _complete(predictions: int, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """The batch as records without masks are read."""
-    size = batch["input_ids"].shape[0]
-    none = tf.zeros([size, predictions], tf.int32)
-    return batch | {
-        "masked_lm_positions": none,
-        "masked_lm_ids": none,
-        "masked_lm_weights": tf.cast(none, tf.float32),
-        "is_real_example": tf.ones([size], tf.float32),
-    }
+    widths = dict.fromkeys(_FEATURES, once.max_seq_length) | {"next_sentence_labels": 1}
+    none = {name: np.zeros((0, width), np.int32) for name, width in widths.items()}
+    parts = [none, *batches]
+    return [np.concatenate([part[name] for part in parts]) for name in _FEATURES]
 
 
 def raise_data_error(error: tf.errors.OpError) -> None:

@@ -1,7 +1,6 @@
 """Text: files of any kind and size to documents of sentences.
 
-files.py         the room's door: streams of documents, held-out documents, progress
-sources.py       one file, read by ranges
+sources.py       files as streams of documents, whole or by ranges; held-out documents; progress
 parts.py         a corpus divided into parts of about one size
 formats.py       lines to documents: plain text, WikiExtractor, JSON lines
 sentences.py     splitting a paragraph into sentences
@@ -9,15 +8,16 @@ docstrings.py    the default corpus that every machine has: docstrings of instal
 """
 
 from data.files.text_files import expand
-from data.pretraining.corpus.files import (
+from data.pretraining.corpus.formats import TEXT_FIELD, Document
+from data.pretraining.corpus.sources import (
     ReadingProgress,
+    Source,
     document_hash,
     is_held_out,
+    open_source,
     read_documents,
     split_documents,
 )
-from data.pretraining.corpus.formats import TEXT_FIELD, Document
-from data.pretraining.corpus.sources import Source, open_source
 
 __all__ = [
     "TEXT_FIELD",

@@ -176,6 +176,12 @@ def _walk(node: ast.AST) -> Iterator[tuple[int, str]]:
 def _paragraphs(lines: Sequence[str]) -> Iterator[str]:
     """Joins the lines of a docstring into paragraphs; code and layout are left out."""
     current: list[str] = []
+
+    def finished() -> Iterator[str]:
+        if current:
+            yield " ".join(current)
+            current.clear()
+
     skip_to_blank = False
     fence = False
     literal_indent: int | None = None
@@ -194,9 +200,7 @@ def _paragraphs(lines: Sequence[str]) -> Iterator[str]:
             literal_indent = None
         if not text:
             skip_to_blank = False
-            if current:
-                yield " ".join(current)
-                current = []
+            yield from finished()
             continue
         if text.startswith((">>>", "$ ", "In [")):
             skip_to_blank = True
@@ -206,22 +210,18 @@ def _paragraphs(lines: Sequence[str]) -> Iterator[str]:
         underlined = number + 1 < len(lines) and _RULE.match(lines[number + 1])
         if rule or underlined or _TABLE.search(line) or _DIRECTIVE.match(line):
             skip_to_blank = bool(_DIRECTIVE.match(line)) and not rule
-            if current:
-                yield " ".join(current)
-                current = []
+            yield from finished()
             continue
         starts_item = _ITEM.match(line) or _ARGUMENT.match(line) or indent < base_indent
-        if current and (starts_item or _SECTION.match(line)):
-            yield " ".join(current)
-            current = []
+        if starts_item or _SECTION.match(line):
+            yield from finished()
         if not current:
             base_indent = indent
         if not (_SECTION.match(line) and (text.endswith(":") or len(text.split()) == 1)):
             current.append(_ITEM.sub("", text))
         if text.endswith("::"):
             literal_indent = indent
-    if current:
-        yield " ".join(current)
+    yield from finished()
 
 
 def _plain(paragraph: str) -> str:

@@ -79,16 +79,13 @@ def parse(
     end: int | None = None,
     text_field: str = TEXT_FIELD,
 ) -> Iterator[Document]:
-    """Streams the documents that start in a range of a file.
+    """Streams the documents that start in a range of a file, see `sources.Source`.
 
     Args:
         lines: The file's stripped lines from byte `begin` on.
         format: What `format_of` said.
         begin, end: The range in bytes of text, `end` not included; None: the end of the file.
         text_field: The field of JSON lines that holds the text.
-
-    Yields:
-        Documents of at least one sentence, each to its end even if that is beyond `end`.
 
     Raises:
         DataError: Naming file and line, for a document of more than `MAX_DOCUMENT_CHARACTERS`
@@ -107,12 +104,7 @@ def parse(
 def document_of(text: str, source: str) -> Document:
     """The document of a text whose newlines separate paragraphs; maybe without a sentence.
 
-    Args:
-        text: Any text; its paragraphs are split into sentences here.
-        source: Where it stands.
-
-    Raises:
-        DataError: For a text of more than `MAX_DOCUMENT_CHARACTERS`.
+    Raises DataError for a text of more than `MAX_DOCUMENT_CHARACTERS`.
     """
     if len(text) > MAX_DOCUMENT_CHARACTERS:
         raise _too_long(source)
@@ -207,10 +199,9 @@ def _read_json(lines: Lines, end: float, text_field: str) -> Iterator[Document]:
             text = _text_of(line, text_field)
         except DataError as error:
             raise DataError(f"{lines.place(number)}: {error}") from None
-        source = lines.source(start, number)
         if len(text) > MAX_DOCUMENT_CHARACTERS:
             raise _too_long(lines.place(number))
-        document = document_of(text, source)
+        document = document_of(text, lines.source(start, number))
         if document.sentences:
             yield document
 

@@ -1,11 +1,8 @@
 """A corpus divided by size into parts, each of which can be read by itself.
 
     corpus = divide(["a.txt", "b.jsonl.gz"], lambda text_bytes: 1 + text_bytes // PART_BYTES)
-    for number in range(len(corpus)):
-        for document in corpus.documents(number):
-            …
 
-A part owns the documents that start in its range. Nothing but the files' sizes is read to divide
+Nothing but the files' sizes is read to divide
 them, unless they are compressed and large (see `sources.Source`).
 """
 

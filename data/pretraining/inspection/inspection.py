@@ -18,18 +18,10 @@ import tensorflow as tf
 from absl import logging
 
 from data.errors import DataError
-from data.pretraining.inspection.reading import (
-    AGAIN,
-    DamagedFileError,
-    Problem,
-    RecordLayout,
-    decode,
-    has_masks,
-    layout_of,
-    read_batches,
-)
 from data.pretraining.inspection.statistics import Statistics
 from data.pretraining.instances.masking import MaskingVocabulary
+from data.pretraining.records.record_files import DamagedFileError, read_batches
+from data.pretraining.records.schema import AGAIN, decode, feature_description, layout_of
 from data.tokenization import vocabulary
 
 KEPT_PROBLEMS = 100
@@ -39,6 +31,18 @@ MAX_VOCAB_SIZE = 2**24
 """Larger ids are damage even where the vocabulary is not known."""
 
 _SHOW_SECONDS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong with a record (counted from 0 in its file), as the rest of a sentence."""
+
+    file: str
+    record: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.file}: record {self.record} {self.text}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +125,7 @@ def inspect(
             for first, batch in read_batches(path, left):
                 inspection.records += len(batch)
                 rows, layout = _sound_rows(path, first, batch, layout, specials, inspection)
-                if rows is not None:
+                if rows:
                     inspection.statistics.add(rows)
                 if time.monotonic() - shown > _SHOW_SECONDS:
                     shown = time.monotonic()
@@ -135,7 +139,7 @@ def inspect(
         except DamagedFileError as error:
             inspection.records += 1
             inspection.complete = False
-            inspection.add_problem(error.problem)
+            inspection.add_problem(Problem(path, error.record, error.text))
         if max_records is not None and inspection.records >= max_records:
             inspection.complete = False
             break
@@ -146,25 +150,27 @@ def _sound_rows(
     path: str,
     first: int,
     batch: np.ndarray,
-    layout: RecordLayout | None,
+    layout: tuple[int, int | None] | None,
     specials: Specials | None,
     inspection: Inspection,
-) -> tuple[dict[str, np.ndarray] | None, RecordLayout | None]:
+) -> tuple[dict[str, np.ndarray], tuple[int, int | None] | None]:
     """Parses and checks a batch; the file's layout is that of its first sound record."""
     wrong: dict[int, str] = {}
-    values, numbers = None, np.arange(len(batch))
+    values, numbers = None, range(len(batch))
     if layout is None:
         layout = next((layout_of(v) for v, problem in map(decode, batch) if not problem), None)
     # Parsing would pass over features that the layout does not have.
-    more = layout and layout.max_predictions_per_seq is None and any(map(has_masks, batch))
+    more = layout and layout[1] is None and any(b"masked_lm_" in record for record in batch)
     if layout and not more:
         try:
-            parsed = tf.io.parse_example(batch, layout.description())
+            parsed = tf.io.parse_example(
+                batch, feature_description(*layout, masked=layout[1] is not None)
+            )
             values = {name: value.numpy() for name, value in parsed.items()}
         except tf.errors.InvalidArgumentError:
             pass
     if values is None:
-        decoded = []
+        decoded = {}
         for row, record in enumerate(batch):
             one, problem = decode(record)
             if problem is None and layout_of(one) != layout:
@@ -172,16 +178,18 @@ def _sound_rows(
                     f"has {_words(layout_of(one))}, but the file begins with {_words(layout)}."
                     f" {AGAIN}"
                 )
-            if problem is None:
-                decoded.append(one)
-            else:
+            if problem:
                 wrong[row] = problem
-        numbers = np.array([row for row in range(len(batch)) if row not in wrong])
-        if decoded:
-            values = {name: np.stack([one[name] for one in decoded]) for name in decoded[0]}
-    if values is not None:
+            else:
+                decoded[row] = one
+        numbers = list(decoded)
+        values = {
+            name: np.stack([one[name] for one in decoded.values()])
+            for name in next(iter(decoded.values()), ())
+        }
+    if values:
         bad = problems(values, specials)
-        wrong |= {int(numbers[row]): text for row, text in bad.items()}
+        wrong |= {numbers[row]: text for row, text in bad.items()}
         if bad:
             sound = np.setdiff1d(np.arange(len(numbers)), list(bad))
             values = {name: value[sound] for name, value in values.items()}
@@ -190,10 +198,10 @@ def _sound_rows(
     return values, layout
 
 
-def _words(layout: RecordLayout) -> str:
-    if layout.max_predictions_per_seq is None:
-        return f"{layout.max_seq_length} pieces and no masked_lm features"
-    return f"{layout.max_seq_length} pieces and {layout.max_predictions_per_seq} predictions"
+def _words(layout: tuple[int, int | None]) -> str:
+    length, predictions = layout
+    masks = "no masked_lm features" if predictions is None else f"{predictions} predictions"
+    return f"{length} pieces and {masks}"
 
 
 def problems(values: dict[str, np.ndarray], specials: Specials | None = None) -> dict[int, str]:

@@ -16,7 +16,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from data.errors import DataError
-from data.pretraining.inspection import inspection, reading
+from data.pretraining.inspection import inspection
+from data.pretraining.records import record_files, schema
 from data.tokenization import vocabulary
 
 WIDTH = 100
@@ -56,12 +57,12 @@ def show_records(
     for path, skip, limit in spans:
         number = skip
         try:
-            for _, batch in reading.read_batches(path, limit if chosen else left, skip):
+            for _, batch in record_files.read_batches(path, limit if chosen else left, skip):
                 for record in batch:
                     yield show_record(f"{path}:{number}", record, tokens, width=width, color=color)
                     number += 1
-        except reading.DamagedFileError as error:
-            yield f"{path}:{number}  {error.problem.text}"
+        except record_files.DamagedFileError as error:
+            yield f"{path}:{number}  {error.text}"
             continue
         if chosen and number == skip:
             raise DataError(
@@ -91,14 +92,8 @@ def show_record(
     width: int = WIDTH,
     color: bool = False,
 ) -> str:
-    """A record as lines: what it is, then its segments.
-
-    Args:
-        name: Stands at the beginning.
-        record: A serialized tf.train.Example, which may be damaged.
-        tokens, width, color: See `show_records`.
-    """
-    values, problem = reading.decode(record)
+    """A serialized record, which may be damaged, as lines: its name, what it is, its segments."""
+    values, problem = schema.decode(record)
     if problem is None:
         specials = inspection.Specials.from_tokens(tokens) if tokens else None
         rows = {feature: value[None] for feature, value in values.items()}
@@ -162,8 +157,10 @@ def record_segments(
     if "input_ids" not in values:
         return []
     ids = values["input_ids"]
-    mask = _as_long(values.get("input_mask"), len(ids), 1) != 0
-    in_b = _as_long(values.get("segment_ids"), len(ids), 0) != 0
+    mask, in_b = np.ones(len(ids), bool), np.zeros(len(ids), bool)
+    for marks, name in ((mask, "input_mask"), (in_b, "segment_ids")):
+        known = values.get(name, np.zeros(0))[: len(ids)]
+        marks[: len(known)] = known != 0
     labels = _labels(values)
     special = vocabulary.token_ids(tokens) if tokens else {}
     segments = []
@@ -175,19 +172,10 @@ def record_segments(
         end = special.get(vocabulary.SEP, ids[places[-1]]) if places else None
         if places and ids[places[-1]] == end and places[-1] not in labels:
             places = places[:-1]
-        segments.append(
-            _join([(int(ids[i]), labels.get(i)) for i in places], tokens, special)
-            if member.any()
-            else None
-        )
-    return [text for text in segments if text is not None]
-
-
-def _as_long(values: np.ndarray | None, length: int, default: int) -> np.ndarray:
-    result = np.full(length, default)
-    if values is not None:
-        result[: len(values)] = values[:length]
-    return result
+        if member.any():
+            pieces = [(int(ids[i]), labels.get(i)) for i in places]
+            segments.append(_join(pieces, tokens, special))
+    return segments
 
 
 def _labels(values: dict[str, np.ndarray]) -> dict[int, int]:

@@ -5,9 +5,10 @@ matplotlib is loaded when the picture is drawn.
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from data.errors import DataError
@@ -27,13 +28,7 @@ _BLUE, _ORANGE = "#0072B2", "#E69F00"
 def summarize(
     inspection: Inspection, tokens: Sequence[str] | None = None, replacements: int | None = None
 ) -> dict[str, Any]:
-    """All numbers and problems, as `write_json` writes them.
-
-    Args:
-        inspection: By `inspection.inspect`.
-        tokens: The vocabulary; gives names to the most predicted ids.
-        replacements: See `Statistics.summary`.
-    """
+    """All numbers (see `Statistics.summary`) and problems; `tokens` name the most predicted ids."""
     summary = inspection.statistics.summary(replacements)
     for entry in summary["most_predicted"]:
         entry["piece"] = tokens[entry["id"]] if tokens else None
@@ -59,89 +54,68 @@ def text_report(summary: dict[str, Any]) -> str:
         + (f", {damaged:,} of them damaged" if damaged else "")
     ]
     if summary["records"]:
-        lines += _statistics_lines(summary)
+        lines += [f"{name:<24}{text}" for name, text in _statistics(summary)]
+        lines += ["", "records by length", *_bars(summary["length"]["histogram"])]
     shown = summary["problems"][:SHOWN_PROBLEMS]
-    lines += ["", *(f"{p['file']}: record {p['record']} {p['problem']}" for p in shown)][
-        : len(shown) + 1 if shown else 0
-    ]
+    if shown:
+        lines += ["", *(f"{p['file']}: record {p['record']} {p['problem']}" for p in shown)]
     if damaged > len(shown):
         lines.append(f"… and {damaged - len(shown):,} more damaged records")
     return "\n".join(lines)
 
 
-def _statistics_lines(summary: dict[str, Any]) -> list[str]:
+def _statistics(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Names and what is told of them."""
     predictions, pairs = summary["predictions"], summary["next_sentence"]
     length, tokens = summary["length"], summary["tokens"]
-
-    def line(name: str, text: str) -> str:
-        return f"{name:<24}{text}"
-
-    def segment(name: str) -> str:
-        values = summary[name]
-        if values["mean"] is None:
-            return "none"
-        return f"{values['mean']:.1f} pieces on average, median {values['median']}"
-
-    lines = [
-        line("pieces", f"{tokens:,} with [CLS] and [SEP], {_mean(length)} a record"),
-        line("max_seq_length", _widths(summary["max_seq_length"])),
-        line(
-            "length",
-            f"{length['min']}–{length['max']}, median {length['median']};"
-            f" full {_percent(summary['full_length_share'])},"
-            f" less than half {_percent(summary['short_share'])}",
-        ),
-        line("padding", f"{_percent(summary['padding_share'])} of all places"),
-        line("segment A", segment("segment_a_length")),
-        line("segment B", segment("segment_b_length")),
-    ]
+    yield "pieces", f"{tokens:,} with [CLS] and [SEP], {_mean(length)} a record"
+    yield "max_seq_length", _widths(summary["max_seq_length"])
+    yield (
+        "length",
+        f"{length['min']}–{length['max']}, median {length['median']};"
+        f" full {_percent(summary['full_length_share'])},"
+        f" less than half {_percent(summary['short_share'])}",
+    )
+    yield "padding", f"{_percent(summary['padding_share'])} of all places"
+    for name in "AB":
+        values = summary[f"segment_{name.lower()}_length"]
+        told = f"{_mean(values, 1)} pieces on average, median {values['median']}"
+        yield f"segment {name}", "none" if values["mean"] is None else told
     if pairs["records_with_second_segment"]:
-        lines.append(line("B is random", _with_interval(pairs["random"])))
-    if not summary["masked_records"]:
-        lines.append(line("predictions", "none: the records are not masked"))
+        yield "B is random", _with_interval(pairs["random"])
+    if summary["masked_records"]:
+        per_record = _mean(summary["predictions_per_record"])
+        yield "predictions", f"{predictions:,}, {per_record} a record"
+        yield "max_predictions_per_seq", _widths(summary["max_predictions_per_seq"])
+        yield (
+            "predicted share",
+            f"{_percent(summary['masked_share'])} of the pieces,"
+            f" {_percent(summary['masked_share_of_text'])} without [CLS] and [SEP]",
+        )
     else:
-        per_record = summary["predictions_per_record"]
-        lines += [
-            line("predictions", f"{predictions:,}, {_mean(per_record)} a record"),
-            line("max_predictions_per_seq", _widths(summary["max_predictions_per_seq"])),
-            line(
-                "predicted share",
-                f"{_percent(summary['masked_share'])} of the pieces,"
-                f" {_percent(summary['masked_share_of_text'])} without [CLS] and [SEP]",
-            ),
-        ]
-    if predictions:
-        lines += _replaced_lines(summary, line)
-    lines += ["", "records by length", *_bars(length["histogram"])]
-    return lines
-
-
-def _replaced_lines(summary: dict[str, Any], line) -> list[str]:
+        yield "predictions", "none: the records are not masked"
+    if not predictions:
+        return
     replaced = summary["replaced"]
-    concluded = replaced["mask_id_is_concluded"]
-    note = f"; taken to be id {replaced['mask_id']}" if concluded else ""
+    drawn, note = replaced["replacements"], ""
     if replaced["mask_id"] is None:
         note = "; its id isn't known"
-    drawn = replaced["replacements"]
+    elif replaced["mask_id_is_concluded"]:
+        note = f"; taken to be id {replaced['mask_id']}"
     corrected = f"; 1 in {drawn:,} draws looks as if kept, which is made up for" if drawn else ""
-    names = [
-        repr(entry["piece"])[1:-1] if entry["piece"] else f"id {entry['id']}"
+    yield "  [MASK] stands there", _with_interval(replaced["mask"]) + note
+    yield "  a random piece", _with_interval(replaced["random"]) + corrected
+    yield "  kept as it was", _with_interval(replaced["kept"])
+    most = (
+        f"{repr(entry['piece'])[1:-1] if entry['piece'] else 'id ' + str(entry['id'])}"
+        f" {_percent(entry['share'], 1)}"
         for entry in summary["most_predicted"]
-    ]
-    shares = [entry["share"] for entry in summary["most_predicted"]]
-    return [
-        line("  [MASK] stands there", _with_interval(replaced["mask"]) + note),
-        line("  a random piece", _with_interval(replaced["random"]) + corrected),
-        line("  kept as it was", _with_interval(replaced["kept"])),
-        line(
-            "  most predicted",
-            "  ".join(f"{n} {_percent(s, 1)}" for n, s in zip(names, shares, strict=True)),
-        ),
-    ]
+    )
+    yield "  most predicted", "  ".join(most)
 
 
-def _mean(values: dict[str, Any]) -> str:
-    return f"{values['mean']:.2f}" if values["mean"] is not None else "none"
+def _mean(values: dict[str, Any], digits: int = 2) -> str:
+    return f"{values['mean']:.{digits}f}" if values["mean"] is not None else "none"
 
 
 def _percent(share: float | None, digits: int = 2) -> str:
@@ -160,11 +134,11 @@ def _widths(records: dict[str, int]) -> str:
 
 
 def _bars(histogram: dict[str, int]) -> list[str]:
-    longest = max(map(int, histogram))
-    width = -(-longest // _BARS)
-    bins = [0] * -(-longest // width)
+    counts = np.zeros(max(map(int, histogram)), np.int64)
     for length, count in histogram.items():
-        bins[max(int(length) - 1, 0) // width] += count
+        counts[max(int(length) - 1, 0)] += count
+    longest = len(counts)
+    width, bins = _binned(counts, _BARS)
     most, digits = max(bins), len(str(longest))
     lines = []
     for number, count in enumerate(bins):
@@ -175,12 +149,7 @@ def _bars(histogram: dict[str, int]) -> list[str]:
 
 
 def check_writable(paths: Sequence[str | None], inputs: Sequence[str]) -> None:
-    """Raises DataError now if a file couldn't be written after long work.
-
-    Args:
-        paths: Files that will be written; None for those that won't.
-        inputs: Files that must not be overwritten.
-    """
+    """Raises DataError now if a path that isn't None couldn't be written after long work."""
     named = [path for path in paths if path]
     for number, path in enumerate(named):
         if path in named[:number] or os.path.realpath(path) in map(os.path.realpath, inputs):
@@ -194,11 +163,7 @@ def check_writable(paths: Sequence[str | None], inputs: Sequence[str]) -> None:
 
 
 def write_json(summary: dict[str, Any], path: str) -> None:
-    """Writes the summary as a JSON object.
-
-    Raises:
-        DataError: The file can't be written.
-    """
+    """Writes the summary as a JSON object; DataError if that isn't possible."""
     text = json.dumps(summary, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     atomic.write_text(path, text)
 
@@ -221,56 +186,46 @@ def write_png(inspection: Inspection, path: str) -> None:
     figure = Figure(figsize=(10, 3.4 * rows + 0.3), layout="constrained")
     panels = figure.subplots(rows, 2).ravel()
     lengths, segments = statistics.lengths, (statistics.segment_a, statistics.segment_b)
-    label = "pieces, with [CLS] and [SEP]"
-    _numbers(panels[0], lengths, f"length: mean {lengths.sum / lengths.total:.1f}", label)
-    for values, name, color in zip(segments, "AB", (_BLUE, _ORANGE), strict=True):
+    title = f"length: mean {lengths.sum / lengths.total:.1f}"
+    _draw(panels[0], lengths, title, "pieces, with [CLS] and [SEP]")
+    for values, name, color in zip(segments, "AB", ("black", _ORANGE), strict=True):
         if values.total:
-            edges, counts = _bins(values)
-            panels[0].stairs(
-                counts, edges, baseline=_FLOOR, color="black" if name == "A" else color, label=name
-            )
+            panels[0].stairs(*_steps(values), baseline=_FLOOR, color=color, label=name)
     panels[0].legend(title="segment", frameon=False)
-    empty = 1 - lengths.sum / statistics.places
-    _shares(panels[1], statistics.padding_shares, f"padding: {empty:.2%} of all places", "padding")
+    title = f"padding: {1 - lengths.sum / statistics.places:.2%} of all places"
+    _draw(panels[1], statistics.padding_shares, title, "share of padding in a record", True)
     if rows == 2:
-        predictions = statistics.predictions
+        predictions, masked = statistics.predictions, statistics.masked_shares
         title = f"predictions: mean {predictions.sum / predictions.total:.2f}"
-        _numbers(panels[2], predictions, title, "predictions of a record")
-        share = predictions.sum / statistics.masked_tokens
-        title = f"predicted: {share:.2%} of the pieces"
-        _shares(panels[3], statistics.masked_shares, title, "predicted pieces")
+        _draw(panels[2], predictions, title, "predictions of a record")
+        title = f"predicted: {predictions.sum / statistics.masked_tokens:.2%} of the pieces"
+        _draw(panels[3], masked, title, "share of predicted pieces in a record", True)
     figure.suptitle(f"{statistics.records:,} records", fontsize=12)
     with atomic.writing(path) as file:
         # No version of matplotlib in the file: the same values are the same bytes.
         figure.savefig(file, format="png", dpi=DPI, metadata={"Software": None})
 
 
-def _bins(values: Histogram) -> tuple[list[float], list[int]]:
-    """Edges of at most 128 equal bins of whole numbers, and their counts."""
-    size = len(values.counts)
-    width = -(-size // 128)
-    counts = [int(values.counts[i : i + width].sum()) for i in range(0, size, width)]
-    return [i * width - 0.5 for i in range(len(counts) + 1)], counts
+def _binned(counts: np.ndarray, most: int) -> tuple[int, list[int]]:
+    """The width of at most `most` equal bins of whole numbers, and their sums."""
+    width = -(-len(counts) // most)
+    return width, np.add.reduceat(counts, np.arange(0, len(counts), width)).tolist()
 
 
-def _numbers(panel, values: Histogram, title: str, label: str) -> None:
-    edges, counts = _bins(values)
+def _steps(values: Histogram) -> tuple[list[int], list[float]]:
+    width, counts = _binned(values.counts, 128)
+    return counts, [i * width - 0.5 for i in range(len(counts) + 1)]
+
+
+def _draw(panel, values: Histogram, title: str, label: str, shares: bool = False) -> None:
+    from matplotlib.ticker import PercentFormatter, StrMethodFormatter
+
+    counts, edges = _steps(values)
+    if shares:
+        counts = values.counts
+        edges = [i / SHARE_BINS for i in range(len(counts) + 1)]
+        panel.xaxis.set_major_formatter(PercentFormatter(1))
     panel.stairs(counts, edges, baseline=_FLOOR, fill=True, color=_BLUE, alpha=0.8)
-    _finish(panel, title, label)
-
-
-def _shares(panel, values: Histogram, title: str, what: str) -> None:
-    from matplotlib.ticker import PercentFormatter
-
-    edges = [i / SHARE_BINS for i in range(len(values.counts) + 1)]
-    panel.stairs(values.counts, edges, baseline=_FLOOR, fill=True, color=_BLUE, alpha=0.8)
-    panel.xaxis.set_major_formatter(PercentFormatter(1))
-    _finish(panel, title, f"share of {what} in a record")
-
-
-def _finish(panel, title: str, label: str) -> None:
-    from matplotlib.ticker import StrMethodFormatter
-
     panel.set_title(title, fontsize=11)
     panel.set_xlabel(label)
     panel.set_ylabel("records, logarithmic")

@@ -1,7 +1,6 @@
 """Statistics of pre-training records, added up batch by batch in constant memory."""
 
 import math
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -98,14 +97,10 @@ class Statistics:
         self.records = self.masked_records = self.masked_tokens = self.places = 0
         self.full = self.short = self.random_next = 0
         self.kept = self.masked_segments = 0
-        self.max_seq_lengths: Counter[int] = Counter()
-        self.max_predictions: Counter[int] = Counter()
+        self.max_seq_lengths, self.max_predictions = Histogram(), Histogram()
         self.lengths, self.segment_a, self.segment_b = Histogram(), Histogram(), Histogram()
-        self.predictions, self.padding_shares, self.masked_shares = (
-            Histogram(),
-            Histogram(),
-            Histogram(),
-        )
+        self.predictions = Histogram()
+        self.padding_shares, self.masked_shares = Histogram(), Histogram()
         self.labels, self.changed = Histogram(), Histogram()
 
     def add(self, values: dict[str, np.ndarray]) -> None:
@@ -123,7 +118,7 @@ class Statistics:
         b = values["segment_ids"].sum(axis=1)
         self.records += n
         self.places += n * width
-        self.max_seq_lengths[width] += n
+        self.max_seq_lengths.add(np.full(n, width))
         self.lengths.add(lengths)
         self.segment_a.add(lengths - b - 2)
         self.segment_b.add(np.maximum(b[b > 0] - 1, 0))
@@ -141,7 +136,7 @@ class Statistics:
         self.masked_records += n
         self.masked_tokens += int(lengths.sum())
         self.masked_segments += n + int((b > 0).sum())
-        self.max_predictions[used.shape[1]] += n
+        self.max_predictions.add(np.full(n, used.shape[1]))
         self.predictions.add(predictions)
         self.masked_shares.add(predictions * SHARE_BINS // lengths)
         self.kept += int((inserted == labels).sum())
@@ -161,8 +156,8 @@ class Statistics:
         return {
             "records": self.records,
             "masked_records": self.masked_records,
-            "max_seq_length": _named(self.max_seq_lengths),
-            "max_predictions_per_seq": _named(self.max_predictions),
+            "max_seq_length": self.max_seq_lengths.histogram(),
+            "max_predictions_per_seq": self.max_predictions.histogram(),
             "tokens": tokens,
             "predictions": predictions,
             "masked_share": _share(predictions, self.masked_tokens),
@@ -213,10 +208,6 @@ class Statistics:
             for i in best
             if counts[i]
         ]
-
-
-def _named(counter: Counter[int]) -> dict[str, int]:
-    return {str(number): counter[number] for number in sorted(counter)}
 
 
 def _share(count: int, total: int) -> float | None:

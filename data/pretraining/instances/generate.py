@@ -109,6 +109,7 @@ def instance_batches(
     counts = Counts() if counts is None else counts
     report = on_progress or (lambda *_: None)
     vocabulary = masking.MaskingVocabulary.from_tokenizer(tokenizer)
+    masks = settings.masks(vocabulary)
     wants_pairs = settings.objective == MLM_NSP
     reader = _Reader(tokenizer, vocabulary, settings, counts, report)
     length = settings.max_seq_length
@@ -131,7 +132,9 @@ def instance_batches(
             batch = pairs.assemble(chunk, rows, length, vocabulary.cls_id, vocabulary.sep_id)
             continues = batch.pop("continues")
             if not settings.dynamic_masking:
-                batch |= _masks(batch, continues, vocabulary, settings, rng)
+                ids, mask = batch["input_ids"], batch["input_mask"]
+                predictions = settings.max_predictions_per_seq
+                batch |= masking.mask_instances(ids, mask, masks, predictions, rng, continues)
                 counts.masked_tokens += int(np.count_nonzero(batch["masked_lm_weights"]))
             counts.instances += len(rows)
             counts.random_next += int(rows.is_random_next.sum())
@@ -151,44 +154,15 @@ def check_any(counts: Counts, origin: str) -> None:
         )
 
 
-def _masks(
-    batch: Batch,
-    continues: np.ndarray,
-    vocabulary: masking.MaskingVocabulary,
-    settings: RecordSettings,
-    rng: np.random.Generator,
-) -> Batch:
-    return masking.mask_instances(
-        batch["input_ids"],
-        batch["input_mask"],
-        vocabulary,
-        settings.max_predictions_per_seq,
-        settings.masked_lm_prob,
-        settings.do_whole_word_mask,
-        rng,
-        settings.mask_share,
-        settings.random_share,
-        max_ngram=settings.max_ngram,
-        continues=continues,
-    )
-
-
+@dataclass(frozen=True)
 class _Reader:
     """Tokenizes documents and gathers them into chunks."""
 
-    def __init__(
-        self,
-        tokenizer: Any,
-        vocabulary: masking.MaskingVocabulary,
-        settings: RecordSettings,
-        counts: Counts,
-        report: Callable[[int, int], None],
-    ):
-        self._tokenizer = tokenizer
-        self._vocabulary = vocabulary
-        self._settings = settings
-        self._counts = counts
-        self._report = report
+    _tokenizer: Any
+    _vocabulary: masking.MaskingVocabulary
+    _settings: RecordSettings
+    _counts: Counts
+    _report: Callable[[int, int], None]
 
     def chunks(
         self, documents: Iterable[Document], needed: int, chunk_bytes: int
@@ -198,12 +172,17 @@ class _Reader:
         A chunk is given out when the next one has enough documents, so that the last documents
         of a corpus join the chunk before if they are too few.
         """
-        waiting: pairs.Chunk | None = None
+        counts, waiting = self._counts, None
         parts: list[pairs.Chunk] = []
         size = 0
         for batch, batch_bytes in _batches(documents):
             part = self._tokenize(batch)
-            self._count(batch, batch_bytes, part)
+            counts.documents += part.documents
+            counts.dropped_documents += len(batch) - part.documents
+            counts.sentences += part.sentences
+            counts.tokens += len(part.pieces)
+            counts.text_bytes += batch_bytes
+            self._report(batch_bytes, 0)
             if part.documents:
                 parts.append(part)
             size += batch_bytes
@@ -239,15 +218,6 @@ class _Reader:
             " chapters) of your text, add more text, or make records without pairs"
             " (--objective=mlm)."
         )
-
-    def _count(self, batch: list[list[bytes]], size: int, part: pairs.Chunk) -> None:
-        counts = self._counts
-        counts.documents += part.documents
-        counts.dropped_documents += len(batch) - part.documents
-        counts.sentences += part.sentences
-        counts.tokens += len(part.pieces)
-        counts.text_bytes += size
-        self._report(size, 0)
 
     def _tokenize(self, batch: list[list[bytes]]) -> pairs.Chunk:
         sentences = [sentence for document in batch for sentence in document]

@@ -17,7 +17,9 @@ from typing import Any
 import numpy as np
 
 from data.errors import DataError
+from data.pretraining.flags import MASKING
 from data.pretraining.instances import word_spans
+from data.tokenization.vocabulary import load_vocab
 
 MASK_SHARE = 0.8
 RANDOM_SHARE = 0.1
@@ -82,8 +84,7 @@ def number_to_predict(lengths: np.ndarray, probability: float, max_predictions: 
 def check_shares(mask_share: float, random_share: float) -> None:
     """Raises DataError unless both are from 0 to 1 and leave a rest from 0 to 1."""
     for name, share in (("mask_share", mask_share), ("random_share", random_share)):
-        if not 0 <= share <= 1:
-            raise DataError(f"{name} is {share}, but a share from 0 to 1 was expected.")
+        check_share(name, share)
     if mask_share + random_share > 1 + 1e-9:
         raise DataError(
             f"mask_share {mask_share} and random_share {random_share} make"
@@ -92,21 +93,34 @@ def check_shares(mask_share: float, random_share: float) -> None:
         )
 
 
+def check_share(name: str, share: float) -> None:
+    """Raises DataError for what isn't a share."""
+    if not 0 <= share <= 1:
+        raise DataError(f"{name} is {share}, but a share from 0 to 1 was expected.")
+
+
 @dataclass(frozen=True, slots=True)
 class MaskSettings:
-    """How masks are made, for `graph_masking` and `pipeline.pretraining_dataset`.
+    """How masks are made.
 
     Attributes:
-        vocabulary: Of the ids.
+        vocabulary: Of the ids; None only to check the others.
         masked_lm_prob: Share of the pieces to predict.
-        mask_share, random_share, do_whole_word_mask, max_ngram: As `mask_share`, `random_share`,
-            `whole_words` and `max_ngram` of `mask_instances`.
+        mask_share, random_share: Shares of the predicted pieces that become [MASK] and a random
+            piece; the rest stay as they are (paper, appendix C.2).
+        do_whole_word_mask: Mask all pieces of a word or none: words in random order, those that no
+            longer fit are skipped. An instance that has only words longer than its n masks n
+            single pieces (the original: none).
+        max_ngram: Above 1, spans of 1 to so many consecutive words are masked (phrases as
+            ERNIE's, with the lengths of ALBERT's), whatever `do_whole_word_mask` says; see
+            `word_spans.choose_words`. Never more than n pieces; fewer only if what is left is too
+            little for any word left.
 
     Raises:
         DataError: For a share out of range or a max_ngram below 1.
     """
 
-    vocabulary: MaskingVocabulary
+    vocabulary: MaskingVocabulary | None
     masked_lm_prob: float = 0.15
     mask_share: float = MASK_SHARE
     random_share: float = RANDOM_SHARE
@@ -114,12 +128,23 @@ class MaskSettings:
     max_ngram: int = 1
 
     def __post_init__(self):
-        if not 0 <= self.masked_lm_prob <= 1:
-            raise DataError(
-                f"masked_lm_prob is {self.masked_lm_prob}, but a share from 0 to 1 was expected."
-            )
+        check_share("masked_lm_prob", self.masked_lm_prob)
         check_shares(self.mask_share, self.random_share)
-        check_max_ngram(self.max_ngram)
+        if self.max_ngram < 1:
+            raise DataError(
+                f"max_ngram is {self.max_ngram}, but it is the most words that are masked as one"
+                " span: 1 (no spans) or more."
+            )
+
+    @classmethod
+    def from_flags(cls, values, vocab_file: str) -> "MaskSettings":
+        """From the values of the flags `data.pretraining.flags.MASKING`.
+
+        Raises:
+            DataError: Flags out of range, or a vocabulary that can't be read.
+        """
+        vocabulary = MaskingVocabulary.from_tokens(load_vocab(vocab_file), vocab_file)
+        return cls(vocabulary, **{name: getattr(values, name) for name in MASKING})
 
     def __str__(self) -> str:
         kind = "whole words" if self.do_whole_word_mask else "pieces"
@@ -129,26 +154,12 @@ class MaskSettings:
         return f"{self.masked_lm_prob:g} of the pieces as {kind}, {shares}"
 
 
-def check_max_ngram(max_ngram: int) -> None:
-    """Raises DataError for less than one word."""
-    if max_ngram < 1:
-        raise DataError(
-            f"max_ngram is {max_ngram}, but it is the most words that are masked as one span: 1"
-            " (no spans) or more."
-        )
-
-
 def mask_instances(
     input_ids: np.ndarray,
     input_mask: np.ndarray,
-    vocabulary: MaskingVocabulary,
+    settings: MaskSettings,
     max_predictions: int,
-    probability: float,
-    whole_words: bool,
     rng: np.random.Generator,
-    mask_share: float = MASK_SHARE,
-    random_share: float = RANDOM_SHARE,
-    max_ngram: int = 1,
     continues: np.ndarray | None = None,
 ) -> dict[str, np.ndarray]:
     """Masks a batch.
@@ -156,44 +167,35 @@ def mask_instances(
     Args:
         input_ids: int32 [n, S], unmasked; not changed.
         input_mask: integers [n, S], 1 for real pieces.
-        vocabulary: Of the ids.
+        settings: What is masked.
         max_predictions: P, the width of the results.
-        probability: Share of the pieces to predict.
-        whole_words: Mask all pieces of a word or none, as the original's do_whole_word_mask:
-            words in random order, those that no longer fit are skipped. An instance that has
-            only words longer than its n masks n single pieces (the original: none).
         rng: Source of all randomness.
-        mask_share, random_share: Shares of the predicted pieces that become [MASK] and a random
-            piece; the rest stay as they are (paper, appendix C.2). See `check_shares`.
-        max_ngram: Above 1, spans of 1 to so many consecutive words are masked (phrases as
-            ERNIE's, with the lengths of ALBERT's), whatever `whole_words` says; see
-            `word_spans.choose_words`. Never more than n pieces; fewer only if what is left is too
-            little for any word left.
-        continues: bool [n, S], the pieces that belong to the word of the piece before, for
-            `whole_words` and `max_ngram`; default: those whose token starts with "##", which
-            makes every Chinese character a word.
+        continues: bool [n, S], the pieces that belong to the word of the piece before; default:
+            those whose token starts with "##", which makes every Chinese character a word.
 
     Returns:
         input_ids int32 [n, S] with the masks; masked_lm_positions (ascending), masked_lm_ids
         int32 [n, P] and masked_lm_weights float32 [n, P], all padded with 0.
     """
+    vocabulary = settings.vocabulary
     real = input_mask.astype(bool)
     candidates = real & (input_ids != vocabulary.cls_id) & (input_ids != vocabulary.sep_id)
-    numbers = number_to_predict(real.sum(axis=1), probability, max_predictions)
-    if whole_words or max_ngram > 1:
+    numbers = number_to_predict(real.sum(axis=1), settings.masked_lm_prob, max_predictions)
+    if settings.do_whole_word_mask or settings.max_ngram > 1:
         if continues is None:
             continues = vocabulary.continues_word[input_ids]
         positions, weights = word_spans.choose_words(
-            candidates, continues, numbers, max_predictions, max_ngram, rng
+            candidates, continues, numbers, max_predictions, settings.max_ngram, rng
         )
     else:
         positions, weights = word_spans.choose_pieces(candidates, numbers, max_predictions, rng)
     rows = np.arange(len(input_ids))[:, None]
     labels = np.where(weights, input_ids[rows, positions], 0).astype(np.int32)
     u = rng.random(positions.shape, np.float32)
-    drawn = vocabulary.replacements[_below(len(vocabulary.replacements), positions.shape, rng)]
-    kept_or_random = np.where(u < mask_share + random_share, drawn, labels)
-    inserted = np.where(u < mask_share, np.int32(vocabulary.mask_id), kept_or_random)
+    count = len(vocabulary.replacements)
+    drawn = vocabulary.replacements[rng.integers(0, count, positions.shape, dtype=np.uint32)]
+    kept_or_random = np.where(u < settings.mask_share + settings.random_share, drawn, labels)
+    inserted = np.where(u < settings.mask_share, np.int32(vocabulary.mask_id), kept_or_random)
     masked = input_ids.copy()
     row, slot = np.nonzero(weights)
     masked[row, positions[row, slot]] = inserted[row, slot]
@@ -203,7 +205,3 @@ def mask_instances(
         "masked_lm_ids": labels,
         "masked_lm_weights": weights.astype(np.float32),
     }
-
-
-def _below(limit: int, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
-    return rng.integers(0, limit, shape, dtype=np.uint32)

@@ -17,10 +17,7 @@ Where the original release does otherwise by accident, this doesn't follow it:
 * The shorter target length is drawn for each instance (the original: once per document).
 * Sentences longer than the sequence are cut into equal parts instead of losing the rest.
 
-Everything is an array: a chunk of documents is one array of piece ids with the borders of
-sentences and documents, a plan is five integers per instance, and tensors are made from a plan
-in batches. All duplicates of a chunk are planned together, one instance of every document in
-each step.
+All duplicates of a chunk are planned together, one instance of every document in each step.
 """
 
 from collections.abc import Sequence
@@ -93,6 +90,13 @@ class SegmentPlan:
 
     def __len__(self) -> int:
         return len(self.a_start)
+
+    @classmethod
+    def of(cls, *columns: np.ndarray) -> "SegmentPlan":
+        """From columns of any integers."""
+        plan = cls(*(np.asarray(column, np.int32) for column in columns))
+        plan.is_random_next = plan.is_random_next.astype(bool)
+        return plan
 
     def take(self, rows: np.ndarray | slice) -> "SegmentPlan":
         """The instances `rows`, in that order."""
@@ -230,19 +234,19 @@ def plan_instances(
         b_end = np.where(is_random, other_end, end)
         columns.append(
             (
-                offsets[start].astype(np.int32),
-                a_length.astype(np.int32),
-                offsets[b_first].astype(np.int32),
-                (offsets[b_end] - offsets[b_first]).astype(np.int32),
+                offsets[start],
+                a_length,
+                offsets[b_first],
+                offsets[b_end] - offsets[b_first],
                 is_random,
-                document.astype(np.int32),
+                document,
             )
         )
         # With a random B, the sentences meant for B are still unused.
         at = np.where(alone, last, np.where(is_random, a_end, end))
         unfinished = at < last
         document, at = document[unfinished], at[unfinished]
-    return SegmentPlan(*(np.concatenate(column) for column in zip(*columns, strict=True)))
+    return SegmentPlan.of(*map(np.concatenate, zip(*columns, strict=True)))
 
 
 def plan_segments(
@@ -282,13 +286,11 @@ def plan_segments(
         # A short one aimed into its first word gets all of it, unless that is endless.
         whole = np.minimum(next_word_start[limit], np.minimum(at + longest, last))
         end = np.where(end <= at, whole, end)
-        zeros = np.zeros(len(at), np.int32)
-        lengths = (end - at).astype(np.int32)
-        columns.append((at.astype(np.int32), lengths, zeros, zeros, zeros > 0, document))
+        zeros = np.zeros_like(at)
+        columns.append((at, end - at, zeros, zeros, zeros, document))
         unfinished = end < last
         document, at = document[unfinished], end[unfinished]
-    joined = [np.concatenate(column) for column in zip(*columns, strict=True)]
-    return SegmentPlan(*joined[:-1], joined[-1].astype(np.int32))
+    return SegmentPlan.of(*map(np.concatenate, zip(*columns, strict=True)))
 
 
 def _targets(
@@ -312,13 +314,9 @@ def truncate(plan: SegmentPlan, max_seq_length: int, rng: np.random.Generator) -
     from_a += rest // 2
     from_b += rest - rest // 2
     front_a, front_b = rng.binomial(from_a, 0.5), rng.binomial(from_b, 0.5)
-    return SegmentPlan(
-        (plan.a_start + front_a).astype(np.int32),
-        (a - from_a).astype(np.int32),
-        (plan.b_start + front_b).astype(np.int32),
-        (b - from_b).astype(np.int32),
-        plan.is_random_next,
-        plan.document,
+    starts = plan.a_start + front_a, plan.b_start + front_b
+    return SegmentPlan.of(
+        starts[0], a - from_a, starts[1], b - from_b, plan.is_random_next, plan.document
     )
 
 

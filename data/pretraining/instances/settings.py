@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from data.errors import DataError
+from data.pretraining.flags import MASKING
 from data.pretraining.instances import masking, pairs
 
 MLM_NSP, MLM = "mlm_nsp", "mlm"
@@ -19,14 +20,11 @@ class RecordSettings:
         max_seq_length: S, pieces per instance with [CLS] and [SEP].
         max_predictions_per_seq: P, slots for predictions in each record.
         dupe_factor: How often each document is gone through, with other pairs and masks.
-        masked_lm_prob: Share of pieces predicted.
         short_seq_prob: Share of instances that aim at a shorter length.
-        do_whole_word_mask: Mask whole words instead of single pieces.
+        masked_lm_prob, mask_share, random_share, do_whole_word_mask, max_ngram: See
+            `masking.MaskSettings`.
         do_lower_case: Of the tokenizer.
         random_seed: Same seed, same bytes.
-        mask_share, random_share: Shares of the predicted pieces that become [MASK] and a random
-            piece; the rest stay as they are.
-        max_ngram: Most words that are masked in a row as one unit; 1: no phrases.
         word_boundaries: What a whole word is: "wordpiece": a piece and the "##" pieces behind it
             (so in Chinese a character); "whitespace": what stands between blanks in the text, for
             Chinese that was split into words beforehand.
@@ -62,12 +60,8 @@ class RecordSettings:
                     f"{name} is {value}, but {low} is the least that works ({why}). Set --{name} "
                     f"to {low} or more."
                 )
-        for name in ("masked_lm_prob", "short_seq_prob"):
-            share = getattr(self, name)
-            if not 0 <= share <= 1:
-                raise DataError(f"{name} is {share}, but a share from 0 to 1 was expected.")
-        masking.check_shares(self.mask_share, self.random_share)
-        masking.check_max_ngram(self.max_ngram)
+        masking.check_share("short_seq_prob", self.short_seq_prob)
+        self.masks(None)
         for name, known in (("objective", OBJECTIVES), ("word_boundaries", WORD_BOUNDARIES)):
             if getattr(self, name) not in known:
                 raise DataError(
@@ -86,3 +80,7 @@ class RecordSettings:
                 "word boundaries. Leave --dynamic_masking out: the masks are then made with the "
                 "records, --dupe_factor times."
             )
+
+    def masks(self, vocabulary: masking.MaskingVocabulary | None) -> masking.MaskSettings:
+        """How the instances are masked; raises DataError for values out of range."""
+        return masking.MaskSettings(vocabulary, **{name: getattr(self, name) for name in MASKING})

@@ -6,21 +6,39 @@ What is in a record is the business of `schema.py`.
 """
 
 import gzip
+import itertools
+import re
 import struct
 import zlib
-from collections.abc import Callable
-from typing import Any, NoReturn
+from collections.abc import Iterator
 
+import numpy as np
 import tensorflow as tf
 
+from data.dataset_options import deterministic
 from data.errors import DataError
 
 GENERATE = "Generate it with 'python -m data.create_pretraining_data'."
 _HEADER = struct.Struct("<QI")
-_FOOTER_BYTES = 4
+_FRAME_BYTES = _HEADER.size + 4  # of a record, besides its content
 # The method too: a length in bytes can begin with the first two bytes as well.
 _GZIP = b"\x1f\x8b\x08"
-_SKIP_BYTES = 2**20
+_BATCH = 512
+_READ_BYTES = 2**22
+_PLACE = re.compile(r"^: record \d+ ")
+
+
+class DamagedFileError(DataError):
+    """The bytes of a TFRecord file are damaged: from here on it can't be read.
+
+    Attributes:
+        record: The first one that can't be read, counted from 0.
+        text: What is wrong with it, as the rest of a sentence.
+    """
+
+    def __init__(self, path: str, record: int, text: str):
+        super().__init__(f"{path}: record {record} {text}")
+        self.record, self.text = record, text
 
 
 def compression(path: str) -> str:
@@ -39,29 +57,78 @@ def count_records(path: str, limit: int | None = None) -> int:
     Raises:
         DataError: If the file is missing or truncated (naming the record), or no TFRecord file.
     """
-    if compression(path):
-        return _read_compressed(path, limit, _skip)[0]
-    count = 0
-    with _open(path) as file:
-        size, position = file.size(), 0
-        while position < size and count != limit:
-            file.seek(position)
-            header = file.read(_HEADER.size)
-            position += _HEADER.size + _length(header, path, count, size - position)
-            position += _FOOTER_BYTES
-            count += 1
-    return count
+    return sum(1 for _ in itertools.islice(_contents(path, read=False), limit))
 
 
 def first_record(path: str) -> bytes | None:
     """The first record of a file, unchecked; None if there is none. Raises as `count_records`."""
-    if compression(path):
-        return _read_compressed(path, 1, lambda file, length: file.read(length))[1]
-    with _open(path) as file:
+    return next(_contents(path, read=True), None)
+
+
+def read_batches(
+    path: str, limit: int | None = None, skip: int = 0
+) -> Iterator[tuple[int, np.ndarray]]:
+    """Reads the records of a TFRecord file of any kind, as far as it isn't damaged.
+
+    Args:
+        path: Any path that `tf.io.gfile` opens.
+        limit: How many to read at most.
+        skip: How many to leave out in the beginning.
+
+    Yields:
+        The number of the batch's first record, and the records, an array of bytes.
+
+    Raises:
+        DataError: If the file is missing or may not be read.
+        DamagedFileError: In the place of the first record that can't be read.
+    """
+    read, end, size = skip, None if limit is None else skip + limit, 0
+    kind = compression(path)
+    # One by one after a failure: the batch with the bad record never came.
+    for batch_size in (_BATCH, 1):
+        try:
+            dataset = tf.data.TFRecordDataset(path, kind, _READ_BYTES).skip(read)
+            dataset = dataset if end is None else dataset.take(end - read)
+            for batch in deterministic(dataset.batch(batch_size)).prefetch(2):
+                batch = batch.numpy()
+                yield read, batch
+                read += len(batch)
+                size += sum(map(len, batch)) + _FRAME_BYTES * len(batch)
+            break
+        except tf.errors.DataLossError:
+            if batch_size == 1:
+                raise _damage(path, read) from None
+        except tf.errors.OpError as error:
+            raise DataError(f"{path} can't be read: {error.message}.") from None
+    # TensorFlow takes a file that is cut within a record's length for a whole one.
+    if not skip and (end is None or read < end) and not _is_whole(path, kind, size):
+        try:
+            count_records(path)
+        except DataError:
+            raise _damage(path, read) from None
+
+
+def _is_whole(path: str, kind: str, read: int) -> bool:
+    """Whether these are all bytes of the file; of most compressed ones, their end tells it."""
+    with tf.io.gfile.GFile(path, "rb") as file:
         size = file.size()
-        if size == 0:
-            return None
-        return file.read(_length(file.read(_HEADER.size), path, 0, size))
+        if not kind:
+            return read == size
+        file.seek(max(size - 4, 0))
+        return read % 2**32 == int.from_bytes(file.read(4), "little")
+
+
+def _damage(path: str, record: int) -> DamagedFileError:
+    try:
+        count_records(path, record + 1)
+    except DataError as error:
+        return DamagedFileError(path, record, _PLACE.sub("", str(error)[len(path) :], 1))
+    return DamagedFileError(
+        path,
+        record,
+        "is corrupt: its checksum doesn't match. The records behind it are not read. Copy or"
+        " generate the file again, or leave it out.",
+    )
 
 
 def _open(path: str) -> tf.io.gfile.GFile:
@@ -70,70 +137,37 @@ def _open(path: str) -> tf.io.gfile.GFile:
     return tf.io.gfile.GFile(path, "rb")
 
 
-def _length(header: bytes, path: str, record: int, left: int) -> int:
-    length = _HEADER.unpack(header)[0] if len(header) == _HEADER.size else 0
-    needed = _HEADER.size + length + _FOOTER_BYTES
-    if len(header) < _HEADER.size or needed > left:
-        _refuse_foreign(path, record, length)
-        raise DataError(
-            f"{path}: record {record} is truncated: it needs {needed:,} bytes and the file has"
-            f" {left:,} left. Copy or generate the file again, or leave it out."
-        )
-    return length
-
-
-def _refuse_foreign(path: str, record: int, length: int) -> None:
-    if record == 0 and length > 2**32:
-        raise DataError(
-            f"{path}: record 0 would be {length:,} bytes long, so this isn't a TFRecord file"
-            f" (nor a GZIP-compressed one). {GENERATE}"
-        )
-
-
-def _read_compressed(
-    path: str, limit: int | None, read: Callable[[gzip.GzipFile, int], Any]
-) -> tuple[int, Any]:
-    """Goes through a compressed file.
-
-    Args:
-        path: The file.
-        limit: Records to read at most.
-        read: Called with the stream before each record's content, and the content's length.
-
-    Returns:
-        The number of records, and what `read` returned for the last one.
-    """
-    count, result = 0, None
-    try:
-        with _open(path) as raw, gzip.GzipFile(fileobj=raw, mode="rb") as file:
-            while count != limit:
-                header = file.read(_HEADER.size)
-                if not header:
+def _contents(path: str, read: bool) -> Iterator[bytes]:
+    """Each record's content if it is to be `read`, else b""; no checksum is looked at."""
+    record = position = 0
+    what = None
+    with _open(path) as raw:
+        size = raw.size()
+        file = gzip.GzipFile(fileobj=raw, mode="rb") if compression(path) else raw
+        try:
+            while header := file.read(_HEADER.size):
+                length = _HEADER.unpack(header)[0] if len(header) == _HEADER.size else 0
+                if record == 0 and length > 2**32:
+                    raise DataError(
+                        f"{path}: record 0 would be {length:,} bytes long, so this isn't a TFRecord"
+                        f" file (nor a GZIP-compressed one). {GENERATE}"
+                    )
+                needed, left = _FRAME_BYTES + length, size - position
+                if file is raw and needed > left:
+                    what = f"is truncated: it needs {needed:,} bytes and the file has {left:,} left"
                     break
-                if len(header) < _HEADER.size:
+                content = file.read(length) if read else b""
+                position += needed
+                file.seek(position - 1)
+                if not file.read(1):
                     raise EOFError
-                length = _HEADER.unpack(header)[0]
-                _refuse_foreign(path, count, length)
-                result = read(file, length)
-                if len(file.read(_FOOTER_BYTES)) < _FOOTER_BYTES:
-                    raise EOFError
-                count += 1
-    except EOFError:
-        _damaged(path, count, "is truncated: the GZIP-compressed file ends within it")
-    except (zlib.error, gzip.BadGzipFile) as error:
-        _damaged(path, count, f"is corrupt: the file can't be decompressed ({error})")
-    return count, result
-
-
-def _skip(file: gzip.GzipFile, length: int) -> None:
-    while length > 0:
-        read = len(file.read(min(length, _SKIP_BYTES)))
-        if not read:
-            raise EOFError
-        length -= read
-
-
-def _damaged(path: str, record: int, what: str) -> NoReturn:
-    raise DataError(
-        f"{path}: record {record} {what}. Copy or generate the file again, or leave it out."
-    )
+                yield content
+                record += 1
+        except (EOFError, OverflowError):
+            what = "is truncated: the GZIP-compressed file ends within it"
+        except (zlib.error, gzip.BadGzipFile) as error:
+            what = f"is corrupt: the file can't be decompressed ({error})"
+    if what:
+        raise DataError(
+            f"{path}: record {record} {what}. Copy or generate the file again, or leave it out."
+        )

@@ -15,23 +15,25 @@ the longest numbers, whose unused bytes are then squeezed out. The bytes are wha
 buffers give in deterministic mode.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
 
 from data.errors import DataError
-from data.pretraining.records.record_files import GENERATE, compression, count_records, first_record
+from data.pretraining.records.record_files import GENERATE, first_record, read_batches
 
 MASKED = ("masked_lm_ids", "masked_lm_positions", "masked_lm_weights")
 """The features that records without masks lack."""
+AGAIN = "Generate the data again."
 _INT64_LIST, _FLOAT_LIST = b"\x1a", b"\x12"
 
 
-def feature_lengths(
-    max_seq_length: int, max_predictions_per_seq: int, masked: bool = True
-) -> dict[str, int]:
-    """Length of each feature's list, by name, in the alphabetical order of the encoding."""
+def feature_lengths(max_seq_length: int, max_predictions_per_seq: int | None) -> dict[str, int]:
+    """Length of each feature's list, by name, in the alphabetical order of the encoding.
+
+    Without masks max_predictions_per_seq is None.
+    """
     lengths = {
         "input_ids": max_seq_length,
         "input_mask": max_seq_length,
@@ -41,7 +43,7 @@ def feature_lengths(
         "next_sentence_labels": 1,
         "segment_ids": max_seq_length,
     }
-    return {name: n for name, n in lengths.items() if masked or name not in MASKED}
+    return {name: n for name, n in lengths.items() if n is not None}
 
 
 def feature_description(
@@ -56,12 +58,24 @@ def feature_description(
             as their masked_lm_*, so no predictions.
     """
     description = {}
-    lengths = feature_lengths(max_seq_length, max_predictions_per_seq, masked is not False)
-    for name, length in lengths.items():
+    predictions = None if masked is False else max_predictions_per_seq
+    for name, length in feature_lengths(max_seq_length, predictions).items():
         dtype = tf.float32 if name == "masked_lm_weights" else tf.int64
         default = [0] * length if name in MASKED and masked is None else None
         description[name] = tf.io.FixedLenFeature([length], dtype, default)
     return description
+
+
+def limits(vocab_size: int | None, max_seq_length: int) -> dict[str, int | None]:
+    """What the values of a feature are below, if it has such a limit; none is negative."""
+    return {
+        "input_ids": vocab_size,
+        "masked_lm_ids": vocab_size,
+        "masked_lm_positions": max_seq_length,
+        "input_mask": 2,
+        "segment_ids": 2,
+        "next_sentence_labels": 2,
+    }
 
 
 def encode_records(batch: dict[str, np.ndarray]) -> list[bytes]:
@@ -80,7 +94,7 @@ def encode_records(batch: dict[str, np.ndarray]) -> list[bytes]:
     blocks: list[tuple[np.ndarray, np.ndarray | None]] = []
     total = np.zeros(1, np.int64)
     masked = any(name in batch for name in MASKED)
-    for name in feature_lengths(0, 0, masked):
+    for name in feature_lengths(0, 0 if masked else None):
         values = batch[name]
         if name == "masked_lm_weights":
             payload = np.ascontiguousarray(values, "<f4").view(np.uint8)
@@ -177,69 +191,75 @@ def diagnose(
     """Finds the first bad record of `files`; for use after a failure inside a tf.data pipeline.
 
     Reads everything: checksums, lengths, missing features, ranges of ids, positions and labels.
-
-    Args:
-        files: TFRecord files; the rest as `check_file`.
+    The other arguments are those of `check_file`.
 
     Raises:
         DataError: Naming the file and the record (counted from 0), what was expected, and what
             to do. If nothing is wrong with any record, returns normally.
     """
-
-    def check(record: bytes) -> str | None:
-        return _problem(record, max_seq_length, max_predictions_per_seq, vocab_size, masked)
-
     description = feature_description(max_seq_length, max_predictions_per_seq, masked)
     for path in files:
-        count_error = None
-        try:
-            count_records(path)
-        except DataError as error:
-            count_error = error
-        records = tf.data.TFRecordDataset(path, compression(path))
-        read = 0
-        try:
-            for batch in records.batch(512):
-                _raise_first(path, read, batch.numpy(), description, vocab_size, check)
-                read += len(batch)
-        except tf.errors.DataLossError:
-            # Again one by one: the batch with the bad record never came.
-            read = 0
+        for first, records in read_batches(path):
             try:
-                for record in records:
-                    problem = check(record.numpy())
-                    if problem:
-                        raise DataError(f"{path}: record {read} {problem}") from None
-                    read += 1
-            except tf.errors.DataLossError:
-                raise count_error or DataError(
-                    f"{path}: record {read} is corrupt (its checksum doesn't match). Copy or"
-                    " generate the file again, or leave it out."
-                ) from None
-        except tf.errors.OpError as error:
-            raise count_error or DataError(f"{path} can't be read: {error.message}.") from None
-        if count_error:
-            raise count_error
+                parsed = tf.io.parse_example(records, description)
+                values = {name: value.numpy() for name, value in parsed.items()}
+                if all(message is None for message in _range_problems(values, vocab_size)):
+                    continue
+            except tf.errors.InvalidArgumentError:
+                pass
+            for number, record in enumerate(records, first):
+                problem = _problem(
+                    record, max_seq_length, max_predictions_per_seq, vocab_size, masked
+                )
+                if problem:
+                    raise DataError(f"{path}: record {number} {problem}")
 
 
-def _raise_first(
-    path: str,
-    first: int,
-    records: np.ndarray,
-    description: dict[str, tf.io.FixedLenFeature],
-    vocab_size: int | None,
-    check: Callable[[bytes], str | None],
-) -> None:
+def decode(record: bytes) -> tuple[dict[str, np.ndarray], str | None]:
+    """Reads one record without expectations of its lengths.
+
+    Returns:
+        The known features that it has, [length] each (a feature of a wrong kind is left out), and
+        what is wrong with it as the rest of a sentence, or None.
+    """
+    example = tf.train.Example()
     try:
-        parsed = {k: v.numpy() for k, v in tf.io.parse_example(records, description).items()}
-        if all(message is None for message in _range_problems(parsed, vocab_size)):
-            return
-    except tf.errors.InvalidArgumentError:
-        pass
-    for k, record in enumerate(records):
-        problem = check(record)
-        if problem:
-            raise DataError(f"{path}: record {first + k} {problem}")
+        example.ParseFromString(record)
+    except Exception:  # protobuf's DecodeError has moved between modules over its versions.
+        return {}, f"isn't a tf.train.Example. {GENERATE}"
+    features, values, problem = example.features.feature, {}, None
+    is_masked = any(name in features for name in MASKED)
+    for name in feature_lengths(0, 0 if is_masked else None):
+        kind = "float_list" if name == "masked_lm_weights" else "int64_list"
+        actual_kind = features[name].WhichOneof("kind") if name in features else None
+        if actual_kind == kind:
+            values[name] = np.array(
+                getattr(features[name], kind).value, np.float32 if "weights" in name else np.int64
+            )
+        elif name not in features:
+            present = ", ".join(sorted(features)) or "none"
+            problem = problem or f"lacks the feature {name} (it has {present}). {GENERATE}"
+        else:
+            problem = problem or f"has {name} as {actual_kind}, but {kind} was expected. {AGAIN}"
+    if problem is None:
+        layout = layout_of(values)
+        lengths = feature_lengths(*layout)
+        for name, length in lengths.items():
+            if len(values[name]) != length:
+                beside = "masked_lm_positions" if name in MASKED else "input_ids"
+                problem = problem or (
+                    f"has {len(values[name])} values of {name}, but {length} were expected"
+                    f" beside {lengths[beside]} {beside}. {AGAIN}"
+                )
+        if 0 in lengths.values():
+            problem = f"has empty features. {AGAIN}"
+    return values, problem
+
+
+def layout_of(values: dict[str, np.ndarray]) -> tuple[int, int | None]:
+    """S and P of a decoded record; P is None where it has no masks."""
+    positions = values.get("masked_lm_positions")
+    return len(values["input_ids"]), None if positions is None else len(positions)
 
 
 # Where masks were expected and there are none, and the other way round.
@@ -259,54 +279,32 @@ def _problem(
     masked: bool | None,
 ) -> str | None:
     """What is wrong with a record, as the rest of a sentence; None if nothing is."""
-    example = tf.train.Example()
-    try:
-        example.ParseFromString(record)
-    except Exception:  # protobuf's DecodeError has moved between modules over its versions.
-        return f"isn't a tf.train.Example. {GENERATE}"
-    features = example.features.feature
-    has_masks = any(name in features for name in MASKED)
-    if masked is not None and has_masks != masked and "input_ids" in features:
+    values, problem = decode(record)
+    has_masks = any(name in values for name in MASKED)
+    if masked is not None and has_masks != masked and "input_ids" in values:
         return _OTHER_KIND[has_masks]
-    values = {}
-    for name, length in feature_lengths(max_seq_length, max_predictions_per_seq, has_masks).items():
-        if name not in features:
+    for name, length in feature_lengths(max_seq_length, max_predictions_per_seq).items():
+        actual = len(values.get(name, range(length)))
+        if actual != length and name != "next_sentence_labels":
+            flag = "max_predictions_per_seq" if name in MASKED else "max_seq_length"
             return (
-                f"lacks the feature {name} (it has {', '.join(sorted(features)) or 'none'})."
-                f" {GENERATE}"
-            )
-        kind = "float_list" if name == "masked_lm_weights" else "int64_list"
-        actual_kind = features[name].WhichOneof("kind")
-        if actual_kind != kind:
-            return f"has {name} as {actual_kind}, but {kind} was expected. Generate the data again."
-        values[name] = np.array([getattr(features[name], kind).value])
-        if values[name].shape[1] != length:
-            flag = "max_predictions_per_seq" if "masked" in name else "max_seq_length"
-            if name == "next_sentence_labels":
-                return f"has {values[name].shape[1]} values of {name}, but 1 was expected."
-            return (
-                f"has {values[name].shape[1]} values of {name}, but {length} were expected."
-                f" Set --{flag}={values[name].shape[1]}, the value that the data was generated"
+                f"has {actual} values of {name}, but {length} were expected."
+                f" Set --{flag}={actual}, the value that the data was generated"
                 f" with, or generate it again with --{flag}={length}."
             )
-    return next((m for m in _range_problems(values, vocab_size) if m), None)
+    rows = {name: value[None] for name, value in values.items()}
+    return problem or next((m for m in _range_problems(rows, vocab_size) if m), None)
 
 
 def _range_problems(values: dict[str, np.ndarray], vocab_size: int | None) -> Iterator[str | None]:
     """For each feature with a range, what is wrong or None."""
-    sequence = values["input_ids"].shape[1]
-    for name, limit, advice in (
-        ("input_ids", vocab_size, "Use the vocabulary that the data was made with."),
-        ("masked_lm_ids", vocab_size, "Use the vocabulary that the data was made with."),
-        ("masked_lm_positions", sequence, "Generate the data again."),
-        ("input_mask", 2, "Generate the data again."),
-        ("segment_ids", 2, "Generate the data again."),
-        ("next_sentence_labels", 2, "Generate the data again."),
-    ):
+    for name, limit in limits(vocab_size, values["input_ids"].shape[1]).items():
         if name not in values:
             continue
+        of_vocabulary = name in ("input_ids", "masked_lm_ids")
+        advice = "Use the vocabulary that the data was made with." if of_vocabulary else AGAIN
         bad = values[name][(values[name] < 0) | (values[name] >= (limit or 2**31))]
-        what = f"the vocabulary of {limit:,} pieces" if "_ids" in name and limit != 2 else ""
+        what = f"the vocabulary of {limit:,} pieces" if of_vocabulary and limit else ""
         yield (
             f"has the value {bad.flat[0]} in {name}, but {what or 'its range'} allows 0 to"
             f" {(limit or 2**31) - 1}. {advice}"
@@ -319,7 +317,7 @@ def _range_problems(values: dict[str, np.ndarray], vocab_size: int | None) -> It
     bad = weights[~(np.isfinite(weights) & (weights >= 0))]
     yield (
         f"has the value {bad.flat[0]} in masked_lm_weights, but these must be finite and not"
-        " negative. Generate the data again."
+        f" negative. {AGAIN}"
         if bad.size
         else None
     )

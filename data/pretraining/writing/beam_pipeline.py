@@ -11,7 +11,7 @@ every worker can reach them by the same path (gs://, hdfs://, a shared disk), an
 this project and its requirements (a container image, or --setup_file).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -19,9 +19,8 @@ import tensorflow as tf
 from absl import logging
 
 from data.errors import DataError
-from data.pretraining.instances import generate
 from data.pretraining.instances.generate import Counts
-from data.pretraining.writing import jobs, local, manifest
+from data.pretraining.writing import jobs, local
 from data.pretraining.writing.jobs import Job
 
 try:
@@ -52,42 +51,20 @@ def write_records(job: Job, runner: str, options: str = "") -> Counts:
     done = local.already_made(job)
     if done:
         return done
-    local.prepare(job)
     pipeline_options = PipelineOptions([f"--runner={runner}", *options.split()])
-    try:
-        if job.drop_duplicates and not local.copies_are_known(job):
+
+    def run(build: Callable[[Any], Any]) -> None:
+        try:
             with beam.Pipeline(options=pipeline_options) as pipeline:
-                find_copies(pipeline, job)
-        with beam.Pipeline(options=pipeline_options) as pipeline:
-            make_parts(pipeline, job)
-        counts = sum((Counts(**note["counts"]) for note in part_notes(job)), Counts())
-        generate.check_any(counts, job.corpus.names())
-        manifest.remove(job.name)
-        with beam.Pipeline(options=pipeline_options) as pipeline:
-            make_shards(pipeline, job)
-    except Exception as error:
-        local.remove_useless(job)
-        raise _plain(error) from error
-    shard_notes = [jobs.read_note(job.note("shard", n)) for n in range(len(job.output_files))]
-    manifest.write(job, counts, shard_notes)
-    tf.io.gfile.rmtree(job.folder)
-    return counts
+                build(pipeline)
+        except Exception as error:
+            raise _plain(error) from error
 
+    def each(function: Callable[[Job, int], Any], count: int, what: str) -> None:
+        run(lambda pipeline: _numbers(pipeline, count) | what >> beam.Map(_make, function, job))
 
-def part_notes(job: Job) -> Iterator[dict[str, Any]]:
-    """What each part's worker noted."""
-    for number in range(len(job.corpus)):
-        yield jobs.read_note(job.note("part", number))
-
-
-def make_parts(pipeline, job: Job):
-    """Adds the making of all parts to a pipeline."""
-    return _numbers(pipeline, len(job.corpus)) | "MakePart" >> beam.Map(_make_part, job)
-
-
-def make_shards(pipeline, job: Job):
-    """Adds the joining of all shards to a pipeline."""
-    return _numbers(pipeline, len(job.output_files)) | "MakeShard" >> beam.Map(_make_shard, job)
+    with local.prepared(job):
+        return local.carry_out(job, each, lambda: run(lambda pipeline: find_copies(pipeline, job)))
 
 
 def find_copies(pipeline, job: Job):
@@ -114,13 +91,8 @@ def _numbers(pipeline, count: int, label: str = ""):
     return numbers | f"Spread{label}" >> beam.Reshuffle()
 
 
-def _make_part(number: int, job: Job) -> int:
-    jobs.make_part(job, number)
-    return number
-
-
-def _make_shard(number: int, job: Job) -> int:
-    jobs.make_shard(job, number)
+def _make(number: int, function: Callable[[Job, int], Any], job: Job) -> int:
+    function(job, number)
     return number
 
 

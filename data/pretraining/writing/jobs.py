@@ -9,17 +9,12 @@ pieces joined. While a job is under way everything lies in a folder beside the o
     OUTPUT.parts/part-00003.shard-00000           a piece
     OUTPUT.parts/part-00003.json                  the part is done
     OUTPUT.parts/shard-00000.json                 size and checksum of a finished shard
-
-    job = plan_job(files, output_files, vocab_file, RecordSettings())
-    for number in range(len(job.corpus)):
-        make_part(job, number)
-    for number in range(len(job.output_files)):
-        make_shard(job, number)
 """
 
 import dataclasses
 import functools
 import hashlib
+import itertools
 import json
 import math
 import os
@@ -122,11 +117,6 @@ class Job:
             if copies is None or number not in copies:
                 yield document
 
-    def documents_behind(self, part: int) -> Iterator[Document]:
-        """Streams the documents of the parts behind `part`, then those before it."""
-        for other in self.corpus.behind(part):
-            yield from self.documents(other)
-
 
 def plan_job(
     files: Sequence[str],
@@ -202,7 +192,9 @@ def make_part(
         job.settings,
         (number,),
         counts=counts,
-        lenders=functools.partial(job.documents_behind, number),
+        lenders=lambda: itertools.chain.from_iterable(
+            map(job.documents, job.corpus.behind(number))
+        ),
         on_progress=on_progress,
     )
     with shards.ShardWriters(job.pieces(number)) as writers:
@@ -224,20 +216,16 @@ def make_shard(job: Job, number: int) -> dict[str, Any]:
     with atomic.writing(path, folder=job.folder) as file:
         sizes = shards.join_pieces(pieces, file, job.compression)
         file.flush()
-        shard = {"path": path, "records": _records_of(job, number), **sizes}
+        records = sum(
+            read_note(job.note("part", part))["records"][job.shards_of(part).index(number)]
+            for part in job.parts_of(number)
+        )
+        shard = {"path": path, "records": records, **sizes}
         write_note(note, shard)
     # Only now: a process killed before this line still finds them.
     for piece in pieces:
         tf.io.gfile.remove(piece)
     return shard
-
-
-def _records_of(job: Job, shard: int) -> int:
-    """Records in all pieces of a shard, by the notes of their parts."""
-    return sum(
-        read_note(job.note("part", part))["records"][job.shards_of(part).index(shard)]
-        for part in job.parts_of(shard)
-    )
 
 
 def copies_file(job: Job, part: int) -> str:

@@ -6,6 +6,7 @@
 A job that was killed goes on when it is called again: parts and shards that are done stay.
 """
 
+import contextlib
 import multiprocessing
 import os
 import resource
@@ -15,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -43,14 +44,14 @@ class Summary:
 
     Attributes:
         counts: See there; those of an earlier process's parts too.
-        output_files: The shards.
+        files: How many shards.
         wall_seconds: Of this call.
         peak_megabytes: The largest resident memory of any one process.
         tokens: Of instances that this call made.
     """
 
-    counts: Counts = field(default_factory=Counts)
-    output_files: list[str] = field(default_factory=list)
+    counts: Counts
+    files: int
     wall_seconds: float = 0.0
     peak_megabytes: float = 0.0
     tokens: int = 0
@@ -58,7 +59,7 @@ class Summary:
     def __str__(self) -> str:
         rate = self.tokens / max(self.wall_seconds, 1e-6)
         return (
-            f"{self.counts} in {len(self.output_files)} files; {self.wall_seconds:.1f} s, "
+            f"{self.counts} in {self.files} files; {self.wall_seconds:.1f} s, "
             f"{rate:,.0f} tokens/s, peak memory {self.peak_megabytes:,.0f} MB per process"
         )
 
@@ -78,42 +79,53 @@ def write_records(job: Job, num_workers: int = 1) -> Summary:
     start = time.monotonic()
     done = already_made(job)
     if done:
-        return Summary(done, list(job.output_files))
-    prepare(job)
+        return Summary(done, len(job.output_files))
     num_workers = num_workers or len(os.sched_getaffinity(0))
-    counter = _Counter(job, [n for n in range(len(job.corpus)) if _done(job, n)])
-    numbers = range(len(job.corpus)), range(len(job.output_files))
-    try:
-        with _Workers(min(num_workers, len(job.corpus)), counter) as workers:
-            if job.drop_duplicates:
-                _drop_copies(job, workers)
-            counts = Counts()
-            for _, part_counts in sorted(
-                workers.map(partial(_make_part, job), numbers[0], "parts")
-            ):
-                counts += part_counts
-            generate.check_any(counts, job.corpus.names())
-            manifest.remove(job.name)
-            shard_notes = dict(workers.map(partial(_make_shard, job), numbers[1], "shards"))
-            peak = workers.peak_megabytes()
-    except DataError:
-        remove_useless(job)
-        raise
-    manifest.write(job, counts, [shard_notes[number] for number in range(len(shard_notes))])
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(prepared(job))
+        counter = _Counter(job)
+        workers = stack.enter_context(_Workers(min(num_workers, len(job.corpus)), counter))
+
+        def each(function: Callable[..., Any], count: int, what: str) -> None:
+            task = function if function is jobs.make_part else partial(_numbered, function)
+            deque(workers.map(partial(task, job), range(count), what), maxlen=0)
+
+        counts = carry_out(job, each, lambda: _find_copies(job, workers))
+        peak, tokens = workers.peak_megabytes(), counter.tokens.value
+    return Summary(counts, len(job.output_files), time.monotonic() - start, peak, tokens)
+
+
+def carry_out(
+    job: Job, each: Callable[[Callable[..., Any], int, str], None], find_copies: Callable[[], None]
+) -> Counts:
+    """The steps of a job, whoever does their work.
+
+    Args:
+        job: A `prepared` one.
+        each: Calls a function with the job and each number below a count, and waits; its last
+            argument says what is counted.
+        find_copies: Writes the `jobs.copies_file` of every part.
+    """
+    parts, shards = range(len(job.corpus)), range(len(job.output_files))
+    if job.drop_duplicates and not all(
+        tf.io.gfile.exists(jobs.copies_file(job, part)) for part in parts
+    ):
+        find_copies()
+    each(jobs.make_part, len(parts), "parts")
+    notes = [jobs.read_note(job.note("part", part)) for part in parts]
+    counts = sum((Counts(**note["counts"]) for note in notes), Counts())
+    generate.check_any(counts, job.corpus.names())
+    manifest.remove(job.name)
+    each(jobs.make_shard, len(shards), "shards")
+    manifest.write(job, counts, [jobs.read_note(job.note("shard", shard)) for shard in shards])
     tf.io.gfile.rmtree(job.folder)
-    return Summary(
-        counts,
-        list(job.output_files),
-        time.monotonic() - start,
-        peak,
-        counter.tokens.value,
-    )
+    return counts
 
 
 def already_made(job: Job) -> Counts | None:
     """The counts of a job that was finished before and whose files are all there, else None."""
     path = manifest.path_of(job.name)
-    content = manifest.read(path)
+    content = jobs.read_note(path)
     if (
         content
         and content["fingerprint"] == job.fingerprint()
@@ -126,8 +138,12 @@ def already_made(job: Job) -> Counts | None:
     return None
 
 
-def prepare(job: Job) -> None:
-    """Makes the job's folder; one of another job goes."""
+@contextlib.contextmanager
+def prepared(job: Job) -> Iterator[None]:
+    """The job's folder is there, and none of another job; it goes if a failure leaves no instances.
+
+    It has to end after all who write into that folder.
+    """
     note = os.path.join(job.folder, manifest.JOB)
     unfinished = jobs.read_note(note)
     if unfinished and unfinished["fingerprint"] == job.fingerprint():
@@ -135,47 +151,29 @@ def prepare(job: Job) -> None:
         for name in tf.io.gfile.listdir(job.folder):
             if name.endswith(atomic.ENDING):
                 tf.io.gfile.remove(os.path.join(job.folder, name))
-        return
-    if tf.io.gfile.exists(job.folder):
-        logging.info("%s holds parts of another job: they are removed.", job.folder)
-        tf.io.gfile.rmtree(job.folder)
-    outputs = list(job.output_files)
-    jobs.write_note(note, {"fingerprint": job.fingerprint(), "output_files": outputs})
+    else:
+        if tf.io.gfile.exists(job.folder):
+            logging.info("%s holds parts of another job: they are removed.", job.folder)
+            tf.io.gfile.rmtree(job.folder)
+        outputs = list(job.output_files)
+        jobs.write_note(note, {"fingerprint": job.fingerprint(), "output_files": outputs})
+    try:
+        yield
+    except Exception:
+        notes = (jobs.read_note(job.note("part", number)) for number in range(len(job.corpus)))
+        if not any(note and note["counts"]["instances"] for note in notes):
+            tf.io.gfile.rmtree(job.folder)
+        raise
 
 
-def remove_useless(job: Job) -> None:
-    """After a failure: removes the job's folder if it holds no instances to go on with."""
-    notes = (jobs.read_note(job.note("part", number)) for number in range(len(job.corpus)))
-    if not any(note and note["counts"]["instances"] for note in notes):
-        tf.io.gfile.rmtree(job.folder)
+def _numbered(function: Callable[[Job, int], Any], job: Job, number: int, _) -> tuple[int, Any]:
+    return number, function(job, number)
 
 
-def _done(job: Job, part: int) -> bool:
-    return tf.io.gfile.exists(job.note("part", part))
-
-
-def _make_part(job: Job, number: int, on_progress) -> tuple[int, Counts]:
-    return number, jobs.make_part(job, number, on_progress)
-
-
-def _make_shard(job: Job, number: int, _) -> tuple[int, dict[str, Any]]:
-    return number, jobs.make_shard(job, number)
-
-
-def _hash_part(job: Job, number: int, _) -> tuple[int, Any]:
-    return number, jobs.hash_documents(job, number)
-
-
-def copies_are_known(job: Job) -> bool:
-    """Whether the search for equal documents was finished."""
-    return all(tf.io.gfile.exists(jobs.copies_file(job, n)) for n in range(len(job.corpus)))
-
-
-def _drop_copies(job: Job, workers: "_Workers") -> None:
-    if copies_are_known(job):
-        return
+def _find_copies(job: Job, workers: "_Workers") -> None:
     numbers = range(len(job.corpus))
-    hashes = dict(workers.map(partial(_hash_part, job), numbers, "parts searched for copies"))
+    task = partial(_numbered, jobs.hash_documents, job)
+    hashes = dict(workers.map(task, numbers, "parts searched for copies"))
     copies = jobs.find_copies([hashes[number] for number in numbers])
     for number, copies_of_part in enumerate(copies):
         jobs.write_copies(job, number, copies_of_part)
@@ -189,10 +187,12 @@ def _drop_copies(job: Job, workers: "_Workers") -> None:
 class _Counter:
     """Bytes read and tokens made, over all processes; logs how far the job is."""
 
-    def __init__(self, job: Job, done: list[int]):
+    def __init__(self, job: Job):
         context = multiprocessing.get_context("spawn")
         self.bytes, self.tokens = context.Value("q", 0), context.Value("q", 0)
-        self._total = job.corpus.text_bytes * (len(job.corpus) - len(done)) / len(job.corpus)
+        notes = (job.note("part", number) for number in range(len(job.corpus)))
+        left = sum(not tf.io.gfile.exists(note) for note in notes)
+        self._total = job.corpus.text_bytes * left / len(job.corpus)
         self._start = self._shown = time.monotonic()
         self.add = partial(_add, self.bytes, self.tokens)
 
@@ -323,13 +323,8 @@ def create_pretraining_records(
 ) -> Counts:
     """Writes records of documents in this process; files of any size are for `write_records`.
 
-    Args:
-        documents, tokenizer, settings, on_progress, chunk_bytes: See `generate.instance_batches`.
-        output_files: TFRecord files, written round-robin; they appear when all is done.
-
-    Raises:
-        DataError: For settings out of range, no text, only one document, output that can't be
-            written.
+    The TFRecord files are written round-robin and appear when all is done; the other arguments are
+    those of `generate.instance_batches`, and errors those of `write_records`.
     """
     settings = settings or RecordSettings()
     settings.check()

@@ -30,11 +30,6 @@ def path_of(name: str) -> str:
     return f"{name}{ENDING}"
 
 
-def read(path: str) -> Manifest | None:
-    """The manifest, None if there is none."""
-    return jobs.read_note(path)
-
-
 def remove(name: str) -> None:
     """Before the files that it describes are replaced."""
     if tf.io.gfile.exists(path_of(name)):
@@ -101,9 +96,9 @@ def verify(
                 if not tf.io.gfile.exists(path_of(name)):
                     _check_unfinished(os.path.join(folder, entry), names)
             elif entry.endswith(ENDING):
-                content = read(os.path.join(folder, entry))
+                path = os.path.join(folder, entry)
+                content = jobs.read_note(path)
                 if names & {file["name"] for file in content["files"]}:
-                    path = os.path.join(folder, entry)
                     _check_settings(
                         path, content, max_seq_length, max_predictions_per_seq, vocab_file
                     )
@@ -132,13 +127,11 @@ def _check_settings(
     vocab_file: str | None,
 ) -> None:
     settings = content["settings"]
-    for name, expected in (
-        ("max_seq_length", max_seq_length),
-        ("max_predictions_per_seq", max_predictions_per_seq),
-    ):
-        if settings["dynamic_masking"] and name == "max_predictions_per_seq":
-            continue
-        if expected is not None and settings[name] != expected:
+    read = {"max_seq_length": max_seq_length}
+    if not settings["dynamic_masking"] and max_predictions_per_seq is not None:
+        read["max_predictions_per_seq"] = max_predictions_per_seq
+    for name, expected in read.items():
+        if settings[name] != expected:
             raise DataError(
                 f"The records were made with --{name}={settings[name]} (says {path}), but are to "
                 f"be read with {expected}. Set --{name}={settings[name]}, or make them again."

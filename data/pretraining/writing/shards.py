@@ -5,7 +5,7 @@ import gzip
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -36,10 +36,10 @@ class ShardWriters:
 
     def __enter__(self) -> "ShardWriters":
         with contextlib.ExitStack() as stack:
-            temporaries = []
             for path in self.files:
                 atomic.make_folder(path)
-                temporaries.append(stack.enter_context(atomic.replacing(path)))
+            # All are complete before the first gets its name.
+            temporaries = [stack.enter_context(atomic.replacing(path)) for path in self.files]
             self._writers = []
             for path, temporary in zip(self.files, temporaries, strict=True):
                 stack.enter_context(atomic.named_failures(path))
@@ -75,8 +75,10 @@ def join_pieces(pieces: Sequence[str], file: Any, compression: str = "none") -> 
     Returns:
         bytes and sha256 of what was written.
     """
-    digest = _Digest(file)
-    with _compressed(digest, compression) as target:
+    target = digest = _Digest(file)
+    with contextlib.ExitStack() as stack:
+        if compression == GZIP:
+            target = stack.enter_context(gzip.GzipFile("", "wb", _LEVEL, digest, mtime=0))
         for piece in pieces:
             with tf.io.gfile.GFile(piece, "rb") as source:
                 shutil.copyfileobj(source, target, _COPY_BYTES)
@@ -141,12 +143,3 @@ class _Digest:
 
     def flush(self) -> None:
         """For gzip."""
-
-
-@contextlib.contextmanager
-def _compressed(target: _Digest, compression: str) -> Iterator[Any]:
-    if compression != GZIP:
-        yield target
-        return
-    with gzip.GzipFile("", "wb", _LEVEL, target, mtime=0) as file:
-        yield file

@@ -16,7 +16,7 @@ from absl import logging
 
 from data.errors import DataError
 from data.tokenization import vocabulary
-from data.tokenization.learning import learner, reserved
+from data.tokenization.learning import learner
 from data.tokenization.tokenizer import Tokenizer
 from data.tokenization.wordpiece import MAX_CHARS_PER_WORD
 
@@ -77,9 +77,8 @@ def extend_from_files(
         vocab_file: A vocabulary with [unusedN] tokens.
         files: Corpus files; none if `reserved_tokens` are all that is to be added.
         vocab_size: If given, it has to be the size that the vocabulary has and keeps.
-        do_lower_case: As the vocabulary was made.
-        reserved_tokens, num_unused, min_frequency: As for `extend_vocabulary`.
-        **reading: `heldout_share` and `text_field`, as for `learner.read_corpus`.
+        **reading: `heldout_share` and `text_field`, as for `learner.read_corpus`; the others are
+            those of `extend_vocabulary`.
 
     Raises:
         DataError: As `extend_vocabulary`, `vocabulary.load_vocab` and `learner.read_corpus`, or
@@ -103,13 +102,13 @@ def extend_from_files(
         logging.info("%s has %s already", vocab_file, token)
     if not files:
         return extended
-    words = learner.read_corpus(files, do_lower_case=do_lower_case, **reading)
-    logging.info("Choosing among %d distinct words", len(words.counts))
+    counts, held_out = learner.read_corpus(files, do_lower_case=do_lower_case, **reading)
+    logging.info("Choosing among %d distinct words", len(counts))
     extended = extend_vocabulary(
-        tokens, words.counts, do_lower_case, min_frequency=min_frequency, **options
+        tokens, counts, do_lower_case, min_frequency=min_frequency, **options
     )
     before, after = (
-        learner.measure_coverage(Tokenizer.from_vocab(vocab, do_lower_case), words.held_out)
+        learner.measure_coverage(Tokenizer.from_vocab(vocab, do_lower_case), held_out)
         for vocab in (tokens, extended.tokens)
     )
     return dataclasses.replace(extended, before=before, after=after)
@@ -160,14 +159,14 @@ def extend_vocabulary(
             " free places, or learn one with python -m data.learn_vocabulary."
         )
     known = set(tokens)
-    reserved.check(reserved_tokens, do_lower_case)
+    learner.check_reserved(reserved_tokens, do_lower_case)
     added = [token for token in dict.fromkeys(reserved_tokens) if token not in known]
     if len(added) > room:
         raise DataError(
             f"{len(added)} reserved tokens are to be added, but only {room} [unusedN] tokens are"
             f" free. Leave out {len(added) - room} of them."
         )
-    known.update(token for token in added if not reserved.IN_BRACKETS.fullmatch(token))
+    known.update(token for token in added if not learner.IN_BRACKETS.fullmatch(token))
     added += _Chooser(known, word_counts, min_frequency).choose(room - len(added))
     replaced = dict(zip(slots, added, strict=False))
     extended = [replaced.get(index, token) for index, token in enumerate(tokens)]
@@ -264,7 +263,7 @@ class _Chooser:
 
 
 def _check_case(tokens: Sequence[str], do_lower_case: bool) -> None:
-    plain = [token for token in tokens if not reserved.IN_BRACKETS.fullmatch(token)]
+    plain = [token for token in tokens if not learner.IN_BRACKETS.fullmatch(token)]
     share = sum(token != token.lower() for token in plain) / max(1, len(plain))
     if (do_lower_case and share > _CASED) or (not do_lower_case and share < _LOWER_CASED):
         raise DataError(

@@ -7,6 +7,7 @@ result. How the pieces of several characters are chosen is told in `substring_tr
 import collections
 import dataclasses
 import itertools
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -16,16 +17,17 @@ from absl import logging
 from data.errors import DataError
 from data.pretraining import corpus
 from data.tokenization import vocabulary
-from data.tokenization.learning import reserved
 from data.tokenization.learning.substring_trie import SubstringTrie
 from data.tokenization.normalizer import Normalizer
 from data.tokenization.tokenizer import Tokenizer
 from data.tokenization.wordpiece import MAX_CHARS_PER_WORD
 
+IN_BRACKETS = re.compile(r"\[[^\[\]\s]+\]")
 # From this size on the special tokens stand where the released vocabularies have them.
 ORIGINAL_LAYOUT_SIZE = 20000
 _ORIGINAL_UNUSED = 99
 _BATCH = 1024
+_SHOWN = 10
 _MAX_DISTINCT_WORDS = 4_000_000
 _MAX_HELD_OUT_CHARACTERS = 16_000_000
 
@@ -113,7 +115,12 @@ def learn_vocabulary(
             f"vocab_size is {vocab_size}, but special, reserved and unused tokens alone take "
             f"{len(head) + unused}; ask for a larger vocabulary."
         )
-    ranked = _ranked_characters(words)
+    frequency: collections.Counter[str] = collections.Counter()
+    for word, count in words.items():
+        for char in word:
+            frequency[char] += count
+    # From frequent to rare.
+    ranked = sorted(frequency.items(), key=lambda item: (-item[1], item[0]))
     alphabet = _fitting(_covering(ranked, character_coverage), room)
     characters = _character_tokens(alphabet)
     taken = {*head, *characters}
@@ -184,26 +191,13 @@ def measure_coverage(tokenizer: Tokenizer, texts: Iterable[str]) -> Coverage:
     return Coverage(*totals.tolist())
 
 
-@dataclasses.dataclass(frozen=True)
-class CorpusWords:
-    """What one pass over a corpus leaves in memory.
-
-    Attributes:
-        counts: Normalised words of the text to learn from, and how often each occurs.
-        held_out: Sentences that weren't counted, to test a vocabulary on.
-    """
-
-    counts: Mapping[str, int]
-    held_out: Sequence[str]
-
-
 def read_corpus(
     files: Sequence[str],
     *,
     do_lower_case: bool = True,
     heldout_share: float = 0.01,
     text_field: str = corpus.TEXT_FIELD,
-) -> CorpusWords:
+) -> tuple[collections.Counter[str], list[str]]:
     """Counts the words of corpus files, streaming, and holds some documents out.
 
     Which documents are held out is a matter of the hash of their text. When they exceed 16
@@ -217,6 +211,10 @@ def read_corpus(
             all, everything is counted and the held-out sentences are the text itself, up to the
             same limit.
         text_field: The field that holds the text where a file is JSON lines.
+
+    Returns:
+        How often each normalised word of the text to learn from occurs; sentences that weren't
+        counted, to test a vocabulary on.
 
     Raises:
         DataError: `heldout_share` isn't a share, or a file can't be read.
@@ -239,7 +237,7 @@ def read_corpus(
         logging.warning("Too few documents to hold some out: the coverage is of the same text")
         held = _HeldOut(1, counted_too=True)
         counts = count_words(sentences(held), do_lower_case, show_progress=False)
-    return CorpusWords(counts, [text for document in held.documents for text in document.sentences])
+    return counts, [text for document in held.documents for text in document.sentences]
 
 
 class _HeldOut:
@@ -275,11 +273,7 @@ def learn_from_files(
 ) -> tuple[list[str], Coverage]:
     """Learns a vocabulary from corpus files, streaming, and tests it on held-out documents.
 
-    Args:
-        files: What `data.pretraining.corpus.read_documents` reads.
-        vocab_size: Wanted number of tokens.
-        do_lower_case, heldout_share, text_field: As for `read_corpus`.
-        **options: As for `learn_vocabulary`.
+    Arguments are those of `read_corpus` and, as `options`, `learn_vocabulary`.
 
     Returns:
         (tokens, coverage of the held-out documents).
@@ -287,14 +281,43 @@ def learn_from_files(
     Raises:
         DataError: As `learn_vocabulary`, or a reserved token could never occur.
     """
-    reserved.check(options.get("reserved_tokens", ()), do_lower_case)
-    words = read_corpus(
+    check_reserved(options.get("reserved_tokens", ()), do_lower_case)
+    counts, held_out = read_corpus(
         files, do_lower_case=do_lower_case, heldout_share=heldout_share, text_field=text_field
     )
-    logging.info("Learning %d tokens from %d distinct words", vocab_size, len(words.counts))
-    tokens = learn_vocabulary(words.counts, vocab_size, **options)
+    logging.info("Learning %d tokens from %d distinct words", vocab_size, len(counts))
+    tokens = learn_vocabulary(counts, vocab_size, **options)
     tokenizer = Tokenizer.from_vocab(tokens, do_lower_case)
-    return tokens, measure_coverage(tokenizer, words.held_out)
+    return tokens, measure_coverage(tokenizer, held_out)
+
+
+def check_reserved(words: Sequence[str], do_lower_case: bool) -> None:
+    """Raises a DataError that names the words that tokenization could never yield.
+
+    Tokens in brackets, such as "[USER]", are let through: a tokenizer finds them in text if they
+    are in its `never_split`.
+    """
+    plain = [word for word in dict.fromkeys(words) if not IN_BRACKETS.fullmatch(word)]
+    if not plain:
+        return
+    split = Normalizer(do_lower_case).split_words(tf.constant(plain, tf.string)).to_list()
+    wrong = []
+    for word, parts in zip(plain, split, strict=True):
+        parts = [part.decode("utf-8") for part in parts]
+        if len(word) > MAX_CHARS_PER_WORD:
+            wrong.append(f"{word[:20]!r}… ({len(word)} characters, the limit is 200)")
+        elif parts != [word]:
+            seen = " ".join(parts) if parts else "nothing"
+            wrong.append(f"{word!r} (tokenization sees {seen})")
+    if wrong:
+        shown = ", ".join(wrong[:_SHOWN])
+        more = f" and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
+        case = "lower-cased" if do_lower_case else "cased"
+        raise DataError(
+            f"These reserved tokens would never be found in {case} text: {shown}{more}. Give whole"
+            " words as the vocabulary writes them: without white space or punctuation, in its case"
+            " (--do_lower_case), at most 200 characters long."
+        )
 
 
 def _head(vocab_size: int, num_unused: int | None) -> tuple[list[str], int]:
@@ -304,15 +327,6 @@ def _head(vocab_size: int, num_unused: int | None) -> tuple[list[str], int]:
     unused = [f"[unused{index}]" for index in range(_ORIGINAL_UNUSED)]
     pad, *others = vocabulary.SPECIAL_TOKENS
     return [pad, *unused, *others], max(0, (num_unused or 0) - _ORIGINAL_UNUSED)
-
-
-def _ranked_characters(words: Mapping[str, int]) -> list[tuple[str, int]]:
-    """(character, count) from frequent to rare."""
-    counts: collections.Counter[str] = collections.Counter()
-    for word, count in words.items():
-        for char in word:
-            counts[char] += count
-    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
 def _covering(ranked: list[tuple[str, int]], coverage: float) -> list[str]:
@@ -345,8 +359,7 @@ def _character_tokens(alphabet: list[str]) -> list[str]:
 
 def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
     iterator = iter(texts)
-    while batch := list(itertools.islice(iterator, _BATCH)):
-        yield batch
+    return iter(lambda: list(itertools.islice(iterator, _BATCH)), [])
 
 
 def _without_rarest(counts: collections.Counter[bytes]) -> collections.Counter[bytes]:

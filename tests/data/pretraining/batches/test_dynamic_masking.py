@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from data.errors import DataError
 from data.pretraining.batches.pipeline import pretraining_dataset
-from data.pretraining.instances.masking import MaskSettings, mask_instances
+from data.pretraining.instances.masking import MaskSettings
 from data.pretraining.records.schema import MASKED, diagnose, encode_records
 from tests.data.pretraining.instances.masks import (
     TOKENS,
@@ -17,6 +17,7 @@ from tests.data.pretraining.instances.masks import (
     batch,
     check_mixture,
     chosen_of,
+    mask_instances,
     wanted,
     words_of,
 )

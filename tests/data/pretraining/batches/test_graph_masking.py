@@ -7,13 +7,14 @@ import pytest
 import tensorflow as tf
 
 from data.pretraining.batches.graph_masking import mask_batch, unmask
-from data.pretraining.instances.masking import MaskSettings, mask_instances
+from data.pretraining.instances.masking import MaskSettings
 from tests.data.pretraining.instances.masks import (
     TOKENS,
     VOCABULARY,
     batch,
     check_mixture,
     chosen_of,
+    mask_instances,
     plain_choice,
     run_shares,
     wanted,

@@ -9,7 +9,8 @@ import tensorflow as tf
 
 from data.errors import DataError
 from data.pretraining.batches.packed_rows import MIN_PART, RowLimits, pack_window
-from data.pretraining.batches.packing import WINDOW, pack, padding_share
+from data.pretraining.batches.packing import WINDOW, pack
+from tests.data.pretraining.batches.padding import padding_share
 
 S, P = 128, 20
 LIMITS = RowLimits.of(S, P)

@@ -5,12 +5,32 @@ import random
 
 import numpy as np
 
-from data.pretraining.instances.masking import MaskingVocabulary
+from data.pretraining.instances import masking
+from data.pretraining.instances.masking import MaskingVocabulary, MaskSettings
 
 SPECIAL = ["[PAD]", "[unused0]", "[unused1]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "<S>"]
 TOKENS = SPECIAL + [("##" if i % 3 == 0 else "") + f"w{i}" for i in range(2000)] + ["[", "]"]
 VOCABULARY = MaskingVocabulary.from_tokens(TOKENS)
 FIRST = len(SPECIAL)
+
+
+def mask_instances(
+    ids,
+    mask,
+    vocabulary,
+    max_predictions,
+    probability,
+    whole_words,
+    rng,
+    mask_share=0.8,
+    random_share=0.1,
+    max_ngram=1,
+    continues=None,
+):
+    """`masking.mask_instances` with settings one by one."""
+    shares = probability, mask_share, random_share
+    settings = MaskSettings(vocabulary, *shares, whole_words, max_ngram)
+    return masking.mask_instances(ids, mask, settings, max_predictions, rng, continues)
 
 
 def batch(n=4000, width=128, seed=0, low=5):

@@ -11,7 +11,6 @@ from data.pretraining.instances.masking import (
     MaskingVocabulary,
     MaskSettings,
     check_shares,
-    mask_instances,
     number_to_predict,
 )
 from tests.data.pretraining.instances.masks import (
@@ -22,6 +21,7 @@ from tests.data.pretraining.instances.masks import (
     batch,
     check_mixture,
     chosen_of,
+    mask_instances,
     plain_choice,
     run_shares,
     wanted,
