@@ -7,14 +7,14 @@ for chunk in read_chunks("input.txt", tokenizer, settings):
 
 import dataclasses
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from data.errors import DataError
-from data.features import Features
+from data.features import Features, portions
 from data.files.lines import numbered_lines
 from data.tokenization import Tokenizer
 from data.tokenization.inputs import check_length, pack_inputs
@@ -165,8 +165,27 @@ def read_chunks(
     first = 0
     for lines in _some_lines(path):
         encoded = pack(lines)
-        for begin, end in _parts(encoded.lengths, settings.max_pieces):
-            yield _chunk(first, lines, encoded, begin, end, tokenizer, settings)
+        features = Features.of_single_rows(
+            encoded.lengths,
+            ids=encoded.ids,
+            first_lengths=encoded.first_lengths,
+            max_seq_length=settings.max_seq_length,
+            pad_id=tokenizer.pad_id,
+        )
+        for some in portions(encoded.lengths, settings.max_pieces or len(encoded.ids)):
+            part = features.part(some.start, some.stop)
+            words = None
+            if settings.word_pooling:
+                pieces = slice(*features.splits[[some.start, some.stop]])
+                words = _words(encoded, pieces, part.splits)
+            yield LineChunk(
+                first + some.start,
+                lines[some],
+                part,
+                tokenizer.vocab,
+                settings.word_pooling,
+                words,
+            )
         first += len(lines)
 
 
@@ -201,40 +220,6 @@ def _some_lines(path: str) -> Iterator[list[str]]:
             some, size = [], 0
     if some:
         yield some
-
-
-def _parts(lengths: np.ndarray, most: int) -> Iterable[tuple[int, int]]:
-    """Cuts a chunk so that no part of several rows has more pieces than `most`."""
-    if not most:
-        return [(0, len(lengths))]
-    parts, begin, size = [], 0, 0
-    for place, length in enumerate(lengths):
-        if size + length > most and place > begin:
-            parts.append((begin, place))
-            begin, size = place, 0
-        size += length
-    return [*parts, (begin, len(lengths))]
-
-
-def _chunk(first, lines, encoded, begin, end, tokenizer, settings) -> LineChunk:
-    splits = np.concatenate([[0], np.cumsum(encoded.lengths, dtype=np.int64)])
-    span = slice(splits[begin], splits[end])
-    number = end - begin
-    features = Features(
-        ids=encoded.ids[span],
-        splits=splits[begin : end + 1] - splits[begin],
-        first_lengths=encoded.first_lengths[begin:end],
-        row_splits=np.arange(number + 1, dtype=np.int64),
-        label_ids=np.zeros(number, np.int32),
-        max_seq_length=settings.max_seq_length,
-        pad_id=tokenizer.pad_id,
-    )
-    words = None
-    if settings.word_pooling:
-        words = _words(encoded, span, features.splits)
-    return LineChunk(
-        first + begin, lines[begin:end], features, tokenizer.vocab, settings.word_pooling, words
-    )
 
 
 def _words(encoded: _Encoded, span: slice, splits: np.ndarray) -> Words:

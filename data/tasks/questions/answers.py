@@ -9,6 +9,7 @@ the span in them again; its way is in `original_answers`.
 
 import dataclasses
 import json
+import math
 import os
 import shutil
 import tempfile
@@ -85,13 +86,11 @@ class Answered:
 
     def n_best(self) -> list[dict]:
         """Entries of nbest_predictions.json; probabilities are over the candidates."""
-        scores = np.array([candidate.score for candidate in self.candidates])
-        shares = np.exp(scores - scores.max())
-        shares /= shares.sum()
+        shares = softmax([candidate.score for candidate in self.candidates])
         return [
             {
                 "text": candidate.text,
-                "probability": float(share),
+                "probability": share,
                 "start_logit": candidate.start_logit,
                 "end_logit": candidate.end_logit,
             }
@@ -101,6 +100,12 @@ class Answered:
 
 NO_OTHER = 1e9
 """Null odds of a question whose context holds no possible answer."""
+
+
+def softmax(scores: Sequence[float]) -> list[float]:
+    """Probabilities, in double precision."""
+    exponentials = [math.exp(score - max(scores)) for score in scores]
+    return [exponential / sum(exponentials) for exponential in exponentials]
 
 
 def read_answers(

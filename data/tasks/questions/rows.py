@@ -13,7 +13,7 @@ import tensorflow as tf
 from absl import logging
 
 from data.errors import DataError
-from data.features import Features
+from data.features import Features, concatenated, row_splits
 from data.tasks.questions.squad import Question
 from data.tasks.questions.windows import check, make_windows
 from data.tokenization import Tokenizer
@@ -84,16 +84,15 @@ def make_rows(
     check(settings.max_seq_length, settings.max_query_length, settings.doc_stride)
 
     windows = _windows_function(tokenizer, settings)
-    parts: list[dict] = []
-    for begin in range(0, len(questions), _QUESTIONS_AT_ONCE):
-        some = questions[begin : begin + _QUESTIONS_AT_ONCE]
-        made = windows(
+    whole = concatenated(
+        windows(
             tf.constant([question.question for question in some]),
             tf.constant([question.context for question in some]),
         )
-        parts.append({name: tensor.numpy() for name, tensor in made.items()})
-    whole = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    splits = _splits(whole["pieces"])
+        for begin in range(0, len(questions), _QUESTIONS_AT_ONCE)
+        for some in [questions[begin : begin + _QUESTIONS_AT_ONCE]]
+    )
+    splits = row_splits(whole["pieces"])
     counts, first_lengths = whole["counts"], whole["first_lengths"]
     offsets = whole["begins"] - first_lengths
     labels = np.zeros((len(offsets), 2), np.int32)
@@ -102,11 +101,10 @@ def make_rows(
         spans, found = _answer_pieces(questions, splits, whole["starts"], whole["ends"])
         labels = _places(spans, found, counts, offsets, first_lengths, whole["lengths"])
     return QuestionRows(
-        features=Features(
+        features=Features.of_single_rows(
+            whole["lengths"],
             ids=whole["ids"],
-            splits=_splits(whole["lengths"]),
             first_lengths=first_lengths,
-            row_splits=np.arange(len(offsets) + 1),
             label_ids=labels,
             max_seq_length=settings.max_seq_length,
             pad_id=tokenizer.pad_id,
@@ -158,17 +156,17 @@ def _windows_function(tokenizer: Tokenizer, settings: SpanSettings):
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)] * 2, autograph=False)
     def windows(texts, contexts):
-        made = make_windows(tokenizer, texts, contexts, **dataclasses.asdict(settings))
+        rows = make_windows(tokenizer, texts, contexts, **dataclasses.asdict(settings))
         return {
-            "ids": made.input_ids.values,
-            "lengths": made.input_ids.row_lengths(),
-            "first_lengths": made.first_lengths,
-            "counts": made.counts,
-            "begins": made.begins,
-            "start_range": made.start_range,
-            "pieces": made.starts.row_lengths(),
-            "starts": tf.cast(made.starts.values, tf.int32),
-            "ends": tf.cast(made.ends.values, tf.int32),
+            "ids": rows.input_ids.values,
+            "lengths": rows.input_ids.row_lengths(),
+            "first_lengths": rows.first_lengths,
+            "counts": rows.counts,
+            "begins": rows.begins,
+            "start_range": rows.start_range,
+            "pieces": rows.starts.row_lengths(),
+            "starts": tf.cast(rows.starts.values, tf.int32),
+            "ends": tf.cast(rows.ends.values, tf.int32),
         }
 
     return windows
@@ -197,7 +195,3 @@ def _places(spans, found, counts, offsets, first_lengths, lengths) -> np.ndarray
     whole = (of_rows[:, 0] >= first_lengths) & (of_rows[:, 1] < lengths - 1)
     whole &= np.repeat(found, counts)
     return np.where(whole[:, np.newaxis], of_rows, 0).astype(np.int32)
-
-
-def _splits(lengths: np.ndarray) -> np.ndarray:
-    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
