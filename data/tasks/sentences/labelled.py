@@ -15,7 +15,7 @@ import numpy as np
 from absl import logging
 
 from data.errors import DataError
-from data.files.tables import Row, read_table, value_of
+from data.files.tables import Row, nearest, read_table, value_of
 from data.files.text_files import listing, shortened
 from data.tasks.sentences.examples import Example, Kind, Label
 
@@ -114,6 +114,21 @@ def classes_of(example: Example) -> tuple[str, ...]:
     return example.label if isinstance(example.label, tuple) else (example.label,)
 
 
+def check_labels(examples: Iterable[Example], labels: Sequence[str]) -> None:
+    """Raises DataError for an example without a class, or of one that isn't among the labels."""
+    known = set(labels)
+    for example in examples:
+        for label in classes_of(example):
+            if label not in known:
+                near = nearest(label, labels) if isinstance(label, str) else ""
+                raise DataError(
+                    f"{example.source}: the label is {shortened(label)}; the labels are"
+                    f" {listing(labels)}{near}. They are the task's, those of the training file or"
+                    " of --labels, or the trained model's; correct or remove the row, or train"
+                    " with this label too."
+                )
+
+
 def labels_of(examples: Iterable[Example]) -> list[str]:
     """Labels that occur, sorted; by value if all are numbers."""
     labels = sorted({label for example in examples for label in classes_of(example)})
@@ -158,20 +173,11 @@ def class_counts(examples: Sequence[Example], labels: Sequence[str]) -> np.ndarr
     """How many examples have each label, int64 [labels].
 
     Raises:
-        DataError: An example has no class, or one that isn't among them.
+        DataError: See `check_labels`.
     """
-    ids = {label: index for index, label in enumerate(labels)}
-    counts = np.zeros(len(ids), np.int64)
-    for example in examples:
-        for label in classes_of(example):
-            if label not in ids:
-                raise DataError(
-                    f"{example.source}: the label is {shortened(label)}, which isn't one of the"
-                    f" classes {listing(labels)}; classes are counted with all of"
-                    " their labels, and only where examples have classes."
-                )
-            counts[ids[label]] += 1
-    return counts
+    check_labels(examples, labels)
+    counts = Counter(label for example in examples for label in classes_of(example))
+    return np.array([counts[label] for label in labels], np.int64)
 
 
 def balanced_class_weights(examples: Sequence[Example], labels: Sequence[str]) -> np.ndarray:

@@ -14,6 +14,7 @@ from data.errors import DataError
 from data.features import Features, concatenated, fingerprint, row_splits
 from data.features import cached as features_cached
 from data.tasks.sentences.examples import Example, Kind
+from data.tasks.sentences.labelled import check_labels
 from data.tokenization import Tokenizer, long_texts
 from data.tokenization.inputs import check_length, pack_inputs, pack_windows
 
@@ -114,33 +115,21 @@ def tokenize_examples(
 
 
 def label_ids(examples: Sequence[Example], kind: Kind, labels: Sequence[str]) -> np.ndarray:
-    """Labels as numbers, see `Features.label_ids`.
-
-    Raises:
-        DataError: A label isn't among `labels`; names the example's place.
-    """
+    """Labels as numbers, see `Features.label_ids`; DataError as `labelled.check_labels`."""
+    if kind in (Kind.CLASSES, Kind.MULTI_LABEL):
+        check_labels((example for example in examples if example.label is not None), labels)
     numbers = {label: index for index, label in enumerate(labels)}
-
-    def number(example: Example, label: str) -> int:
-        if label not in numbers:
-            raise DataError(
-                f"{example.source}: the label is {label!r}; the labels are {', '.join(labels)}."
-            )
-        return numbers[label]
-
     shape = (len(examples), len(labels)) if kind is Kind.MULTI_LABEL else (len(examples),)
     whole_numbers = kind in (Kind.CLASSES, Kind.CHOICES)
-    numbers_of = np.zeros(shape, np.int32 if whole_numbers else np.float32)
+    ids = np.zeros(shape, np.int32 if whole_numbers else np.float32)
     for index, example in enumerate(examples):
         if example.label is None:
             continue
-        if kind is Kind.CLASSES:
-            numbers_of[index] = number(example, example.label)
-        elif kind is Kind.MULTI_LABEL:
-            numbers_of[index, [number(example, label) for label in example.label]] = 1
+        if kind is Kind.MULTI_LABEL:
+            ids[index, [numbers[label] for label in example.label]] = 1
         else:
-            numbers_of[index] = example.label
-    return numbers_of
+            ids[index] = numbers[example.label] if kind is Kind.CLASSES else example.label
+    return ids
 
 
 def cached(
