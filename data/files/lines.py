@@ -277,9 +277,11 @@ def open_lines(path: str) -> LineStream:
         if path == "-":
             # Not sys.stdin: Python dies at exit while another thread waits for its next line.
             file = open(0, "rb", buffering=0, closefd=False)  # noqa: SIM115
-            return _opened(STANDARD_INPUT, file)
+            status = os.fstat(0)
+            size = status.st_size if stat.S_ISREG(status.st_mode) else None
+            return LineStream(STANDARD_INPUT, file, size, live=size is None)
         if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
-            return _opened(path, open(path, "rb", buffering=0))
+            return LineStream(path, open(path, "rb", buffering=0), None, live=True)
         size = tf.io.gfile.stat(path).length
         return LineStream(path, tf.io.gfile.GFile(path, "rb"), size, live=False)
     except (tf.errors.OpError, OSError) as error:
@@ -302,12 +304,6 @@ def not_utf8(source: str, wrong: bytes) -> DataError:
     return DataError(
         f"{source}: found the bytes {wrong!r}, which are not UTF-8; convert the text to UTF-8."
     )
-
-
-def _opened(name: str, file: io.FileIO) -> LineStream:
-    status = os.fstat(file.fileno())
-    regular = stat.S_ISREG(status.st_mode)
-    return LineStream(name, file, status.st_size if regular else None, live=not regular)
 
 
 class _Blocks(io.RawIOBase):

@@ -96,14 +96,8 @@ def read_rows(path: str) -> Iterator[tuple[str, dict[str, object]]]:
     """
     with _open(path) as file:
         check_names(path, file.schema_arrow.names)
-        with _damage_told(path):
-            batches = file.iter_batches(_BATCH_ROWS, use_threads=False)
         number = 0
-        while True:
-            with _damage_told(path):
-                batch = next(batches, None)
-            if batch is None:
-                return
+        for batch in _stream(file, path, batch_size=_BATCH_ROWS):
             for fields in _unpacked(path, batch, number):
                 number += 1
                 yield f"{path}: row {number}", fields
@@ -147,20 +141,23 @@ def _batches(
     for group in range(file.metadata.num_row_groups):
         count = file.metadata.row_group(group).num_rows
         if first < end and begin < first + count:
-            options = {"columns": [column], "use_threads": False, "batch_size": batch_rows}
-            with _damage_told(path):
-                batches = file.iter_batches(row_groups=[group], **options)
             at = first
-            while at < end:
-                with _damage_told(path):
-                    batch = next(batches, None)
-                if batch is None:
-                    break
+            options = {"columns": [column], "batch_size": batch_rows}
+            for batch in _stream(file, path, row_groups=[group], **options):
                 low, high = max(begin - at, 0), min(end - at, batch.num_rows)
                 if low < high:
                     yield at + low, _bytes_of(batch.column(0)[low:high])
                 at += batch.num_rows
+                if at >= end:
+                    break
         first += count
+
+
+def _stream(
+    file: "pyarrow.parquet.ParquetFile", path: str, **options
+) -> Iterator["pyarrow.RecordBatch"]:
+    with _damage_told(path):
+        yield from file.iter_batches(use_threads=False, **options)
 
 
 def _bytes_of(column: "pyarrow.Array") -> list[bytes | None]:

@@ -26,6 +26,7 @@ EXTENSIONS = (".tsv", ".csv", ".jsonl", ".ndjson", ".json", ".parquet")
 PACKED = (".gz", ".bz2", ".xz", ".zst")
 """Those that may stand behind them."""
 
+_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 # The csv module refuses fields of more than 128 KiB unless told otherwise, and takes no more than
 # a C long, which has 32 bits on Windows.
 _CSV_FIELD_LIMIT = 2**31 - 1
@@ -278,6 +279,11 @@ def split_names(purpose: str, paths: Iterable[str]) -> dict[str, str]:
             name = f"{base}_{number}"
         files[name] = path
     return files
+
+
+def tsv_line(cells: Iterable[str]) -> str:
+    """A line, without its end; backslashes, tabs and ends of lines in cells are escaped."""
+    return "\t".join(cell.translate(_ESCAPES) for cell in cells)
 
 
 def shortened(value: object, limit: int = 60) -> str:

@@ -14,9 +14,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol
-
-import numpy as np
+from typing import NamedTuple
 
 from data.files import atomic
 from data.tasks.questions.rows import QuestionRows
@@ -25,19 +23,6 @@ from data.tasks.questions.squad import Question
 PREDICTIONS = "predictions.json"
 N_BEST = "nbest_predictions.json"
 NULL_ODDS = "null_odds.json"
-
-
-class MergedSpans(Protocol):
-    """The best spans of each question, arrays [questions, n_best]; see `modeling.answers.spans`."""
-
-    start_logits: np.ndarray
-    end_logits: np.ndarray
-    rows: np.ndarray
-    starts: np.ndarray
-    ends: np.ndarray
-    possible: np.ndarray
-    null_starts: np.ndarray
-    null_ends: np.ndarray
 
 
 class Candidate(NamedTuple):
@@ -109,18 +94,19 @@ def softmax(scores: Sequence[float]) -> list[float]:
 
 
 def read_answers(
-    questions: Sequence[Question], rows: QuestionRows, merged: MergedSpans, version_2: bool
+    questions: Sequence[Question], rows: QuestionRows, merged, version_2: bool
 ) -> Iterator[Answered]:
     """Texts of the best spans of each question.
 
     Args:
         questions, rows: See `make_rows`.
-        merged: Spans of these rows.
+        merged: The best spans of each question in these rows, arrays [questions, n_best]; see
+            `modeling.answers.spans`.
         version_2: Whether "there is no answer" is an answer.
     """
     starts, ends = rows.characters(merged.rows, merged.starts, merged.ends)
     for number, question in enumerate(questions):
-        found = [
+        candidates = [
             Candidate(
                 question.context[start:end],
                 float(merged.start_logits[number, place]),
@@ -134,11 +120,10 @@ def read_answers(
         odds = 0.0
         if version_2:
             null = Candidate("", float(merged.null_starts[number]), float(merged.null_ends[number]))
-            odds = null.score - found[0].score if found else NO_OTHER
+            odds = null.score - candidates[0].score if candidates else NO_OTHER
             # Not sorted: spans whose float32 sums are equal stay as they are in an export.
-            place = sum(candidate.score >= null.score for candidate in found)
-            found = [*found[:place], null, *found[place:]]
-        yield Answered(question, found or [Candidate("", 0.0, 0.0)], odds)
+            candidates.insert(sum(c.score >= null.score for c in candidates), null)
+        yield Answered(question, candidates or [Candidate("", 0.0, 0.0)], odds)
 
 
 class AnswerFiles:

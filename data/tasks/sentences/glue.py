@@ -60,9 +60,9 @@ class _Table:
     rather: "_Table | None" = None
 
     def columns(self) -> dict[str, _Column]:
-        found = {"text_a": self.text_a, "text_b": self.text_b, "label": self.label}
-        found |= {"only": self.only and self.only[0], "index": self.index}
-        return {use: column for use, column in found.items() if column is not None}
+        columns = {"text_a": self.text_a, "text_b": self.text_b, "label": self.label}
+        columns |= {"only": self.only and self.only[0], "index": self.index}
+        return {use: column for use, column in columns.items() if column is not None}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,12 +99,12 @@ class PublishedTask:
 
     def exists(self, data_dir: str, split: str) -> bool:
         """Whether the folder has the file of that split."""
-        table = self.tables.get(split)
-        while table is not None:
-            if tf.io.gfile.exists(placed(data_dir, table.file)):
-                return True
-            table = table.rather
-        return False
+        return split in self.tables and self._present(data_dir, self.tables[split]) is not None
+
+    def _present(self, data_dir: str, table: _Table) -> _Table | None:
+        """The table, or the one to be read rather, if its file is there."""
+        choice = [option for option in (table.rather, table) if option]
+        return next((t for t in choice if tf.io.gfile.exists(placed(data_dir, t.file))), None)
 
     def published_size(self, split: str) -> int | None:
         """How many rows the split has as published (QNLI: second edition)."""
@@ -128,16 +128,16 @@ class PublishedTask:
             raise DataError(
                 f"No data_dir was given; {self.name} needs the folder that holds {table.file}."
             )
-        if table.rather and tf.io.gfile.exists(placed(data_dir, table.rather.file)):
-            table = table.rather
         path = placed(data_dir, table.file)
-        if not tf.io.gfile.exists(path):
-            there = [name for name in self.tables if self.exists(data_dir, name)]
+        table = self._present(data_dir, table)
+        if table is None:
+            present = [name for name in self.tables if self.exists(data_dir, name)]
             raise DataError(
                 f"{path} can't be read (there is no such file); data_dir has to be the folder "
                 "that holds the task's files under their published names. Of the splits of "
-                f"{self.name} it has {', '.join(there) or 'none'}."
+                f"{self.name} it has {', '.join(present) or 'none'}."
             )
+        path = placed(data_dir, table.file)
         lines = lines_of(read_text(path))
         examples = list(self._examples(path, table, split, lines))
         if not examples:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from data.files import atomic
+from data.files.text_files import tsv_line
 from data.tasks.sentences.examples import Example, Kind, Label
 
 # From this probability on a label of a multi-label task is predicted.
@@ -17,7 +18,6 @@ THRESHOLD = 0.5
 
 # What errors.tsv shows of a text, in characters.
 _SHOWN = 2000
-_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 
 def write_test_results(path: str, probabilities: Iterable[Sequence[float]]) -> None:
@@ -64,7 +64,7 @@ def write_predictions(
     for example, label, output in zip(examples, predicted, outputs, strict=True):
         row = [example.guid, *([_text(example.label)] if known else []), _text(label)]
         rows.append(row + ([] if kind is Kind.REGRESSION else [str(p) for p in output]))
-    _write_rows(path, rows)
+    atomic.write_text(path, "".join(f"{tsv_line(row)}\n" for row in rows))
 
 
 def write_errors(
@@ -115,8 +115,9 @@ def write_errors(
         row = [example.source, example.guid, _text(example.label), _text(predicted[number])]
         texts = [example.text_a, *([example.text_b or ""] if pairs else []), *example.choices]
         texts += [""] * (choices - len(example.choices))
-        rows.append([*row, str(confidence), *map(_cut, texts)])
-    _write_rows(path, rows)
+        texts = [text if len(text) <= _SHOWN else text[:_SHOWN] + "…" for text in texts]
+        rows.append([*row, str(confidence), *texts])
+    atomic.write_text(path, "".join(f"{tsv_line(row)}\n" for row in rows))
 
 
 def predict(kind: Kind, labels: Sequence[str], outputs: np.ndarray) -> list[Label]:
@@ -177,12 +178,3 @@ def _text(label: Label | None) -> str:
     if label is None:
         return ""
     return ",".join(label) if isinstance(label, tuple) else str(label)
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
-
-
-def _write_rows(path: str, rows: Iterable[Sequence[str]]) -> None:
-    lines = ("\t".join(cell.translate(_ESCAPES) for cell in row) + "\n" for row in rows)
-    atomic.write_text(path, "".join(lines))
