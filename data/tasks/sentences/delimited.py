@@ -66,12 +66,12 @@ class OwnFiles:
 
     @property
     def text_columns(self) -> tuple[str, ...]:
-        """Names of the columns of texts."""
+        """One, or two for pairs."""
         return self.layout.text_columns
 
     @property
     def pairs(self) -> bool:
-        """Whether an example is two texts."""
+        """See `SentenceTask`."""
         return len(self.text_columns) == 2
 
     @property
@@ -84,24 +84,15 @@ class OwnFiles:
         return ("accuracy", "f1" if len(self.labels) == 2 else "macro_f1")
 
     def splits(self, purpose: str) -> tuple[str, ...]:
-        """Splits for "train", "dev" or "test": "dev" is the first dev file, "dev_<stem>" others.
-
-        Raises:
-            DataError: There is no such purpose.
-        """
+        """See `SentenceTask`: "dev" is the first dev file, "dev_<stem>" are the others."""
         if purpose not in _NONE_GIVEN:
             raise DataError(f"There is no purpose {purpose!r}; train, dev and test there are.")
         return tuple(s for s in self.files if s.partition("_")[0] == purpose) or (purpose,)
 
     def read(self, data_dir: str | None, split: str) -> list[Example]:
-        """Reads one split; test examples have no label, even if their file has that column.
+        """See `SentenceTask`. Test examples have no label, even if their file has that column.
 
-        Args:
-            data_dir: Not used: `make_task` was told where file names start from.
-            split: One of `splits`.
-
-        Raises:
-            DataError: Says which flag would name the file, or file and line of what is wrong.
+        `data_dir` isn't used: `make_task` was told where file names start from.
         """
         if self.dev_fraction and split in ("train", "dev"):
             return list(self._held_out[split == "dev"])

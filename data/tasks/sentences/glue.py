@@ -87,11 +87,11 @@ class PublishedTask:
 
     @property
     def pairs(self) -> bool:
-        """Whether an example is two texts."""
+        """See `SentenceTask`."""
         return any(table.text_b is not None for table in self.tables.values())
 
     def splits(self, purpose: str) -> tuple[str, ...]:
-        """The splits for "train", "dev" or "test", the main one first; see `exists`."""
+        """See `SentenceTask`; not all of them need be there, see `exists`."""
         if purpose not in SPLITS:
             raise ValueError(f"purpose is {purpose!r}; it may be one of {', '.join(SPLITS)}.")
         names = [purpose, f"{purpose}_mismatched"] + ["diagnostic"] * (purpose == "test")
@@ -111,13 +111,9 @@ class PublishedTask:
         return self._table(split).size
 
     def read(self, data_dir: str | None, split: str) -> list[Example]:
-        """Reads one split.
+        """See `SentenceTask`.
 
         Test sets have no labels, but for XNLI's and the diagnostic set's full file.
-
-        Args:
-            data_dir: The folder of the task's files, named as published.
-            split: One of `splits`.
 
         Raises:
             DataError: A file is missing or empty, or a row has too few columns, a label that

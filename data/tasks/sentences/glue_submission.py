@@ -7,7 +7,6 @@ archives that lack one.
 import os
 
 import numpy as np
-import tensorflow as tf
 from absl import logging
 
 from data.errors import DataError
@@ -89,10 +88,7 @@ def write_submission(
             "refuse it.",
             *(path, len(texts), expected),
         )
-    try:
-        tf.io.gfile.makedirs(folder)
-    except tf.errors.OpError as error:
-        raise DataError(f"{folder} can't be made: {error.message}") from error
+    atomic.make_folder(path)
     rows = (f"{number}\t{text}\n" for number, text in enumerate(texts))
     atomic.write_text(path, "index\tprediction\n" + "".join(rows))
     return path

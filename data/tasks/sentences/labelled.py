@@ -28,13 +28,7 @@ _MANY_LABELS = 50
 class Layout:
     """Which columns hold what, and how files are to be read.
 
-    Attributes:
-        text_columns: One, or two for pairs.
-        label_column: None where no labels are read.
-        id_column: None: guids are split and row number, such as "train-1".
-        label_separator: Between the labels of multi-label strings.
-        has_header: See `tables.read_table`.
-        format: See `tables.read_table`.
+    The fields are `delimited.make_task`'s; without `label_column` no labels are read.
     """
 
     text_columns: tuple[str, ...]
@@ -50,10 +44,8 @@ class Layout:
         Class labels lose surrounding white space. Numbers and true and false, as JSON and Parquet
         have them, become strings: 1 and 1.0 "1", true "true".
 
-        Args:
-            path: The file.
-            split: For guids; examples of "test" have no label.
-            kind: None: multi-label if the first label is a list, otherwise classes.
+        Examples of the split "test" have no label. Where the kind is None it is multi-label if the
+        first label is a list, otherwise classes.
 
         Raises:
             DataError: Names file and line: a column that isn't there, a text, label or id of the

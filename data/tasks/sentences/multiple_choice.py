@@ -69,15 +69,11 @@ class ChoiceTask:
         return True
 
     def splits(self, purpose: str) -> tuple[str, ...]:
-        """Names of the splits for "train", "dev" or "test"; empty if no file was given."""
+        """See `SentenceTask`; empty if no file was given."""
         return tuple(s for s in self.files if s == purpose or s.startswith(f"{purpose}_"))
 
     def read(self, data_dir: str | None, split: str) -> list[Example]:
-        """Reads one split.
-
-        Args:
-            data_dir: The folder that relative file names start from; None for the working folder.
-            split: One of those that `splits` names.
+        """See `SentenceTask`.
 
         Raises:
             DataError: There is no such split; the file is missing, empty or not UTF-8; a line is

@@ -83,16 +83,7 @@ def write_errors(
     or of the absence of one that is missing. For numbers the column is "error", the absolute
     difference. Examples without label are left out, texts cut after 2,000 characters.
 
-    Args:
-        path: Where to.
-        examples: N of them.
-        kind: What the outputs are.
-        labels: As in `write_predictions`.
-        outputs: As in `write_predictions`.
-        limit: How many rows at most.
-
-    Raises:
-        DataError: The file can't be written.
+    At most `limit` rows; the other arguments and errors are those of `write_predictions`.
     """
     outputs = _checked(examples, kind, labels, outputs)
     predicted = predict(kind, labels, outputs)
