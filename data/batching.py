@@ -86,12 +86,6 @@ def batches(
     `seed` and the epoch only. All batches are full: what is left over of an epoch, by chance, has
     its turn in others. In evaluation every example comes exactly once.
 
-    Args:
-        features: The examples.
-        batching: Sizes and shapes.
-        training: See above.
-        seed: For the order in training.
-
     Returns:
         Dataset of dicts: input_ids, input_mask, segment_ids int32 [B, T], or [B, R, T] of
         examples with several rows, of which the missing ones have no pieces; label_ids, see
@@ -125,12 +119,7 @@ def batches(
 def sources(examples: Sequence[Example], index: np.ndarray) -> str:
     """Where the examples of a batch come from, for messages: "a.tsv: lines 3, 17; b.tsv: line 5".
 
-    Args:
-        examples: All there are.
-        index: int64 [B], places in that list; -1 for rows that only fill the batch.
-
-    Returns:
-        Every line, each once.
+    The index, int64 [B], has their places among all examples; -1 for rows that only fill it.
     """
     of_file: dict[tuple[str, str], set[int]] = {}
     for place in sorted({int(place) for place in index if place >= 0}):
@@ -154,7 +143,6 @@ def _training_order(features: Features, batching: Batching, seed: int) -> tf.dat
     number, batch_size = len(features), batching.batch_size
     # Fewer examples than a batch has rows: one round then is several epochs.
     epochs = 1 if batching.tokens else math.ceil(batch_size / number)
-    steps = number * epochs // batch_size
     bounds = batching.bounds(features)
     shape_of = None if bounds is None else tf.constant(_like_lengths(features, bounds), tf.int32)
     splits = tf.constant(_budget_splits(features, batching)) if batching.tokens else None
@@ -171,11 +159,11 @@ def _training_order(features: Features, batching: Batching, seed: int) -> tf.dat
         chosen = tf.concat([shuffled(numbers, draws + index) for index in range(epochs)], 0)
         if splits is None:
             # Cut before sorting: it would always be the longest that are left over.
-            chosen = chosen[: steps * batch_size]
+            chosen = chosen[: number * epochs // batch_size * batch_size]
         if shape_of is not None:
             chosen = tf.gather(chosen, tf.argsort(tf.gather(shape_of, chosen), stable=True))
         if splits is None:
-            chosen = tf.reshape(chosen, [steps, batch_size])
+            chosen = tf.reshape(chosen, [-1, batch_size])
         else:
             chosen = tf.RaggedTensor.from_row_splits(chosen, splits).to_tensor(-1)
         if shape_of is not None:

@@ -88,14 +88,10 @@ def expand(patterns: str | Iterable[str]) -> list[str]:
 
 
 def read_bytes(path: str, hint: str = READABLE) -> bytes:
-    """The file's content.
-
-    Args:
-        path: Anything that `tf.io.gfile` opens.
-        hint: What to do if it can't be read, a sentence.
+    """The content of a file that `tf.io.gfile` opens.
 
     Raises:
-        DataError: It can't be read; ends in the hint.
+        DataError: It can't be read; ends in the hint, a sentence that says what to do.
     """
     try:
         with tf.io.gfile.GFile(path, "rb") as file:
@@ -107,12 +103,9 @@ def read_bytes(path: str, hint: str = READABLE) -> bytes:
 def read_text(path: str, hint: str = READABLE) -> str:
     """The text of a file, without a byte order mark, decompressed if it is compressed.
 
-    Args:
-        path: Anything that `tf.io.gfile` opens.
-        hint: See `read_bytes`.
-
     Raises:
-        DataError: The file can't be read, is damaged, or isn't UTF-8; names the line.
+        DataError: The file can't be read (see `read_bytes`), is damaged, or isn't UTF-8; names the
+            line.
     """
     data = read_bytes(path, hint)
     compression = streams.compression_of(data)

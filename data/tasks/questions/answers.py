@@ -152,14 +152,7 @@ class AnswerFiles:
         self._spool.close()
 
     def add(self, key: str, n_best: list[dict], best_text: str, null_odds: float) -> None:
-        """Takes the answers to a question.
-
-        Args:
-            key: Its id.
-            n_best: Entries of nbest_predictions.json.
-            best_text: The best answer that isn't empty.
-            null_odds: See `Answered`.
-        """
+        """Takes the answers to the question with that id; see `Answered`."""
         if self.directory is not None:
             entries = json.dumps(n_best, indent=4).replace("\n", "\n    ")
             comma = "," if self.best_texts else ""

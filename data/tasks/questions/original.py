@@ -172,10 +172,8 @@ def build_features(
     Args:
         examples: From `read_examples`.
         tokenizer: Makes the pieces, of every word on its own.
-        is_training: Whether positions of answers are wanted.
-        max_seq_length: Pieces of a window at most.
-        doc_stride: How far windows are apart.
-        max_query_length: Pieces of a question at most.
+        is_training: Whether to find the positions of answers.
+        max_seq_length, doc_stride, max_query_length: In pieces.
 
     Raises:
         DataError: Nothing of the context would fit, or windows would not move on.

@@ -127,9 +127,7 @@ def predict(
 
     Args:
         examples: All of them, those without windows too.
-        windows: In the order of `build_features`.
-        tokenizer: As for `build_features`.
-        settings: See `OriginalSettings`.
+        windows: In the order of `build_features`, whose tokenizer it has to be.
 
     Raises:
         ValueError: The windows aren't in order, or are not of these examples.

@@ -6,6 +6,7 @@ batches(rows.features, Batching(12, default_buckets(384)), training=True)
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -71,12 +72,8 @@ def make_rows(
 ) -> QuestionRows:
     """Tokenises questions and contexts and cuts them into windows, see `make_windows`.
 
-    Args:
-        tokenizer: The tokenizer.
-        questions: The questions.
-        settings: Lengths.
-        training: Whether to look for the answers: the first of each question, whose pieces are
-            all those that share a character with it.
+    To train the answers are looked for: the first of each question, whose pieces are all those
+    that share a character with it.
 
     Raises:
         DataError: The lengths leave no room for a context.
@@ -99,7 +96,11 @@ def make_rows(
     found = np.zeros(len(questions), bool)
     if training:
         spans, found = _answer_pieces(questions, splits, whole["starts"], whole["ends"])
-        labels = _places(spans, found, counts, offsets, first_lengths, whole["lengths"])
+        # In the rows that hold the whole of them.
+        of_rows = np.repeat(spans, counts, axis=0) - offsets[:, np.newaxis]
+        held = (of_rows[:, 0] >= first_lengths) & (of_rows[:, 1] < whole["lengths"] - 1)
+        held &= np.repeat(found, counts)
+        labels[held] = of_rows[held]
     return QuestionRows(
         features=Features.of_single_rows(
             whole["lengths"],
@@ -129,7 +130,7 @@ def training_rows(
     """
     rows = make_rows(tokenizer, questions, settings, training=True)
     usable = rows.found | np.array([question.is_impossible for question in questions])
-    lost = [question for question, there in zip(questions, usable, strict=True) if not there]
+    lost = list(itertools.compress(questions, ~usable))
     if not lost:
         return rows.features
     if len(lost) == len(questions):
@@ -145,9 +146,7 @@ def training_rows(
         ", ".join(question.source for question in lost[:3]),
         " and others" if len(lost) > 3 else "",
     )
-    return training_rows(
-        tokenizer, [q for q, there in zip(questions, usable, strict=True) if there], settings
-    )
+    return training_rows(tokenizer, list(itertools.compress(questions, usable)), settings)
 
 
 @functools.lru_cache(maxsize=2)
@@ -187,11 +186,3 @@ def _answer_pieces(questions, splits, starts, ends) -> tuple[np.ndarray, np.ndar
         if first <= last:
             spans[number], found[number] = (first, last), True
     return spans, found
-
-
-def _places(spans, found, counts, offsets, first_lengths, lengths) -> np.ndarray:
-    """int32 [rows, 2]: the answers in the rows that hold the whole of them, else 0."""
-    of_rows = np.repeat(spans, counts, axis=0) - offsets[:, np.newaxis]
-    whole = (of_rows[:, 0] >= first_lengths) & (of_rows[:, 1] < lengths - 1)
-    whole &= np.repeat(found, counts)
-    return np.where(whole[:, np.newaxis], of_rows, 0).astype(np.int32)

@@ -59,7 +59,11 @@ def write_predictions(
     known = any(example.label is not None for example in examples)
     name = {Kind.MULTI_LABEL: "labels", Kind.REGRESSION: "prediction"}.get(kind, "label")
     fixed = ["id", *(["gold"] if known else []), name]
-    columns = _columns(kind, labels, outputs)
+    columns = list(labels)
+    if kind is Kind.CHOICES:
+        columns = [f"choice_{number}" for number in range(outputs.shape[1])]
+    elif kind is Kind.REGRESSION:
+        columns = []
     rows = [fixed + [f"probability_{c}" if c in fixed else c for c in columns]]
     for example, label, output in zip(examples, predicted, outputs, strict=True):
         row = [example.guid, *([_text(example.label)] if known else []), _text(label)]
@@ -139,14 +143,6 @@ def _checked(
             f"{kind.value} and {len(labels)} labels are given."
         )
     return outputs
-
-
-def _columns(kind: Kind, labels: Sequence[str], outputs: np.ndarray) -> list[str]:
-    if kind is Kind.REGRESSION:
-        return []
-    if kind is Kind.CHOICES:
-        return [f"choice_{number}" for number in range(outputs.shape[1])]
-    return list(labels)
 
 
 def _mistake(

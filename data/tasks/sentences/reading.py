@@ -82,13 +82,7 @@ def read_splits(
 
     A further split whose file is absent, such as GLUE's diagnostic set, is left out.
 
-    Args:
-        task, purpose: See `SentenceTask.splits`.
-        tokenizer: The tokenizer.
-        settings: How texts become rows.
-        data_dir: Folder that file names start from.
-        cache: Folder for pieces, see `rows.cached`.
-        budget: See `TaskSplit`.
+    Pieces are kept in the folder `cache`, see `rows.cached`; for the budget see `TaskSplit`.
     """
     # A task without that split says so itself.
     main, *further = task.splits(purpose) or (purpose,)

@@ -10,7 +10,7 @@ per line, an object with a list of words and one of tags.
 import dataclasses
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from absl import logging
 
@@ -20,6 +20,7 @@ from data.tasks.tagging import schemes as ner_schemes
 
 DOCUMENT = "-DOCSTART-"
 _JSON_LINES = (".jsonl", ".ndjson", ".json")
+_BEGINNING = "the sentence's beginning"
 _SHOWN = 5  # places that a report names
 
 
@@ -69,7 +70,6 @@ def read_sentences(path: str, format: TagFormat, labelled: bool) -> list[Sentenc
     Args:
         path: JSON lines if it ends in .jsonl, .ndjson or .json; else the column format. Both
             may be compressed.
-        format: How to read it.
         labelled: Whether there have to be tags; otherwise they are read where there are some.
 
     Raises:
@@ -216,7 +216,12 @@ def _converted(path, sentences, places, format: TagFormat) -> list[Sentence]:
         return list(sentences)
     scheme = ner_schemes.detect(tagged, path) if format.scheme == "auto" else format.scheme
     logging.info("%s: tags in %s", path, scheme.upper())
-    wrong = list(_misfits(sentences, places, scheme))
+    wrong = [
+        f"line {lines[place]}: {sentence.tags[place]} behind "
+        f"{sentence.tags[place - 1] if place else _BEGINNING}"
+        for sentence, lines in zip(sentences, places, strict=True)
+        for place in ner_schemes.misfits(sentence.tags or (), scheme)
+    ]
     if wrong:
         logging.warning(
             "%s: %d of %d tags can't stand where they do in %s. They are repaired by reading them "
@@ -238,10 +243,3 @@ def _converted(path, sentences, places, format: TagFormat) -> list[Sentence]:
         return dataclasses.replace(sentence, tags=tuple(tags))
 
     return list(map(converted, sentences))
-
-
-def _misfits(sentences, places, scheme: str) -> Iterator[str]:
-    for sentence, lines in zip(sentences, places, strict=True):
-        for place in ner_schemes.misfits(sentence.tags or (), scheme):
-            before = sentence.tags[place - 1] if place else "the sentence's beginning"
-            yield f"line {lines[place]}: {sentence.tags[place]} behind {before}"

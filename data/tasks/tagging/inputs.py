@@ -44,7 +44,6 @@ def from_words(
     """Of texts that are split already.
 
     Args:
-        tokenizer: The tokenizer.
         words: string [N, W]; "" is a word too.
         max_seq_length, window_stride: See `make_windows`.
         separator: Between the words in the text that places refer to.
