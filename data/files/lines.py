@@ -98,7 +98,9 @@ class Lines:
                         " Corpus files hold a sentence (plain text), a paragraph (WikiExtractor)"
                         " or an object (JSON lines) per line; put newlines between them."
                     )
-            block = self._next_block(start + size, number)
+            block = next(self._blocks, None)
+            if block is not None:
+                self._check(block, start + size, number)
         for line, _ in self._split(b"".join(rest), start, number):
             yield start, number, line
 
@@ -140,12 +142,6 @@ class Lines:
             if position >= self._end:
                 break
         return None
-
-    def _next_block(self, position: int, number: int) -> bytes | None:
-        block = next(self._blocks, None)
-        if block is not None:
-            self._check(block, position, number)
-        return block
 
     def _check(self, block: bytes, position: int, number: int) -> None:
         if position < _BINARY_BYTES and b"\0" in block:

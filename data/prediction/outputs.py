@@ -146,10 +146,8 @@ class PredictionOutputs:
         for name in self._renamed.keys() & request.passed.keys() - self._said:
             self._said.add(name)
             logging.warning(
-                "%s: the field %r is called %r in the output, where its name is taken.",
-                request.source,
-                name,
-                self._renamed[name],
+                f"{request.source}: the field {name!r} is called {self._renamed[name]!r} in the "
+                "output, where its name is taken."
             )
         return {self._renamed.get(name, name): value for name, value in request.passed.items()}
 

@@ -138,18 +138,13 @@ def read_examples(
         if left_out <= _LOGGED_SKIPS:
             answer = question.answers[0]
             logging.warning(
-                "%s: question %s is left out: its answer %r isn't at character %d.",
-                question.source,
-                question.id,
-                answer.text,
-                answer.start,
+                f"{question.source}: question {question.id} is left out: its answer "
+                f"{answer.text!r} isn't at character {answer.start}."
             )
     if left_out:
         logging.warning(
-            "%d of %d questions are left out, since the words of the context don't hold their "
-            "answers where they should be.",
-            left_out,
-            left_out + len(examples),
+            f"{left_out} of {left_out + len(examples)} questions are left out, since the words of "
+            "the context don't hold their answers where they should be."
         )
     return examples
 

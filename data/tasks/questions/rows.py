@@ -15,6 +15,7 @@ from absl import logging
 
 from data.errors import DataError
 from data.features import Features, concatenated, row_splits
+from data.files.text_files import listing
 from data.tasks.questions.squad import Question
 from data.tasks.questions.windows import check, make_windows
 from data.tokenization import Tokenizer
@@ -140,11 +141,8 @@ def training_rows(
             "answers have letters, and that the vocabulary is for their language."
         )
     logging.warning(
-        "%d of %d questions are left out, since no piece of text is left of their answer: %s%s",
-        len(lost),
-        len(questions),
-        ", ".join(question.source for question in lost[:3]),
-        " and others" if len(lost) > 3 else "",
+        f"{len(lost)} of {len(questions)} questions are left out, since no piece of text is left "
+        f"of their answer: {listing((question.source for question in lost), 3)}"
     )
     return training_rows(tokenizer, list(itertools.compress(questions, usable)), settings)
 

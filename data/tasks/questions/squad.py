@@ -300,10 +300,9 @@ def _check_version(
         logging.warning("%sThey can be predicted on, but not evaluated.", message)
     if version_2 and not impossible:
         logging.warning(
-            "%s: all %d questions are answerable, as in SQuAD 1.1, though --version_2_with_negative"
-            " is set: when to give no answer can't be learned from them, nor a threshold chosen.",
-            path,
-            len(questions),
+            f"{path}: all {len(questions)} questions are answerable, as in SQuAD 1.1, though"
+            " --version_2_with_negative is set: when to give no answer can't be learned from them,"
+            " nor a threshold chosen."
         )
 
 

@@ -144,9 +144,8 @@ class PublishedTask:
             )
         if table.size and 0 < abs(len(examples) - table.size) <= max(1, table.size // 100):
             logging.warning(
-                "%s has %d examples, %s as published has %d: rows may have been lost or added "
-                "when it was copied.",
-                *(path, len(examples), self.name, table.size),
+                f"{path} has {len(examples)} examples, {self.name} as published has {table.size}: "
+                "rows may have been lost or added when it was copied."
             )
         return examples
 
@@ -205,8 +204,8 @@ class PublishedTask:
         for reason, sources in skipped.items():
             if sources:
                 logging.warning(
-                    "%s: left out %d rows that have %s, the first at %s.",
-                    *(path, len(sources), reason, sources[0]),
+                    f"{path}: left out {len(sources)} rows that have {reason}, the first at "
+                    f"{sources[0]}."
                 )
 
     def _label(self, text: str, source: str) -> str | float:
@@ -262,9 +261,8 @@ def _positions(path: str, table: _Table, lines: list[str]) -> dict[str, int]:
             )
     elif header:
         logging.warning(
-            "%s:1: this line is taken for a header and left out, though it has none of the names "
-            "%s; it reads %s.",
-            *(path, ", ".join(missing), shortened(lines[0])),
+            f"{path}:1: this line is taken for a header and left out, though it has none of the "
+            f"names {', '.join(missing)}; it reads {shortened(lines[0])}."
         )
     if "index" in columns and columns["index"][0] not in header and not table.index_in_guid:
         # The first column may be anything then.

@@ -84,9 +84,8 @@ def write_submission(
     path = os.path.join(folder, _FILES[name, split])
     if len(texts) != expected:
         logging.warning(
-            "%s has %d predictions, but the test set as published has %d: the GLUE server will "
-            "refuse it.",
-            *(path, len(texts), expected),
+            f"{path} has {len(texts)} predictions, but the test set as published has {expected}: "
+            "the GLUE server will refuse it."
         )
     atomic.make_folder(path)
     rows = (f"{number}\t{text}\n" for number, text in enumerate(texts))

@@ -145,19 +145,14 @@ def warn_of_labels(path: str, examples: Sequence[Example], labels: Sequence[str]
     share = counts.max() / len(examples)
     if share > _DOMINANT:
         logging.warning(
-            "%s: %.1f %% of the examples have the label %s. A model may learn to answer nothing"
-            " else; consider class weights, and a metric that looks at the other classes.",
-            path,
-            100 * share,
-            shortened(labels[counts.argmax()]),
+            f"{path}: {100 * share:.1f} % of the examples have the label"
+            f" {shortened(labels[counts.argmax()])}. A model may learn to answer nothing else;"
+            " consider class weights, and a metric that looks at the other classes."
         )
     if len(labels) > max(_MANY_LABELS, len(examples) / 2):
         logging.warning(
-            "%s: %d different labels in %d examples. If they are numbers to predict, ask for"
-            " regression; if texts, the label column is another.",
-            path,
-            len(labels),
-            len(examples),
+            f"{path}: {len(labels)} different labels in {len(examples)} examples. If they are"
+            " numbers to predict, ask for regression; if texts, the label column is another."
         )
 
 

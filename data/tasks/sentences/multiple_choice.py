@@ -164,9 +164,9 @@ def get_task(
             f"{', '.join(NAMES)}."
         )
     published = _PUBLISHED[name]
-    given = {"train": [train_file], "dev": list(dev_files), "test": [test_file]}
+    named = {"train": [train_file], "dev": list(dev_files), "test": [test_file]}
     files = {}
-    for purpose, paths in given.items():
+    for purpose, paths in named.items():
         paths = [path for path in paths if path] or [published.get(purpose)]
         files |= split_names(purpose, filter(None, paths))
     return ChoiceTask(name, files)
@@ -193,9 +193,9 @@ def _csv_header(source: str, fields: list[str]) -> tuple[list[str], list[str]]:
     missing = [name for name in ("sent1", "sent2") if name not in header]
     endings = [name for name in header if re.fullmatch(r"ending\d+", name)]
     if missing or len(endings) < 2:
-        wanted = missing + (["ending0, ending1 and so on"] if len(endings) < 2 else [])
+        missing += ["ending0, ending1 and so on"] if len(endings) < 2 else []
         raise DataError(
-            f"{source}: the header has too few columns, {', '.join(wanted)} missing; its columns "
+            f"{source}: the header has too few columns, {', '.join(missing)} missing; its columns "
             f"are {listing(map(shortened, header))}. Use SWAG's published header (sent1, "
             "sent2, at least two choices ending0, ending1 …, and label), or JSON lines."
         )

@@ -1,7 +1,7 @@
 """From the values of flags to a task on sentences, and to its splits, read and tokenised.
 
 task = open_task(values, train=True)
-splits = read_splits(task, "dev", tokenizer, text_settings(values), data_dir)
+splits = read_splits(task, "dev", tokenizer, TextSettings(128), data_dir)
 """
 
 import functools
@@ -60,13 +60,6 @@ def open_task(values, train: bool) -> SentenceTask:
             f"--data_dir is missing: the folder that holds the files of {name} as published."
         )
     return glue.get_task(name)
-
-
-def text_settings(values) -> TextSettings:
-    """How texts become rows."""
-    return TextSettings(
-        values.max_seq_length, values.long_text, values.window_stride, values.max_windows
-    )
 
 
 def read_splits(

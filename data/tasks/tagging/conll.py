@@ -224,15 +224,10 @@ def _converted(path, sentences, places, format: TagFormat) -> list[Sentence]:
     ]
     if wrong:
         logging.warning(
-            "%s: %d of %d tags can't stand where they do in %s. They are repaired by reading them "
-            "as conlleval does: an entity begins at every tag that doesn't go on one of its type, "
-            "and ends before the next that doesn't. %s%s",
-            path,
-            len(wrong),
-            sum(map(len, tagged)),
-            scheme.upper(),
-            "; ".join(wrong[:_SHOWN]),
-            "; and others" if len(wrong) > _SHOWN else "",
+            f"{path}: {len(wrong)} of {sum(map(len, tagged))} tags can't stand where they do in "
+            f"{scheme.upper()}. They are repaired by reading them as conlleval does: an entity "
+            "begins at every tag that doesn't go on one of its type, and ends before the next that "
+            f"doesn't. {'; '.join(wrong[:_SHOWN])}{'; and others' * (len(wrong) > _SHOWN)}"
         )
 
     def converted(sentence: Sentence) -> Sentence:

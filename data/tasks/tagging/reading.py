@@ -19,18 +19,12 @@ def read_file(values, path: str, labelled: bool, model_scheme: str) -> list[conl
     )
     sentences = conll.read_sentences(path, format, labelled)
     documents = conll.number_of_documents(sentences)
-    logging.info(
-        "%s: %d documents, %d sentences, %d words",
-        path,
-        documents,
-        len(sentences),
-        sum(len(sentence.words) for sentence in sentences),
-    )
+    words = sum(len(sentence.words) for sentence in sentences)
+    logging.info(f"{path}: {documents} documents, {len(sentences)} sentences, {words} words")
     if values.document_context and documents == 1:
         logging.warning(
-            "%s says nothing of documents (lines with -DOCSTART-, in JSON lines the field of "
-            "--document_column): all of it counts as one, each sentence as context of the next.",
-            path,
+            f"{path} says nothing of documents (lines with -DOCSTART-, in JSON lines the field of "
+            "--document_column): all of it counts as one, each sentence as context of the next."
         )
     return sentences
 

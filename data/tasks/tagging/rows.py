@@ -62,9 +62,9 @@ class WordRows:
 
     def of_words(self, values: np.ndarray, otherwise) -> np.ndarray:
         """[rows, length] → [words]; `otherwise` for words that no row has."""
-        found = np.full(int(self.splits[-1]), otherwise, values.dtype)
-        found[self.words] = values[self.rows, self.places]
-        return found
+        whole = np.full(int(self.splits[-1]), otherwise, values.dtype)
+        whole[self.words] = values[self.rows, self.places]
+        return whole
 
     def tags_of_words(self, numbers: np.ndarray, tags: TagSet) -> list[list[str]]:
         """Predicted tags of every sentence: exactly one for each word, O for those without piece.
