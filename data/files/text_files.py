@@ -232,14 +232,7 @@ def json_object(source: str, line: str) -> dict[str, object]:
 def with_names(
     source: str, names: Sequence[str], values: Sequence[str], separator: str, first: str = "header"
 ) -> dict[str, str]:
-    """A record's values by the names of its columns.
-
-    Args:
-        source: For messages.
-        names: One for each column.
-        values: The record.
-        separator: "," or a tab.
-        first: Where the number of columns comes from: "header" or "first row".
+    """A record's values by the names of its columns; `first` is where those come from.
 
     Raises:
         DataError: There are more or fewer values than names.

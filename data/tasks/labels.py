@@ -70,10 +70,7 @@ def strings(content: Any, name: str) -> tuple[str, ...]:
 def keep(output_dir: str, content: Mapping[str, Any], write: bool) -> None:
     """Writes labels beside the weights that will learn them, in a folder that has no others.
 
-    Args:
-        output_dir: Of the run.
-        content: What JSON can hold; "labels" among it.
-        write: Whether this process is the one that writes.
+    The content is what JSON can hold, "labels" among it; `write` is for the one process that does.
 
     Raises:
         DataError: The folder holds other labels, or can't be written.

@@ -144,15 +144,10 @@ def get_task(
     dev_files: Sequence[str] = (),
     test_file: str | None = None,
 ) -> ChoiceTask:
-    """A multiple choice task.
+    """The task "swag" or "codah", which know the published names of files, or "multiple_choice".
 
-    Args:
-        name: "swag" or "codah", which know the published file names, or "multiple_choice", which
-            has no other files than those given.
-        train_file: Takes the place of the published name.
-        dev_files: The same; the first becomes the split "dev", the others "dev_" and the name of
-            the file without its ending, with a number behind it where that name is taken.
-        test_file: As `train_file`.
+    Files that are named here take the place of those; for the splits of `dev_files` see
+    `text_files.split_names`.
 
     Raises:
         DataError: There is no task of that name.
