@@ -48,6 +48,7 @@ from data.files import atomic
 from data.tasks import labels
 from data.tasks.sentences import delimited, glue_submission, predictions, reading
 from data.tasks.sentences.examples import Kind, SentenceTask
+from data.tasks.sentences.rows import TextSettings
 from data.tokenization import Tokenizer, build_choices, build_inputs, casing
 from modeling import errors, metrics
 from modeling.config import BertConfig
@@ -75,7 +76,9 @@ class SentenceClassification:
         if self.second:
             path = FLAGS.second_bert_config_file
             check_model_fits(FLAGS, self.second, tokenizer.vocab_size, path)
-        self.settings = reading.text_settings(FLAGS)
+        self.settings = TextSettings(
+            FLAGS.max_seq_length, FLAGS.long_text, FLAGS.window_stride, FLAGS.max_windows
+        )
         # Several workers would write the same file.
         self.cache = FLAGS.cache_features and is_chief()
         self.head = SentenceHead(task.kind.value, len(task.labels))

@@ -49,6 +49,7 @@ from data.errors import DataError
 from data.files import atomic
 from data.tasks import labels
 from data.tasks.tagging import inputs, metrics, predictions, reading, tags
+from data.tasks.tagging.rows import TaggingSettings
 from data.tokenization import Tokenizer, casing
 from data.vectors.store import stored_vectors
 from modeling import errors
@@ -81,7 +82,9 @@ class Tagging:
         self.tokenizer = tokenizer
         self.config = config
         self.frozen = frozen
-        self.settings = reading.tagging_settings(FLAGS)
+        self.settings = TaggingSettings(
+            FLAGS.max_seq_length, FLAGS.window_stride, FLAGS.document_context
+        )
         self.sentences = {}
         if FLAGS.do_train:
             self.sentences["train"] = self._sentences("train", FLAGS.model_scheme)

@@ -86,12 +86,6 @@ def batches(
     `seed` and the epoch only. All batches are full: what is left over of an epoch, by chance, has
     its turn in others. In evaluation every example comes exactly once.
 
-    Args:
-        features: The examples.
-        batching: Sizes and shapes.
-        training: See above.
-        seed: For the order in training.
-
     Returns:
         Dataset of dicts: input_ids, input_mask, segment_ids int32 [B, T], or [B, R, T] of
         examples with several rows, of which the missing ones have no pieces; label_ids, see
@@ -108,9 +102,7 @@ def batches(
             "A budget of tokens makes batches of different shapes, but here all have to have one "
             "(XLA or a TPU): give the batch size in examples."
         )
-    if training and batching.tokens:
-        dataset = _budget_order(features, batching, seed)
-    elif training:
+    if training:
         dataset = _training_order(features, batching, seed)
     else:
         dataset = _evaluation_order(features, batching)
@@ -127,12 +119,7 @@ def batches(
 def sources(examples: Sequence[Example], index: np.ndarray) -> str:
     """Where the examples of a batch come from, for messages: "a.tsv: lines 3, 17; b.tsv: line 5".
 
-    Args:
-        examples: All there are.
-        index: int64 [B], places in that list; -1 for rows that only fill the batch.
-
-    Returns:
-        Every line, each once.
+    The index, int64 [B], has their places among all examples; -1 for rows that only fill it.
     """
     of_file: dict[tuple[str, str], set[int]] = {}
     for place in sorted({int(place) for place in index if place >= 0}):
@@ -151,43 +138,44 @@ def _like_lengths(features: Features, bounds: np.ndarray) -> np.ndarray:
     return (features.num_rows - 1) * len(bounds) + bucket
 
 
-def _shuffler(seed: int):
-    """A function (values, draw) → the values in the order of that draw, int64 scalar tensor."""
+def _training_order(features: Features, batching: Batching, seed: int) -> tf.data.Dataset:
+    """Dataset of int64 [B]: example numbers, epoch after epoch; -1 for filling with a budget."""
+    number, batch_size = len(features), batching.batch_size
+    # Fewer examples than a batch has rows: one round then is several epochs.
+    epochs = 1 if batching.tokens else math.ceil(batch_size / number)
+    bounds = batching.bounds(features)
+    shape_of = None if bounds is None else tf.constant(_like_lengths(features, bounds), tf.int32)
+    splits = tf.constant(_budget_splits(features, batching)) if batching.tokens else None
+    multiple = math.lcm(batching.multiple, batching.num_parts)
 
     def shuffled(values: tf.Tensor, draw: tf.Tensor) -> tf.Tensor:
         return tf.random.experimental.stateless_shuffle(
             values, tf.stack([tf.cast(seed, tf.int64), draw]), alg="philox"
         )
 
-    return shuffled
-
-
-def _training_order(features: Features, batching: Batching, seed: int) -> tf.data.Dataset:
-    """Dataset of int64 [batch_size]: example numbers, epoch after epoch."""
-    number, batch_size = len(features), batching.batch_size
-    # Fewer examples than a batch has rows: one round then is several epochs.
-    epochs_per_round = math.ceil(batch_size / number)
-    steps = number * epochs_per_round // batch_size
-    bounds = batching.bounds(features)
-    shape_of = None if bounds is None else tf.constant(_like_lengths(features, bounds), tf.int32)
-    shuffled = _shuffler(seed)
-
     def order(round_number: tf.Tensor) -> tf.data.Dataset:
-        draws = round_number * (epochs_per_round + 1)
-        epochs = [
-            shuffled(tf.range(number, dtype=tf.int64), draws + index)
-            for index in range(epochs_per_round)
-        ]
-        # Cut before sorting: it would always be the longest that are left over.
-        chosen = tf.concat(epochs, 0)[: steps * batch_size]
+        draws = round_number * (epochs + 1)
+        numbers = tf.range(number, dtype=tf.int64)
+        chosen = tf.concat([shuffled(numbers, draws + index) for index in range(epochs)], 0)
+        if splits is None:
+            # Cut before sorting: it would always be the longest that are left over.
+            chosen = chosen[: number * epochs // batch_size * batch_size]
         if shape_of is not None:
             chosen = tf.gather(chosen, tf.argsort(tf.gather(shape_of, chosen), stable=True))
-        chosen = tf.reshape(chosen, [steps, batch_size])
+        if splits is None:
+            chosen = tf.reshape(chosen, [-1, batch_size])
+        else:
+            chosen = tf.RaggedTensor.from_row_splits(chosen, splits).to_tensor(-1)
         if shape_of is not None:
-            chosen = shuffled(chosen, draws + epochs_per_round)
+            chosen = shuffled(chosen, draws + epochs)
         return tf.data.Dataset.from_tensor_slices(chosen)
 
-    return tf.data.Dataset.counter().flat_map(order)
+    def filled(index: tf.Tensor) -> tf.Tensor:
+        index = tf.boolean_mask(index, index >= 0)
+        return tf.pad(index, [[0, -tf.size(index) % multiple]], constant_values=-1)
+
+    dataset = tf.data.Dataset.counter().flat_map(order)
+    return dataset.map(filled) if batching.tokens else dataset
 
 
 def _budget_splits(features: Features, batching: Batching) -> np.ndarray:
@@ -201,27 +189,6 @@ def _budget_splits(features: Features, batching: Batching) -> np.ndarray:
         size = max(batching.tokens // places // multiple, 1) * multiple
         sizes += [size] * (count // size) + ([count % size] if count % size else [])
     return np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
-
-
-def _budget_order(features: Features, batching: Batching, seed: int) -> tf.data.Dataset:
-    """Dataset of int64 [B]: all example numbers, epoch after epoch; -1 for filling."""
-    number = len(features)
-    multiple = math.lcm(batching.multiple, batching.num_parts)
-    shape_of = tf.constant(_like_lengths(features, batching.bounds(features)), tf.int32)
-    splits = tf.constant(_budget_splits(features, batching))
-    shuffled = _shuffler(seed)
-
-    def order(epoch: tf.Tensor) -> tf.data.Dataset:
-        chosen = shuffled(tf.range(number, dtype=tf.int64), 2 * epoch)
-        chosen = tf.gather(chosen, tf.argsort(tf.gather(shape_of, chosen), stable=True))
-        rows = tf.RaggedTensor.from_row_splits(chosen, splits).to_tensor(-1)
-        return tf.data.Dataset.from_tensor_slices(shuffled(rows, 2 * epoch + 1))
-
-    def filled(index: tf.Tensor) -> tf.Tensor:
-        index = tf.boolean_mask(index, index >= 0)
-        return tf.pad(index, [[0, -tf.size(index) % multiple]], constant_values=-1)
-
-    return tf.data.Dataset.counter().flat_map(order).map(filled)
 
 
 def _evaluation_order(features: Features, batching: Batching) -> tf.data.Dataset:
@@ -263,18 +230,18 @@ def _gatherer(features: Features, batching: Batching, training: bool):
         counts = tf.where(real, tf.gather(num_rows_of, at), 0)
         most = most_rows if static_rows else tf.maximum(tf.reduce_max(counts), 1)
         number = tf.range(tf.cast(most, tf.int64))
-        there = number < counts[:, tf.newaxis]
-        return tf.where(there, first[:, tf.newaxis] + number, 0), there
+        is_row = number < counts[:, tf.newaxis]
+        return tf.where(is_row, first[:, tf.newaxis] + number, 0), is_row
 
     def of_examples(values: tf.Tensor, at: tf.Tensor, real: tf.Tensor) -> tf.Tensor:
-        there = tf.reshape(real, [-1, *(1 for _ in values.shape[1:])])
-        return tf.where(there, tf.gather(values, at), tf.zeros([], values.dtype))
+        real = tf.reshape(real, [-1, *(1 for _ in values.shape[1:])])
+        return tf.where(real, tf.gather(values, at), tf.zeros([], values.dtype))
 
     def gather(index: tf.Tensor) -> dict[str, tf.Tensor]:
         real = index >= 0
         at = tf.maximum(index, 0)
-        rows, there = rows_of(at, real)
-        lengths = tf.where(there, tf.gather(lengths_of, rows), 0)
+        rows, is_row = rows_of(at, real)
+        lengths = tf.where(is_row, tf.gather(lengths_of, rows), 0)
         first_lengths = tf.gather(first_lengths_of, rows)
         if bound_lengths is None:
             width = longest

@@ -9,7 +9,7 @@ import hashlib
 import io
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -52,6 +52,23 @@ class Features:
     def __len__(self) -> int:
         return len(self.label_ids)
 
+    @classmethod
+    def of_single_rows(cls, lengths: np.ndarray, **fields) -> "Features":
+        """Examples of one row each; without labels, unless `label_ids` is among the fields."""
+        fields = {"label_ids": np.zeros(len(lengths), np.int32)} | fields
+        return cls(splits=row_splits(lengths), row_splits=np.arange(len(lengths) + 1), **fields)
+
+    def part(self, begin: int, end: int) -> "Features":
+        """The examples `begin` to before `end`, of one row each, without labels."""
+        splits = self.splits[begin : end + 1]
+        return Features.of_single_rows(
+            np.diff(splits),
+            ids=self.ids[splits[0] : splits[-1]],
+            first_lengths=self.first_lengths[begin:end],
+            max_seq_length=self.max_seq_length,
+            pad_id=self.pad_id,
+        )
+
     @property
     def lengths(self) -> np.ndarray:
         """int64 [N], pieces of the example's longest row, [CLS] and [SEP] counted."""
@@ -67,6 +84,22 @@ class Features:
 def row_splits(lengths: np.ndarray) -> np.ndarray:
     """int64 [N + 1]: where each of N parts of these lengths begins, and where the last one ends."""
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+
+
+def portions(lengths: Sequence[int], most: int) -> Iterator[slice]:
+    """Cuts a list so that the lengths of no portion sum up to more, unless it is a single item."""
+    splits, begin = row_splits(lengths), 0
+    while begin < len(lengths):
+        end = int(np.searchsorted(splits, splits[begin] + most, "right")) - 1
+        end = max(end, begin + 1)
+        yield slice(begin, end)
+        begin = end
+
+
+def concatenated(parts: Iterable[Mapping[str, tf.Tensor]]) -> dict[str, np.ndarray]:
+    """Arrays that were computed part by part, each as a whole."""
+    parts = list(parts)
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def fingerprint(parts: Iterable) -> str:

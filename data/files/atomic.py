@@ -59,13 +59,7 @@ def replacing(path: str, folder: str | None = None, hint: str = HINT) -> Iterato
 def writing(path: str, mode: str = "wb", **options: Any) -> Iterator[tf.io.gfile.GFile]:
     """Opens a file for writing that appears when it is complete.
 
-    Args:
-        path: Of the file.
-        mode: "w" for text, "wb" for bytes.
-        options: See `replacing`.
-
-    Raises:
-        DataError: See `replacing`.
+    The mode is "w" for text or "wb" for bytes; for options and errors see `replacing`.
     """
     with replacing(path, **options) as temporary, tf.io.gfile.GFile(temporary, mode) as file:
         file.write("" if mode == "w" else b"")  # Without a write no file comes into being.

@@ -98,7 +98,9 @@ class Lines:
                         " Corpus files hold a sentence (plain text), a paragraph (WikiExtractor)"
                         " or an object (JSON lines) per line; put newlines between them."
                     )
-            block = self._next_block(start + size, number)
+            block = next(self._blocks, None)
+            if block is not None:
+                self._check(block, start + size, number)
         for line, _ in self._split(b"".join(rest), start, number):
             yield start, number, line
 
@@ -140,12 +142,6 @@ class Lines:
             if position >= self._end:
                 break
         return None
-
-    def _next_block(self, position: int, number: int) -> bytes | None:
-        block = next(self._blocks, None)
-        if block is not None:
-            self._check(block, position, number)
-        return block
 
     def _check(self, block: bytes, position: int, number: int) -> None:
         if position < _BINARY_BYTES and b"\0" in block:
@@ -277,9 +273,11 @@ def open_lines(path: str) -> LineStream:
         if path == "-":
             # Not sys.stdin: Python dies at exit while another thread waits for its next line.
             file = open(0, "rb", buffering=0, closefd=False)  # noqa: SIM115
-            return _opened(STANDARD_INPUT, file)
+            status = os.fstat(0)
+            size = status.st_size if stat.S_ISREG(status.st_mode) else None
+            return LineStream(STANDARD_INPUT, file, size, live=size is None)
         if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
-            return _opened(path, open(path, "rb", buffering=0))
+            return LineStream(path, open(path, "rb", buffering=0), None, live=True)
         size = tf.io.gfile.stat(path).length
         return LineStream(path, tf.io.gfile.GFile(path, "rb"), size, live=False)
     except (tf.errors.OpError, OSError) as error:
@@ -302,12 +300,6 @@ def not_utf8(source: str, wrong: bytes) -> DataError:
     return DataError(
         f"{source}: found the bytes {wrong!r}, which are not UTF-8; convert the text to UTF-8."
     )
-
-
-def _opened(name: str, file: io.FileIO) -> LineStream:
-    status = os.fstat(file.fileno())
-    regular = stat.S_ISREG(status.st_mode)
-    return LineStream(name, file, status.st_size if regular else None, live=not regular)
 
 
 class _Blocks(io.RawIOBase):

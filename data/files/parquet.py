@@ -72,19 +72,24 @@ def read_column(
     end = rows if end is None else min(end, rows)
     stored = stored_bytes(path)
     batch_rows = min(_BATCH_ROWS, max(1, _BATCH_BYTES * rows // max(size, 1)))
+    after = 0  # the rows of the groups that are behind
     with _open(path) as file:
-        for first, texts in _batches(file, path, column, begin, end, batch_rows):
-            for row, text in enumerate(texts, first):
-                source = f"{path}:row {row}"
-                if text is None:
-                    raise DataError(
-                        f"{source} (from 0): the column {column!r} holds null; a string was"
-                        " expected. Leave such rows out of the file."
-                    )
-                yield source, _decode(text, source)
-            if on_read:
-                done = first + len(texts)
-                on_read(stored * done // rows - stored * first // rows)
+        for group in range(file.metadata.num_row_groups):
+            at, after = after, after + file.metadata.row_group(group).num_rows
+            if at >= end or after <= begin:
+                continue
+            options = {"columns": [column], "batch_size": batch_rows}
+            for batch in _stream(file, path, row_groups=[group], **options):
+                first, last = max(begin, at), min(end, at + batch.num_rows)
+                if first < last:
+                    texts = _bytes_of(batch.column(0)[first - at : last - at])
+                    for row, text in enumerate(texts, first):
+                        yield f"{path}:row {row}", _decode(text, f"{path}:row {row}", column)
+                    if on_read:
+                        on_read(stored * last // rows - stored * first // rows)
+                at += batch.num_rows
+                if at >= end:
+                    break
 
 
 def read_rows(path: str) -> Iterator[tuple[str, dict[str, object]]]:
@@ -96,14 +101,8 @@ def read_rows(path: str) -> Iterator[tuple[str, dict[str, object]]]:
     """
     with _open(path) as file:
         check_names(path, file.schema_arrow.names)
-        with _damage_told(path):
-            batches = file.iter_batches(_BATCH_ROWS, use_threads=False)
         number = 0
-        while True:
-            with _damage_told(path):
-                batch = next(batches, None)
-            if batch is None:
-                return
+        for batch in _stream(file, path, batch_size=_BATCH_ROWS):
             for fields in _unpacked(path, batch, number):
                 number += 1
                 yield f"{path}: row {number}", fields
@@ -134,33 +133,11 @@ def _unpacked(path: str, batch: "pyarrow.RecordBatch", before: int) -> list[dict
         return rows
 
 
-def _batches(
-    file: "pyarrow.parquet.ParquetFile",
-    path: str,
-    column: str,
-    begin: int,
-    end: int,
-    batch_rows: int,
-) -> Iterator[tuple[int, list[bytes | None]]]:
-    """(Number of the first row, texts) of the rows in [begin, end), some rows at a time."""
-    first = 0
-    for group in range(file.metadata.num_row_groups):
-        count = file.metadata.row_group(group).num_rows
-        if first < end and begin < first + count:
-            options = {"columns": [column], "use_threads": False, "batch_size": batch_rows}
-            with _damage_told(path):
-                batches = file.iter_batches(row_groups=[group], **options)
-            at = first
-            while at < end:
-                with _damage_told(path):
-                    batch = next(batches, None)
-                if batch is None:
-                    break
-                low, high = max(begin - at, 0), min(end - at, batch.num_rows)
-                if low < high:
-                    yield at + low, _bytes_of(batch.column(0)[low:high])
-                at += batch.num_rows
-        first += count
+def _stream(
+    file: "pyarrow.parquet.ParquetFile", path: str, **options
+) -> Iterator["pyarrow.RecordBatch"]:
+    with _damage_told(path):
+        yield from file.iter_batches(use_threads=False, **options)
 
 
 def _bytes_of(column: "pyarrow.Array") -> list[bytes | None]:
@@ -172,7 +149,12 @@ def _bytes_of(column: "pyarrow.Array") -> list[bytes | None]:
     return column.cast(pyarrow.large_binary()).to_pylist()
 
 
-def _decode(text: bytes, source: str) -> str:
+def _decode(text: bytes | None, source: str, column: str) -> str:
+    if text is None:
+        raise DataError(
+            f"{source} (from 0): the column {column!r} holds null; a string was expected. Leave"
+            " such rows out of the file."
+        )
     try:
         return text.decode("utf-8")
     except UnicodeDecodeError as error:

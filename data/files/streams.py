@@ -78,9 +78,28 @@ def read_blocks(
         DataError: For a file that can't be read or is damaged, and if the package that
             decompresses it is missing.
     """
+    small = min(_SMALL_BLOCK_BYTES, BLOCK_BYTES)
+
+    def stored(file: tf.io.gfile.GFile) -> Iterator[bytes]:
+        position = begin
+        if begin:
+            file.seek(begin)
+        while True:
+            if compression or position == begin or (end is not None and position >= end):
+                size = small
+            else:
+                size = BLOCK_BYTES if end is None else min(BLOCK_BYTES, end - position)
+            block = read(file, size, path)
+            if not block:
+                return
+            if on_read:
+                on_read(len(block))
+            yield block
+            position += len(block)
+
     with tf.io.gfile.GFile(path, "rb") as file:
-        blocks = _read_plain(file, path, begin, end, on_read, compression is not None)
-        yield from blocks if compression is None else unpacked(blocks, compression, path)
+        blocks = stored(file)
+        yield from unpacked(blocks, compression, path) if compression else blocks
 
 
 def read(file: Any, size: int, name: str) -> bytes:
@@ -169,32 +188,6 @@ def _decompressor(
     # truncated file for a whole one; its lower layer tells where frames end.
     unpacker = zstandard.ZstdDecompressor(max_window_size=2**31)
     return unpacker.decompressobj, "Zstandard", (zstandard.ZstdError,)
-
-
-def _read_plain(
-    file: tf.io.gfile.GFile,
-    path: str,
-    begin: int,
-    end: int | None,
-    on_read: Callable[[int], None] | None,
-    small_only: bool,
-) -> Iterator[bytes]:
-    position = begin
-    if begin:
-        file.seek(begin)
-    small = min(_SMALL_BLOCK_BYTES, BLOCK_BYTES)
-    while True:
-        if small_only or position == begin or (end is not None and position >= end):
-            size = small
-        else:
-            size = BLOCK_BYTES if end is None else min(BLOCK_BYTES, end - position)
-        block = read(file, size, path)
-        if not block:
-            return
-        if on_read:
-            on_read(len(block))
-        yield block
-        position += len(block)
 
 
 def _damaged(name: str, called: str, error: object) -> DataError:

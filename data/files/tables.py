@@ -37,7 +37,7 @@ from data.files.text_files import (
 FORMATS = ("tsv", "csv", "jsonl", "parquet")
 """What `read_table` takes as format."""
 
-_FORMATS = {
+FORMAT_OF = {
     ".tsv": "tsv",
     ".csv": "csv",
     ".jsonl": "jsonl",
@@ -45,6 +45,7 @@ _FORMATS = {
     ".json": "jsonl",
     ".parquet": "parquet",
 }
+"""By extension."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,13 @@ def read_table(path: str, *, format: str | None = None, has_header: bool = True)
             format says or isn't UTF-8, has no rows, or two columns of one name, or a row with
             more or fewer columns than the header (the first row, if there is none).
     """
-    format = format or _format_of(path)
+    format = format or FORMAT_OF.get(extension(path))
+    if format is None:
+        raise DataError(
+            f"{path}: the extension doesn't tell the format. Known are {listing(FORMAT_OF)} (the"
+            f" text formats with {listing(PACKED)} too); rename the file or name its format"
+            f" (--file_format), one of {listing(FORMATS)}."
+        )
     if format not in FORMATS:
         raise DataError(f"{path}: unknown format {format!r}; it may be one of {listing(FORMATS)}.")
     if format == "parquet":
@@ -119,17 +126,6 @@ def nearest(name: str, known: Iterable[str]) -> str:
     folded = {other.strip().casefold(): other for other in known}
     near = difflib.get_close_matches(name.strip().casefold(), folded, n=1, cutoff=0.4)
     return f" (did you mean {shortened(folded[near[0]])}?)" if near else ""
-
-
-def _format_of(path: str) -> str:
-    ending = extension(path)
-    if ending:
-        return _FORMATS[ending]
-    raise DataError(
-        f"{path}: the extension doesn't tell the format. Known are {listing(_FORMATS)} (the text"
-        f" formats with {listing(PACKED)} too); rename the file or name its format (--file_format),"
-        f" one of {listing(FORMATS)}."
-    )
 
 
 def _named(

@@ -26,6 +26,7 @@ EXTENSIONS = (".tsv", ".csv", ".jsonl", ".ndjson", ".json", ".parquet")
 PACKED = (".gz", ".bz2", ".xz", ".zst")
 """Those that may stand behind them."""
 
+_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 # The csv module refuses fields of more than 128 KiB unless told otherwise, and takes no more than
 # a C long, which has 32 bits on Windows.
 _CSV_FIELD_LIMIT = 2**31 - 1
@@ -87,14 +88,10 @@ def expand(patterns: str | Iterable[str]) -> list[str]:
 
 
 def read_bytes(path: str, hint: str = READABLE) -> bytes:
-    """The file's content.
-
-    Args:
-        path: Anything that `tf.io.gfile` opens.
-        hint: What to do if it can't be read, a sentence.
+    """The content of a file that `tf.io.gfile` opens.
 
     Raises:
-        DataError: It can't be read; ends in the hint.
+        DataError: It can't be read; ends in the hint, a sentence that says what to do.
     """
     try:
         with tf.io.gfile.GFile(path, "rb") as file:
@@ -106,12 +103,9 @@ def read_bytes(path: str, hint: str = READABLE) -> bytes:
 def read_text(path: str, hint: str = READABLE) -> str:
     """The text of a file, without a byte order mark, decompressed if it is compressed.
 
-    Args:
-        path: Anything that `tf.io.gfile` opens.
-        hint: See `read_bytes`.
-
     Raises:
-        DataError: The file can't be read, is damaged, or isn't UTF-8; names the line.
+        DataError: The file can't be read (see `read_bytes`), is damaged, or isn't UTF-8; names the
+            line.
     """
     data = read_bytes(path, hint)
     compression = streams.compression_of(data)
@@ -238,14 +232,7 @@ def json_object(source: str, line: str) -> dict[str, object]:
 def with_names(
     source: str, names: Sequence[str], values: Sequence[str], separator: str, first: str = "header"
 ) -> dict[str, str]:
-    """A record's values by the names of its columns.
-
-    Args:
-        source: For messages.
-        names: One for each column.
-        values: The record.
-        separator: "," or a tab.
-        first: Where the number of columns comes from: "header" or "first row".
+    """A record's values by the names of its columns; `first` is where those come from.
 
     Raises:
         DataError: There are more or fewer values than names.
@@ -278,6 +265,11 @@ def split_names(purpose: str, paths: Iterable[str]) -> dict[str, str]:
             name = f"{base}_{number}"
         files[name] = path
     return files
+
+
+def tsv_line(cells: Iterable[str]) -> str:
+    """A line, without its end; backslashes, tabs and ends of lines in cells are escaped."""
+    return "\t".join(cell.translate(_ESCAPES) for cell in cells)
 
 
 def shortened(value: object, limit: int = 60) -> str:

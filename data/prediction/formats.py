@@ -25,7 +25,7 @@ import tensorflow as tf
 
 from data.errors import DataError
 from data.files.lines import STANDARD_INPUT, LineStream, check_utf8
-from data.files.tables import nearest
+from data.files.tables import FORMAT_OF, nearest
 from data.files.text_files import (
     csv_rows,
     extension,
@@ -39,14 +39,6 @@ from data.files.text_files import (
 FORMATS = ("auto", "text", "tsv", "csv", "jsonl")
 ORDER = ("text", "text_a", "text_b", "question", "context", "choices", "words")
 """Inputs that are known here, in the order of their columns."""
-
-_ENDINGS = {
-    ".tsv": "tsv",
-    ".csv": "csv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-}
 
 Specs = Mapping[str, tf.TensorSpec]
 Record = tuple[str, dict[str, object] | DataError]
@@ -73,7 +65,16 @@ def records(stream: LineStream, specs: Specs, format: str = "auto") -> Iterator[
     format = _format_of(stream) if format == "auto" else format
     specs = {name: specs[name] for name in in_order(specs)}
     check_format(specs, format, stream.name)
-    yield from {"text": _text, "tsv": _tsv, "csv": _csv, "jsonl": _jsonl}[format](stream, specs)
+    if format == "text":
+        yield from _text(stream, specs)
+    elif format == "tsv":
+        yield from _below_header(_tab_separated(stream), specs, "\t")
+    elif format == "csv":
+        yield from _below_header(_comma_separated(stream), specs, ",")
+    else:
+        for source, line in _lines(stream):
+            if isinstance(line, DataError) or line.strip():
+                yield source, _attempt(json_object, source, line)
 
 
 def in_order(names: Iterable[str]) -> list[str]:
@@ -101,9 +102,9 @@ def check_format(specs: Specs, format: str, where: str) -> None:
 
 
 def _format_of(stream: LineStream) -> str:
-    if stream.name.lower().endswith(".parquet"):
+    format = FORMAT_OF.get(extension(stream.name))
+    if format == "parquet":
         raise DataError(f"{stream.name} is Parquet, which isn't read here; write JSON lines of it.")
-    format = _ENDINGS.get(extension(stream.name))
     if format or not (stream.live or stream.name == STANDARD_INPUT):
         return format or "text"
     return "jsonl" if stream.first_character() == "{" else "text"
@@ -132,26 +133,6 @@ def _text(stream: LineStream, specs: Specs) -> Iterator[Record]:
         yield source, _attempt(record, source, fields)
 
 
-def _tsv(stream: LineStream, specs: Specs) -> Iterator[Record]:
-    yield from _below_header(_tab_separated(stream), specs, "\t")
-
-
-def _csv(stream: LineStream, specs: Specs) -> Iterator[Record]:
-    def checked(source: str, row: list[str]) -> list[str]:
-        check_utf8(source, "".join(row))
-        return row
-
-    raw_rows = csv_rows(stream.name, stream.lines(keep_ends=True))
-    rows = ((source, _attempt(checked, source, row)) for source, row in raw_rows)
-    yield from _below_header(without_last_blanks(rows), specs, ",")
-
-
-def _jsonl(stream: LineStream, specs: Specs) -> Iterator[Record]:
-    for source, line in _lines(stream):
-        if isinstance(line, DataError) or line.strip():
-            yield source, _attempt(json_object, source, line)
-
-
 def _attempt(function: Callable, source: str, value):
     """The function's result, or what is wrong; nothing is tried with what is wrong already."""
     if isinstance(value, DataError):
@@ -169,12 +150,20 @@ def _lines(stream: LineStream) -> Iterator[tuple[str, str | DataError]]:
 
 
 def _tab_separated(stream: LineStream) -> Iterator[tuple[str, list[str] | DataError]]:
-    fields = ((source, _attempt(_at_tabs, source, line)) for source, line in _lines(stream))
-    yield from without_last_blanks(fields)
+    def fields(_: str, line: str) -> list[str]:
+        return line.split("\t")
+
+    rows = ((source, _attempt(fields, source, line)) for source, line in _lines(stream))
+    return without_last_blanks(rows)
 
 
-def _at_tabs(_: str, line: str) -> list[str]:
-    return line.split("\t")
+def _comma_separated(stream: LineStream) -> Iterator[tuple[str, list[str] | DataError]]:
+    def checked(source: str, row: list[str]) -> list[str]:
+        check_utf8(source, "".join(row))
+        return row
+
+    rows = csv_rows(stream.name, stream.lines(keep_ends=True))
+    return without_last_blanks((source, _attempt(checked, source, row)) for source, row in rows)
 
 
 def _below_header(rows: Iterator[tuple], specs: Specs, separator: str) -> Iterator[Record]:

@@ -79,7 +79,9 @@ class PredictionInputs:
         self.specs = specs
         self.format = format
         self.skip_bad_lines = skip_bad_lines
-        self.paths = [files] if _is_one(files) else expand(files)
+        # A named pipe is no file to expand(), and a name may hold commas and brackets.
+        single = files == "-" or (os.path.exists(files) and not os.path.isdir(files))
+        self.paths = [files] if single else expand(files)
         self._streams = [open_lines(path) for path in self.paths]
         self._before = 0
         self.live = any(stream.live for stream in self._streams)
@@ -134,12 +136,6 @@ def estimated_total(done: int, last: Request) -> int | None:
     """How many requests there may be in all, once so many up to `last` have been read."""
     # Always one more, since nobody knows of the last one that it is the last.
     return max(round(done / last.share), done + 1) if last.share else None
-
-
-def _is_one(files: str) -> bool:
-    """Whether this is no pattern: standard input, or the very name of a file."""
-    # A named pipe is no file to expand(), and a name may hold commas and brackets.
-    return files == "-" or (os.path.exists(files) and not os.path.isdir(files))
 
 
 def _values(source: str, record: dict[str, object], specs: Specs) -> dict[str, Value]:

@@ -25,14 +25,12 @@ from absl import logging
 
 from data.errors import DataError
 from data.files import atomic
-from data.files.text_files import listing
+from data.files.text_files import listing, tsv_line
 from data.prediction.inputs import Request
 
 FORMATS = ("jsonl", "tsv")
 ERROR = "error"
 """Where the message about a bad line stands."""
-
-_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 Answer = Mapping[str, np.ndarray | np.generic | bytes] | Exception
 
@@ -77,7 +75,7 @@ class PredictionOutputs:
         self._skip = skip_bad_lines
         self._names = list(specs) if format == "jsonl" else _single_values(specs)
         taken = [*self._names, ERROR] if skip_bad_lines else self._names
-        self._lines = _JsonLines() if format == "jsonl" else _Tsv(taken)
+        self._tsv = None if format == "jsonl" else _Tsv(taken)
         self._renamed = {name: f"input_{name}" for name in taken}
         self._said: set[str] = set()
         self._said_bytes = False
@@ -122,7 +120,7 @@ class PredictionOutputs:
                         error = DataError(f"{request.source}: the model refuses it: {answer}")
                 if error is None:
                     outputs = {name: self._plain(answer[name]) for name in self._names}
-                    lines += self._lines(passed, outputs)
+                    lines += self._lines(passed, outputs, bad=False)
                 elif self._skip:
                     lines += self._lines(passed, {ERROR: " ".join(str(error).split())}, bad=True)
                     self.bad += 1
@@ -134,19 +132,22 @@ class PredictionOutputs:
 
     def __exit__(self, kind, *error) -> None:
         with self._files:
-            if kind is None:
-                self._send(self._lines.rest())
-            else:
+            if kind is not None:
                 self._files.pop_all().__exit__(kind, *error)
+            elif self._tsv:
+                self._send(self._tsv.rest())
+
+    def _lines(self, passed: dict, outputs: dict, bad: bool) -> list[str]:
+        if self._tsv:
+            return self._tsv.lines(passed, outputs, bad)
+        return [json.dumps(passed | outputs, ensure_ascii=False)]
 
     def _passed(self, request: Request) -> dict[str, object]:
         for name in self._renamed.keys() & request.passed.keys() - self._said:
             self._said.add(name)
             logging.warning(
-                "%s: the field %r is called %r in the output, where its name is taken.",
-                request.source,
-                name,
-                self._renamed[name],
+                f"{request.source}: the field {name!r} is called {self._renamed[name]!r} in the "
+                "output, where its name is taken."
             )
         return {self._renamed.get(name, name): value for name, value in request.passed.items()}
 
@@ -203,29 +204,19 @@ def _single_values(specs: Mapping[str, tf.TensorSpec]) -> list[str]:
     return names
 
 
-class _JsonLines:
-    """From what is passed through and outputs to lines."""
-
-    def __call__(self, passed: dict, outputs: dict, bad: bool = False) -> list[str]:
-        return [json.dumps(passed | outputs, ensure_ascii=False)]
-
-    def rest(self) -> list[str]:
-        return []
-
-
 class _Tsv:
-    """The same. What is bad waits until a good line has told the header.
+    """Lines of TSV. What is bad waits until a good line has told the header.
 
     Args:
         names: Of columns besides those passed through.
     """
 
-    def __init__(self, names: Sequence[str]):
-        self._names = list(names)
+    def __init__(self, names: list[str]):
+        self._names = names
         self._header: list[str] = []
         self._waiting: list[dict] = []
 
-    def __call__(self, passed: dict, outputs: dict, bad: bool = False) -> list[str]:
+    def lines(self, passed: dict, outputs: dict, bad: bool) -> list[str]:
         if bad and not self._header:
             self._waiting.append(passed | outputs)
             return []
@@ -238,14 +229,13 @@ class _Tsv:
         if self._header:
             return []
         self._header = [*passed, *self._names]
-        rows = ["\t".join(name.translate(_ESCAPES) for name in self._header)]
-        rows += map(self._row, self._waiting)
+        rows = [tsv_line(self._header), *map(self._row, self._waiting)]
         self._waiting = []
         return rows
 
     def _row(self, fields: dict) -> str:
-        return "\t".join(_cell(fields.get(name, "")).translate(_ESCAPES) for name in self._header)
-
-
-def _cell(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        values = (fields.get(name, "") for name in self._header)
+        return tsv_line(
+            value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            for value in values
+        )

@@ -2,8 +2,8 @@
 
 import json
 import os
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import tensorflow as tf
 
@@ -12,6 +12,7 @@ from data.files import atomic
 from data.files.text_files import listing, read_text
 
 FILE = "labels.json"
+Form = TypeVar("Form")
 
 
 def places(output_dir: str, init_checkpoint: str | None) -> list[str]:
@@ -37,11 +38,12 @@ def find(output_dir: str, init_checkpoint: str | None) -> str | None:
     return next((place for place in candidates if tf.io.gfile.exists(place)), None)
 
 
-def read(path: str) -> Any:
-    """What `keep` wrote.
+def read(path: str, form: Callable[[Any], Form] = lambda content: content) -> Form:
+    """What `keep` wrote, in the form that a function makes of it.
 
     Raises:
-        DataError: The file can't be read, or isn't JSON.
+        DataError: The file can't be read or isn't JSON, or `form` raises a ValueError, KeyError
+            or TypeError.
     """
     text = read_text(
         path,
@@ -49,21 +51,26 @@ def read(path: str) -> Any:
         " --train_file.",
     )
     try:
-        return json.loads(text)
-    except ValueError as error:
+        return form(json.loads(text))
+    except (ValueError, KeyError, TypeError) as error:
         raise DataError(
-            f"{path} doesn't hold JSON as written beside a trained model ({error}); give the "
-            "labels or the --train_file instead."
+            f"{path} doesn't hold labels as written beside a trained model "
+            f"({type(error).__name__}: {error}); give the labels or the --train_file instead."
         ) from error
+
+
+def strings(content: Any, name: str) -> tuple[str, ...]:
+    """The list of strings of that name; TypeError if it's something else."""
+    names = content[name]
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise TypeError(f"{name} has to be a list of strings")
+    return tuple(names)
 
 
 def keep(output_dir: str, content: Mapping[str, Any], write: bool) -> None:
     """Writes labels beside the weights that will learn them, in a folder that has no others.
 
-    Args:
-        output_dir: Of the run.
-        content: What JSON can hold; "labels" among it.
-        write: Whether this process is the one that writes.
+    The content is what JSON can hold, "labels" among it; `write` is for the one process that does.
 
     Raises:
         DataError: The folder holds other labels, or can't be written.

@@ -16,7 +16,7 @@ import tensorflow as tf
 from absl import logging
 
 from data import batching
-from data.features import Features, remove_others
+from data.features import Features, portions, remove_others
 from data.files import atomic
 from data.vectors.array_batches import array_batches, check_single_rows
 
@@ -132,7 +132,8 @@ def stored_vectors(
     atomic.remove_leftovers(folder)
     with atomic.writing(path, hint=hint) as file:
         file.write(header)
-        for part in _parts(features, _VALUES_AT_ONCE // width):
+        for some in portions(features.lengths, _VALUES_AT_ONCE // width):
+            part = features.part(some.start, some.stop)
             vectors = extract(array_batches(part, shape), part.lengths)
             file.write(np.ascontiguousarray(vectors, "<f4").tobytes())
     remove_others(path, name)
@@ -144,27 +145,3 @@ def _header(shape: tuple[int, ...]) -> bytes:
     descr = {"descr": "<f4", "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(content, descr)
     return content.getvalue()
-
-
-def _parts(features: Features, most: int):
-    """Rows in portions of at most so many pieces, but one row at least."""
-    begin = 0
-    while begin < len(features):
-        limit = features.splits[begin] + most
-        end = max(int(np.searchsorted(features.splits, limit, "right")) - 1, begin + 1)
-        yield _some(features, begin, min(end, len(features)))
-        begin = end
-
-
-def _some(features: Features, begin: int, end: int) -> Features:
-    """Rows `begin` to `end`, without labels."""
-    splits = features.splits[begin : end + 1]
-    return Features(
-        ids=features.ids[splits[0] : splits[-1]],
-        splits=splits - splits[0],
-        first_lengths=features.first_lengths[begin:end],
-        row_splits=np.arange(end - begin + 1, dtype=np.int64),
-        label_ids=np.zeros(end - begin, np.int32),
-        max_seq_length=features.max_seq_length,
-        pad_id=features.pad_id,
-    )

@@ -7,14 +7,14 @@ for chunk in read_chunks("input.txt", tokenizer, settings):
 
 import dataclasses
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from data.errors import DataError
-from data.features import Features
+from data.features import Features, portions
 from data.files.lines import numbered_lines
 from data.tokenization import Tokenizer
 from data.tokenization.inputs import check_length, pack_inputs
@@ -72,22 +72,6 @@ class LineVectors(NamedTuple):
     spans: np.ndarray | None = None
 
 
-class Words(NamedTuple):
-    """Words of a chunk's lines that have at least one piece in their row.
-
-    Attributes:
-        places: int64 [all their pieces], ascending; where they stand in `Features.ids`.
-        firsts: int64 [words]; which of these places each word begins with.
-        splits: int64 [N + 1]; line i has the words splits[i] to splits[i + 1].
-        spans: int32 [words, 2]; characters of the line.
-    """
-
-    places: np.ndarray
-    firsts: np.ndarray
-    splits: np.ndarray
-    spans: np.ndarray
-
-
 @dataclasses.dataclass(frozen=True)
 class LineChunk:
     """Some lines in a row.
@@ -98,7 +82,8 @@ class LineChunk:
         features: Their rows.
         vocab: The tokenizer's.
         word_pooling: See `ExtractionSettings`.
-        words: Only with `word_pooling`.
+        spans: Only with `word_pooling`: int32 [pieces, 2], characters in the line of the word that
+            each piece is of; -1 at [CLS] and [SEP].
     """
 
     first: int
@@ -106,7 +91,7 @@ class LineChunk:
     features: Features
     vocab: Sequence[str]
     word_pooling: str | None = None
-    words: Words | None = None
+    spans: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -118,7 +103,7 @@ class LineChunk:
             vectors: float32 [lines, layers, width], or [pieces, layers, width] of all pieces.
         """
         pooled = len(vectors) == len(self)  # every line has [CLS] and [SEP] at least
-        if self.words is not None:
+        if self.spans is not None:
             yield from self._word_rows(vectors)
             return
         for number in range(len(self)):
@@ -131,8 +116,13 @@ class LineChunk:
             yield LineVectors(index, vectors[span], ids, [self.vocab[i] for i in ids])
 
     def _word_rows(self, vectors: np.ndarray) -> Iterator[LineVectors]:
-        places, firsts, splits, spans = self.words
+        places = np.flatnonzero(self.spans[:, 0] >= 0)
+        line_of = np.repeat(np.arange(len(self)), self.features.lengths)[places]
+        changes = np.diff(np.stack([line_of, self.spans[places, 0]]), prepend=-1).any(axis=0)
+        firsts = np.flatnonzero(changes)
         vectors = pooled_words(vectors[places], firsts, self.word_pooling)
+        spans = self.spans[places[firsts]]
+        splits = np.searchsorted(line_of[firsts], np.arange(len(self) + 1))
         for number, line in enumerate(self.lines):
             part = slice(*splits[number : number + 2])
             tokens = [line[start:end] for start, end in spans[part]]
@@ -164,21 +154,22 @@ def read_chunks(
     pack = _packer(tokenizer, settings)
     first = 0
     for lines in _some_lines(path):
-        encoded = pack(lines)
-        for begin, end in _parts(encoded.lengths, settings.max_pieces):
-            yield _chunk(first, lines, encoded, begin, end, tokenizer, settings)
+        arrays = {name: tensor.numpy() for name, tensor in pack(lines).items()}
+        spans = arrays.pop("spans", None)
+        features = Features.of_single_rows(
+            **arrays, max_seq_length=settings.max_seq_length, pad_id=tokenizer.pad_id
+        )
+        for some in portions(features.lengths, settings.max_pieces or len(features.ids)):
+            pieces = slice(*features.splits[[some.start, some.stop]])
+            yield LineChunk(
+                first + some.start,
+                lines[some],
+                features.part(some.start, some.stop),
+                tokenizer.vocab,
+                settings.word_pooling,
+                None if spans is None else spans[pieces],
+            )
         first += len(lines)
-
-
-class _Encoded(NamedTuple):
-    """Rows of lines; the last four with words only, of pieces that belong to none -1."""
-
-    ids: np.ndarray
-    lengths: np.ndarray
-    first_lengths: np.ndarray
-    words: np.ndarray | None = None  # of every piece; counted through all lines
-    starts: np.ndarray | None = None  # of every word
-    ends: np.ndarray | None = None
 
 
 def split_pair(line: str) -> tuple[str, int, str, int]:
@@ -203,52 +194,6 @@ def _some_lines(path: str) -> Iterator[list[str]]:
         yield some
 
 
-def _parts(lengths: np.ndarray, most: int) -> Iterable[tuple[int, int]]:
-    """Cuts a chunk so that no part of several rows has more pieces than `most`."""
-    if not most:
-        return [(0, len(lengths))]
-    parts, begin, size = [], 0, 0
-    for place, length in enumerate(lengths):
-        if size + length > most and place > begin:
-            parts.append((begin, place))
-            begin, size = place, 0
-        size += length
-    return [*parts, (begin, len(lengths))]
-
-
-def _chunk(first, lines, encoded, begin, end, tokenizer, settings) -> LineChunk:
-    splits = np.concatenate([[0], np.cumsum(encoded.lengths, dtype=np.int64)])
-    span = slice(splits[begin], splits[end])
-    number = end - begin
-    features = Features(
-        ids=encoded.ids[span],
-        splits=splits[begin : end + 1] - splits[begin],
-        first_lengths=encoded.first_lengths[begin:end],
-        row_splits=np.arange(number + 1, dtype=np.int64),
-        label_ids=np.zeros(number, np.int32),
-        max_seq_length=settings.max_seq_length,
-        pad_id=tokenizer.pad_id,
-    )
-    words = None
-    if settings.word_pooling:
-        words = _words(encoded, span, features.splits)
-    return LineChunk(
-        first + begin, lines[begin:end], features, tokenizer.vocab, settings.word_pooling, words
-    )
-
-
-def _words(encoded: _Encoded, span: slice, splits: np.ndarray) -> Words:
-    of_piece = encoded.words[span]
-    places = np.flatnonzero(of_piece >= 0)
-    of_piece = of_piece[places]
-    firsts = np.flatnonzero(np.diff(of_piece, prepend=-1))
-    word_numbers = of_piece[firsts]
-    spans = np.stack([encoded.starts[word_numbers], encoded.ends[word_numbers]], 1).astype(np.int32)
-    # Words stand in the order of their rows.
-    word_splits = np.searchsorted(places[firsts], splits)
-    return Words(places, firsts, word_splits.astype(np.int64), spans)
-
-
 class _Specials(NamedTuple):
     """In place of a tokenizer: numbers that are no pieces'."""
 
@@ -257,71 +202,52 @@ class _Specials(NamedTuple):
 
 
 def _packer(tokenizer: Tokenizer, settings: ExtractionSettings):
-    """The function from lines to `_Encoded`."""
+    """The function from lines to arrays of rows: `Features`' and, with words, `LineChunk.spans`."""
     limit = settings.max_seq_length
     strings = [tf.TensorSpec([None], tf.string)] * 2
 
+    def of_rows(ids, lengths, segments) -> dict[str, tf.Tensor]:
+        lengths = tf.cast(lengths, tf.int32)
+        first_lengths = lengths - tf.reduce_sum(segments, 1)
+        return {"ids": ids, "lengths": lengths, "first_lengths": first_lengths}
+
     @tf.function(input_signature=strings, autograph=False)
     def pieces(texts_a, texts_b):
-        ids, segments = pack_inputs(
-            tokenizer,
-            tokenizer.tokenize(texts_a),
-            tokenizer.tokenize(texts_b),
-            max_seq_length=limit,
-        )
-        lengths = tf.cast(ids.row_lengths(), tf.int32)
-        return ids.values, lengths, lengths - tf.reduce_sum(segments, 1)
+        tokenized = tokenizer.tokenize(texts_a), tokenizer.tokenize(texts_b)
+        ids, segments = pack_inputs(tokenizer, *tokenized, max_seq_length=limit)
+        return of_rows(ids.values, ids.row_lengths(), segments)
 
-    @tf.function(input_signature=strings, autograph=False)
-    def words(texts_a, texts_b):
+    @tf.function(input_signature=[*strings, tf.TensorSpec([None], tf.int32)], autograph=False)
+    def words(texts_a, texts_b, offsets):
         texts = tf.concat([texts_a, texts_b], 0)
-        pieces_of_texts = tokenizer.tokenize_with_offsets(texts)
-        separated = separated_words(texts, pieces_of_texts.starts)
-        numbers, segments = _packed_numbers(pieces_of_texts.ids, limit)
+        tokenized = tokenizer.tokenize_with_offsets(texts)
+        numbers, segments = _packed_numbers(tokenized.ids, limit)
         is_piece = numbers.values >= 0
         at = tf.where(is_piece, numbers.values, 0)
-        flat = tf.concat([pieces_of_texts.ids.values, [0]], 0)
+        flat = tf.concat([tokenized.ids.values, [0]], 0)
         special = tf.where(numbers.values == -1, tokenizer.cls_id, tokenizer.sep_id)
         ids = tf.where(is_piece, tf.gather(flat, at), special)
-        before = tf.gather(separated.starts.row_starts(), pieces_of_texts.starts.value_rowids())
-        of_piece = tf.concat([before + tf.cast(separated.numbers.values, tf.int64), [-1]], 0)
-        lengths = tf.cast(numbers.row_lengths(), tf.int32)
-        return (
-            ids,
-            lengths,
-            lengths - tf.reduce_sum(segments, 1),
-            tf.where(is_piece, tf.gather(of_piece, at), -1),
-            bytes_to_characters(texts, separated.starts).values,
-            bytes_to_characters(texts, separated.ends).values,
-            separated.starts.row_lengths(),
-        )
+        separated = separated_words(texts, tokenized.starts)
+        text = tokenized.starts.value_rowids()
+        word = tf.gather(separated.starts.row_starts(), text)
+        word += tf.cast(separated.numbers.values, tf.int64)
 
-    def pack(lines: Sequence[str]) -> _Encoded:
+        def in_line(places: tf.RaggedTensor) -> tf.Tensor:
+            characters = tf.gather(bytes_to_characters(texts, places).values, word)
+            own = tf.cast(characters, tf.int32) + tf.gather(offsets, text)
+            return tf.where(is_piece, tf.gather(tf.concat([own, [-1]], 0), at), -1)
+
+        spans = tf.stack([in_line(separated.starts), in_line(separated.ends)], 1)
+        return of_rows(ids, numbers.row_lengths(), segments) | {"spans": spans}
+
+    def pack(lines: Sequence[str]) -> dict[str, tf.Tensor]:
         texts_a, offsets_a, texts_b, offsets_b = zip(*map(split_pair, lines), strict=True)
         texts = tf.constant(texts_a), tf.constant(texts_b)
         if not settings.word_pooling:
-            return _Encoded(*(part.numpy() for part in pieces(*texts)))
-        *parts, counts = (part.numpy() for part in words(*texts))
-        encoded = _Encoded(*parts)
-        offsets = np.repeat([*offsets_a, *offsets_b], counts)
-        return _in_order(encoded, offsets, np.split(counts, 2))
+            return pieces(*texts)
+        return words(*texts, tf.constant([*offsets_a, *offsets_b]))
 
     return pack
-
-
-def _in_order(encoded: _Encoded, offsets: np.ndarray, counts) -> _Encoded:
-    """Words of A and B line by line, instead of all of A before all of B; places in the line."""
-    count_a, count_b = counts
-    line = np.concatenate([np.repeat(np.arange(len(c)), c) for c in (count_a, count_b)])
-    order = np.argsort(line, kind="stable")
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
-    words = encoded.words
-    if len(rank):
-        words = np.where(words >= 0, rank[np.maximum(words, 0)], -1)
-    return encoded._replace(
-        words=words, starts=(encoded.starts + offsets)[order], ends=(encoded.ends + offsets)[order]
-    )
 
 
 def _packed_numbers(ids: tf.RaggedTensor, limit: int) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:

@@ -101,17 +101,11 @@ class JsonWriter(VectorWriter):
         if row.tokens is None:
             line["layers"] = layers(values[0])
         else:
-            line["features"] = [
-                {"token": token}
-                | ({} if row.spans is None else dict(zip(("start", "end"), span, strict=True)))
-                | {"layers": layers(vectors)}
-                for token, vectors, span in zip(
-                    row.tokens,
-                    values,
-                    row.tokens if row.spans is None else row.spans.tolist(),
-                    strict=True,
-                )
-            ]
+            line["features"] = [{"token": token} for token in row.tokens]
+            for place, feature in enumerate(line["features"]):
+                if row.spans is not None:
+                    feature["start"], feature["end"] = row.spans[place].tolist()
+                feature["layers"] = layers(values[place])
         self._file.write(json.dumps(line) + "\n")
 
 

@@ -9,13 +9,12 @@ the span in them again; its way is in `original_answers`.
 
 import dataclasses
 import json
+import math
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol
-
-import numpy as np
+from typing import NamedTuple
 
 from data.files import atomic
 from data.tasks.questions.rows import QuestionRows
@@ -24,19 +23,6 @@ from data.tasks.questions.squad import Question
 PREDICTIONS = "predictions.json"
 N_BEST = "nbest_predictions.json"
 NULL_ODDS = "null_odds.json"
-
-
-class MergedSpans(Protocol):
-    """The best spans of each question, arrays [questions, n_best]; see `modeling.answers.spans`."""
-
-    start_logits: np.ndarray
-    end_logits: np.ndarray
-    rows: np.ndarray
-    starts: np.ndarray
-    ends: np.ndarray
-    possible: np.ndarray
-    null_starts: np.ndarray
-    null_ends: np.ndarray
 
 
 class Candidate(NamedTuple):
@@ -85,13 +71,11 @@ class Answered:
 
     def n_best(self) -> list[dict]:
         """Entries of nbest_predictions.json; probabilities are over the candidates."""
-        scores = np.array([candidate.score for candidate in self.candidates])
-        shares = np.exp(scores - scores.max())
-        shares /= shares.sum()
+        shares = softmax([candidate.score for candidate in self.candidates])
         return [
             {
                 "text": candidate.text,
-                "probability": float(share),
+                "probability": share,
                 "start_logit": candidate.start_logit,
                 "end_logit": candidate.end_logit,
             }
@@ -103,19 +87,26 @@ NO_OTHER = 1e9
 """Null odds of a question whose context holds no possible answer."""
 
 
+def softmax(scores: Sequence[float]) -> list[float]:
+    """Probabilities, in double precision."""
+    exponentials = [math.exp(score - max(scores)) for score in scores]
+    return [exponential / sum(exponentials) for exponential in exponentials]
+
+
 def read_answers(
-    questions: Sequence[Question], rows: QuestionRows, merged: MergedSpans, version_2: bool
+    questions: Sequence[Question], rows: QuestionRows, merged, version_2: bool
 ) -> Iterator[Answered]:
     """Texts of the best spans of each question.
 
     Args:
         questions, rows: See `make_rows`.
-        merged: Spans of these rows.
+        merged: The best spans of each question in these rows, arrays [questions, n_best]; see
+            `modeling.answers.spans`.
         version_2: Whether "there is no answer" is an answer.
     """
     starts, ends = rows.characters(merged.rows, merged.starts, merged.ends)
     for number, question in enumerate(questions):
-        found = [
+        candidates = [
             Candidate(
                 question.context[start:end],
                 float(merged.start_logits[number, place]),
@@ -129,11 +120,10 @@ def read_answers(
         odds = 0.0
         if version_2:
             null = Candidate("", float(merged.null_starts[number]), float(merged.null_ends[number]))
-            odds = null.score - found[0].score if found else NO_OTHER
+            odds = null.score - candidates[0].score if candidates else NO_OTHER
             # Not sorted: spans whose float32 sums are equal stay as they are in an export.
-            place = sum(candidate.score >= null.score for candidate in found)
-            found = [*found[:place], null, *found[place:]]
-        yield Answered(question, found or [Candidate("", 0.0, 0.0)], odds)
+            candidates.insert(sum(c.score >= null.score for c in candidates), null)
+        yield Answered(question, candidates or [Candidate("", 0.0, 0.0)], odds)
 
 
 class AnswerFiles:
@@ -162,14 +152,7 @@ class AnswerFiles:
         self._spool.close()
 
     def add(self, key: str, n_best: list[dict], best_text: str, null_odds: float) -> None:
-        """Takes the answers to a question.
-
-        Args:
-            key: Its id.
-            n_best: Entries of nbest_predictions.json.
-            best_text: The best answer that isn't empty.
-            null_odds: See `Answered`.
-        """
+        """Takes the answers to the question with that id; see `Answered`."""
         if self.directory is not None:
             entries = json.dumps(n_best, indent=4).replace("\n", "\n    ")
             comma = "," if self.best_texts else ""

@@ -8,6 +8,8 @@ and left out when the words don't hold it. What answers become of logits over th
 
 import bisect
 import dataclasses
+import functools
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -16,16 +18,17 @@ import tensorflow as tf
 from absl import logging
 
 from data.errors import DataError
-from data.features import Features
+from data.features import Features, portions
 from data.tasks.questions.squad import Question
+from data.tasks.questions.windows import check
 from data.tokenization.tokenizer import Tokenizer
 
 FIRST_UNIQUE_ID = 1_000_000_000
 
 _WORD = re.compile(r"[^ \t\r\n\u202f]+")
-# So much is tokenized in one graph call.
-_CHUNK_EXAMPLES = 1000
+# So much is tokenized in one graph call, a question counting as some words.
 _CHUNK_WORDS = 100_000
+_QUESTION_WORDS = 100
 # So many of the answers left out are logged one by one.
 _LOGGED_SKIPS = 20
 
@@ -122,9 +125,9 @@ def read_examples(
     for question in questions:
         if question.context != context:
             context = question.context
-            found = list(_WORD.finditer(context))
-            words = [match.group() for match in found]
-            starts = [match.start() for match in found]
+            matches = list(_WORD.finditer(context))
+            words = [match.group() for match in matches]
+            starts = [match.start() for match in matches]
         example = OriginalExample(question.id, question.question, words, source=question.source)
         if is_training:
             example = _with_answer(example, question, starts, version_2_with_negative)
@@ -135,24 +138,19 @@ def read_examples(
         if left_out <= _LOGGED_SKIPS:
             answer = question.answers[0]
             logging.warning(
-                "%s: question %s is left out: its answer %r isn't at character %d.",
-                question.source,
-                question.id,
-                answer.text,
-                answer.start,
+                f"{question.source}: question {question.id} is left out: its answer "
+                f"{answer.text!r} isn't at character {answer.start}."
             )
     if left_out:
         logging.warning(
-            "%d of %d questions are left out, since the words of the context don't hold their "
-            "answers where they should be.",
-            left_out,
-            left_out + len(examples),
+            f"{left_out} of {left_out + len(examples)} questions are left out, since the words of "
+            "the context don't hold their answers where they should be."
         )
     return examples
 
 
 def build_features(
-    examples: Iterable[OriginalExample],
+    examples: Sequence[OriginalExample],
     tokenizer: Tokenizer,
     is_training: bool,
     max_seq_length: int = 384,
@@ -169,38 +167,24 @@ def build_features(
     Args:
         examples: From `read_examples`.
         tokenizer: Makes the pieces, of every word on its own.
-        is_training: Whether positions of answers are wanted.
-        max_seq_length: Pieces of a window at most.
-        doc_stride: How far windows are apart.
-        max_query_length: Pieces of a question at most.
+        is_training: Whether to find the positions of answers.
+        max_seq_length, doc_stride, max_query_length: In pieces.
 
     Raises:
         DataError: Nothing of the context would fit, or windows would not move on.
     """
     # Not a generator itself, so that wrong lengths are told at once.
-    if max_seq_length <= max_query_length + 3:
-        raise DataError(
-            f"max_seq_length is {max_seq_length} and max_query_length {max_query_length}; "
-            "[CLS], a question of that length, [SEP], a part of the context and [SEP] need a "
-            f"max_seq_length of at least {max_query_length + 4}."
-        )
-    if doc_stride < 1 or max_query_length < 0:
-        raise DataError(
-            f"doc_stride is {doc_stride} and max_query_length {max_query_length}; "
-            "doc_stride has to be at least 1, max_query_length at least 0."
-        )
+    check(max_seq_length, max_query_length, doc_stride)
     return _features(examples, tokenizer, is_training, max_seq_length, doc_stride, max_query_length)
 
 
 def as_rows(features: Sequence[Feature], max_seq_length: int, pad_id: int) -> Features:
     """The features as arrays that batches are made of; see `data.batching`."""
-    lengths = [len(feature.input_ids) for feature in features]
     places = [(feature.start_position or 0, feature.end_position or 0) for feature in features]
-    return Features(
+    return Features.of_single_rows(
+        np.array([feature.num_tokens for feature in features]),
         ids=np.concatenate([feature.input_ids for feature in features]),
-        splits=np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]),
         first_lengths=np.array([feature.segment_b_start for feature in features], np.int32),
-        row_splits=np.arange(len(features) + 1),
         label_ids=np.array(places, np.int32).reshape(-1, 2),
         max_seq_length=max_seq_length,
         pad_id=pad_id,
@@ -219,14 +203,8 @@ def _with_answer(
         raise DataError(
             f"{question.source}: question {question.id} has {len(question.answers)} answers; to "
             "train as the original release does, a question has exactly one"
-            + (", or none and is_impossible." if version_2_with_negative else ".")
-            + " Take the training file"
-            + (
-                ""
-                if version_2_with_negative
-                else ", with --version_2_with_negative if it is of SQuAD 2.0"
-            )
-            + "."
+            + (", or none and is_impossible" if version_2_with_negative else "")
+            + ". Take the training file; if it is of SQuAD 2.0, with --version_2_with_negative."
         )
     answer = question.answers[0]
     last = answer.start + len(answer.text) - 1
@@ -240,8 +218,7 @@ def _with_answer(
     start = bisect.bisect_right(starts, answer.start) - 1
     end = bisect.bisect_right(starts, last) - 1
     # Unlike contexts, answers are split at every white space that Python knows.
-    wanted = " ".join(answer.text.split())
-    if wanted not in " ".join(example.doc_tokens[start : end + 1]):
+    if " ".join(answer.text.split()) not in " ".join(example.doc_tokens[start : end + 1]):
         return None
     return dataclasses.replace(example, answer=answer.text, start_position=start, end_position=end)
 
@@ -249,97 +226,62 @@ def _with_answer(
 def _features(
     examples, tokenizer, is_training, max_seq_length, doc_stride, max_query_length
 ) -> Iterator[Feature]:
-    example_index = 0
     unique_id = FIRST_UNIQUE_ID
-    for chunk in _chunks(examples):
-        documents = _documents(tokenizer, chunk)
-        queries = _tokenize(tokenizer, [example.question for example in chunk])
-        answers = [None] * len(chunk)
+    for chunk in portions(_sizes(examples), _CHUNK_WORDS):
+        some = examples[chunk]
+        contexts = _contexts(tokenizer, some)
+        queries = _pieces(tokenizer, [example.question for example in some])
+        answers = [None] * len(some)
         if is_training:
-            answers = _tokenize(tokenizer, [example.answer for example in chunk])
-        for example, query, answer in zip(chunk, queries, answers, strict=True):
-            document = documents[id(example.doc_tokens)]
+            answers = _pieces(tokenizer, [example.answer for example in some])
+        for place, (example, query, answer) in enumerate(zip(some, queries, answers, strict=True)):
+            ids, words = contexts[id(example.doc_tokens)]
             query = query[:max_query_length]
-            span = None if answer is None else document.answer_span(example, answer)
-            room = max_seq_length - len(query) - 3
-            windows, is_best = document.windows(room, doc_stride)
+            offset = len(query) + 2
+            span = None if answer is None else _answer_span(example, answer, ids, words)
+            windows, is_best = _windows(len(ids), max_seq_length - offset - 1, doc_stride)
             for number, (start, end) in enumerate(windows):
-                yield _feature(
-                    tokenizer,
-                    query,
-                    document,
-                    slice(start, end),
+                parts = [[tokenizer.cls_id], query, [tokenizer.sep_id], ids[start:end]]
+                input_ids = np.concatenate([*parts, [tokenizer.sep_id]]).astype(np.int32)
+                first = last = None
+                if span is not None:
+                    # An impossible question's answer, -1 to -1, is in no window.
+                    whole = start <= span[0] and span[1] < end
+                    first, last = (p - start + offset if whole else 0 for p in span)
+                yield Feature(
                     unique_id=unique_id,
-                    example_index=example_index,
+                    example_index=chunk.start + place,
                     doc_span_index=number,
+                    tokens=tuple(map(tokenizer.vocab.__getitem__, input_ids.tolist())),
+                    input_ids=input_ids,
+                    segment_b_start=offset,
+                    token_to_orig_map=words[start:end],
                     token_is_max_context=is_best[number],
                     padded_length=max_seq_length,
-                    span=span,
+                    start_position=first,
+                    end_position=last,
                     is_impossible=example.is_impossible,
                 )
                 unique_id += 1
-            example_index += 1
 
 
-def _feature(tokenizer, query, document, window, *, span, **fields) -> Feature:
-    offset = len(query) + 2
-    ids = np.concatenate(
-        [[tokenizer.cls_id], query, [tokenizer.sep_id], document.ids[window], [tokenizer.sep_id]]
-    ).astype(np.int32)
-    start = end = None
-    if span is not None:
-        start, end = (position - window.start + offset for position in span)
-        # An impossible question's answer, -1 to -1, is in no window.
-        if span[0] < window.start or span[1] >= window.stop:
-            start = end = 0
-    return Feature(
-        tokens=tuple(map(tokenizer.vocab.__getitem__, ids.tolist())),
-        input_ids=ids,
-        segment_b_start=offset,
-        token_to_orig_map=document.words[window],
-        start_position=start,
-        end_position=end,
-        **fields,
-    )
+def _answer_span(
+    example: OriginalExample, answer: np.ndarray, ids: np.ndarray, words: np.ndarray
+) -> tuple[int, int]:
+    """First and last piece of the answer, narrowed to the pieces of its text."""
+    if example.is_impossible:
+        return -1, -1
+    start_word = example.start_position % len(example.doc_tokens)
+    start = int(np.searchsorted(words, start_word))
+    end = int(np.searchsorted(words, example.end_position, side="right")) - 1
+    # Of the spans that equal the answer, all as long as it, the first counts.
+    for first in range(start, end - len(answer) + 2 if len(answer) else start):
+        if np.array_equal(ids[first : first + len(answer)], answer):
+            return first, first + len(answer) - 1
+    return start, end
 
 
-class _Document:
-    """A context's pieces.
-
-    Attributes:
-        ids: int32 [pieces].
-        words: int32 [pieces], the word of each.
-        first_piece: int [words], how many pieces are before each word.
-    """
-
-    def __init__(self, ids: np.ndarray, row_splits: np.ndarray):
-        self.ids = ids[row_splits[0] : row_splits[-1]]
-        splits = row_splits - row_splits[0]
-        self.first_piece = splits[:-1]
-        self.words = np.repeat(np.arange(len(splits) - 1, dtype=np.int32), np.diff(splits))
-        self._windows = {}
-
-    def answer_span(self, example: OriginalExample, answer: np.ndarray) -> tuple[int, int]:
-        """First and last piece of the answer, narrowed to the pieces of its text."""
-        if example.is_impossible:
-            return -1, -1
-        start = int(self.first_piece[example.start_position])
-        end = len(self.ids) - 1
-        if example.end_position < len(self.first_piece) - 1:
-            end = int(self.first_piece[example.end_position + 1]) - 1
-        # Of the spans that equal the answer, all as long as it, the first counts.
-        for first in range(start, end - len(answer) + 2 if len(answer) else start):
-            if np.array_equal(self.ids[first : first + len(answer)], answer):
-                return first, first + len(answer) - 1
-        return start, end
-
-    def windows(self, room: int, stride: int) -> tuple[list[tuple[int, int]], list[np.ndarray]]:
-        """Windows of up to `room` pieces, and per window which pieces have most context there."""
-        if (room, stride) not in self._windows:
-            self._windows[room, stride] = _windows(len(self.ids), room, stride)
-        return self._windows[room, stride]
-
-
+@functools.lru_cache(maxsize=256)
 def _windows(length: int, room: int, stride: int) -> tuple[list[tuple[int, int]], list[np.ndarray]]:
     windows = []
     start = 0
@@ -361,39 +303,29 @@ def _windows(length: int, room: int, stride: int) -> tuple[list[tuple[int, int]]
     return windows, [best_window[s:e] == number for number, (s, e) in enumerate(windows)]
 
 
-def _chunks(examples: Iterable[OriginalExample]) -> Iterator[list[OriginalExample]]:
-    chunk, words, last = [], 0, None
-    for example in examples:
-        if example.doc_tokens is not last:
-            last = example.doc_tokens
-            words += len(last)
-        chunk.append(example)
-        if len(chunk) == _CHUNK_EXAMPLES or words > _CHUNK_WORDS:
-            yield chunk
-            chunk, words, last = [], 0, None
-    if chunk:
-        yield chunk
+def _sizes(examples: Sequence[OriginalExample]) -> list[int]:
+    """Words of each context where it comes first, and some for the question."""
+    contexts = [None, *(example.doc_tokens for example in examples)]
+    pairs = itertools.pairwise(contexts)
+    return [_QUESTION_WORDS + (len(own) if own is not last else 0) for last, own in pairs]
 
 
-def _documents(tokenizer: Tokenizer, chunk: Sequence[OriginalExample]) -> dict[int, _Document]:
-    """By the identity of the list of words."""
-    lists = {id(example.doc_tokens): example.doc_tokens for example in chunk}
-    ids, splits = _pieces(tokenizer, [word for words in lists.values() for word in words])
-    documents = {}
-    first = 0
-    for key, words in lists.items():
-        documents[key] = _Document(ids, splits[first : first + len(words) + 1])
-        first += len(words)
-    return documents
+def _contexts(
+    tokenizer: Tokenizer, examples: Sequence[OriginalExample]
+) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+    """int32 pieces, and the word of each, by the identity of the list of words."""
+    lists = {id(example.doc_tokens): example.doc_tokens for example in examples}
+    flat = [word for words in lists.values() for word in words]
+    words = tf.RaggedTensor.from_row_lengths(
+        tf.constant(flat, tf.string, [len(flat)]), [len(words) for words in lists.values()]
+    )
+    pieces = tokenizer.tokenize_words(words)
+    return dict(zip(lists, zip(_rows(pieces.ids), _rows(pieces.words), strict=True), strict=True))
 
 
-def _tokenize(tokenizer: Tokenizer, texts: Sequence[str]) -> list[np.ndarray]:
-    ids, splits = _pieces(tokenizer, texts)
-    return np.split(ids, splits[1:-1])
+def _pieces(tokenizer: Tokenizer, texts: Sequence[str]) -> list[np.ndarray]:
+    return _rows(tokenizer.tokenize(tf.constant(texts, tf.string, [len(texts)])))
 
 
-def _pieces(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    # JSON can write half a surrogate pair, which UTF-8 can't.
-    encoded = [text.encode("utf-8", "ignore") for text in texts]
-    pieces = tokenizer.tokenize(tf.constant(encoded, tf.string, [len(encoded)]))
-    return pieces.values.numpy(), pieces.row_splits.numpy()
+def _rows(ragged: tf.RaggedTensor) -> list[np.ndarray]:
+    return np.split(ragged.values.numpy(), ragged.row_splits.numpy()[1:-1])

@@ -8,7 +8,6 @@ AttributeError, or with an IndexError if the context has no window. Here the pre
 """
 
 import dataclasses
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -16,11 +15,15 @@ import numpy as np
 import tensorflow as tf
 
 from data.errors import DataError
+from data.tasks.questions.answers import softmax
 from data.tasks.questions.original import Feature, OriginalExample
 from data.tokenization.tokenizer import Tokenizer
 
 NO_ANSWER_ODDS = 1e6
 """Null odds of a question for which no span may be an answer."""
+
+Window = tuple[Feature, np.ndarray, np.ndarray]
+"""A feature, its start logits and its end logits, float32 [max_seq_length], padding included."""
 
 # So many different words are remembered.
 _REMEMBERED = 200_000
@@ -116,7 +119,7 @@ class BasicWords:
 
 def predict(
     examples: Iterable[OriginalExample],
-    windows: Iterable[tuple[Feature, np.ndarray, np.ndarray]],
+    windows: Iterable[Window],
     tokenizer: Tokenizer,
     settings: OriginalSettings,
 ) -> Iterator[Prediction]:
@@ -124,10 +127,7 @@ def predict(
 
     Args:
         examples: All of them, those without windows too.
-        windows: Per window its feature, its start logits and its end logits, float32
-            [max_seq_length] each, padding included; in the order of `build_features`.
-        tokenizer: As for `build_features`.
-        settings: See `OriginalSettings`.
+        windows: In the order of `build_features`, whose tokenizer it has to be.
 
     Raises:
         ValueError: The windows aren't in order, or are not of these examples.
@@ -140,7 +140,7 @@ def predict(
         while following is not None and following[0].example_index == index:
             own.append(following)
             following = next(windows, None)
-        yield predict_one(example, own, basic, settings)
+        yield _prediction(example, own, basic, settings)
     if following is not None:
         raise ValueError(
             f"Window {following[0].unique_id} of example {following[0].example_index} is out of "
@@ -148,42 +148,34 @@ def predict(
         )
 
 
-def predict_one(
-    example: OriginalExample,
-    windows: Sequence[tuple[Feature, np.ndarray, np.ndarray]],
-    basic: BasicWords,
-    settings: OriginalSettings,
+def _prediction(
+    example: OriginalExample, windows: Sequence[Window], basic: BasicWords, settings
 ) -> Prediction:
-    """The prediction for one question from all its windows, see `predict`."""
+    """The prediction for one question from all its windows."""
     if windows:
         basic.learn(example.doc_tokens)
-    spans = _Spans(windows, settings)
-    nbest: list[tuple[str, float, float]] = []
-    seen = set()
-    for number in spans.order:
-        if len(nbest) == settings.n_best_size:
+    null_logits, spans = _spans(windows, settings)
+    logits: dict[str, tuple[float, float]] = {}
+    for span in spans:
+        if len(logits) == settings.n_best_size:
             break
-        text = spans.text(number, example, basic)
-        if text not in seen:
-            seen.add(text)
-            nbest.append((text, *spans.logits(number)))
+        text = _text(windows, span, example, basic) if span else ""
+        logits.setdefault(text, span.logits if span else null_logits)
     if settings.version_2_with_negative:
-        if "" not in seen:
-            nbest.append(("", *spans.null_logits))
-    elif not nbest:
-        nbest.append(("empty", 0.0, 0.0))
-    probabilities = _softmax([start + end for _, start, end in nbest])
+        logits.setdefault("", null_logits)
+    elif not logits:
+        logits["empty"] = (0.0, 0.0)
+    probabilities = softmax([start + end for start, end in logits.values()])
     candidates = [
-        OriginalCandidate(text, probability, start, end)
-        for (text, start, end), probability in zip(nbest, probabilities, strict=True)
+        OriginalCandidate(text, probability, *pair)
+        for (text, pair), probability in zip(logits.items(), probabilities, strict=True)
     ]
     if not settings.version_2_with_negative:
-        return Prediction(example.id, nbest[0][0], candidates, None)
+        return Prediction(example.id, candidates[0].text, candidates, None)
     best = next((candidate for candidate in candidates if candidate.text), None)
     if best is None:
         return Prediction(example.id, "", candidates, NO_ANSWER_ODDS)
-    null_start, null_end = spans.null_logits
-    odds = null_start + null_end - best.start_logit - best.end_logit
+    odds = sum(null_logits) - best.start_logit - best.end_logit
     text = "" if odds > settings.null_score_diff_threshold else best.text
     return Prediction(example.id, text, candidates, odds)
 
@@ -228,86 +220,71 @@ def final_text(predicted: str, original: str, basic: str) -> str:
     return original[first : _place(original, before + inside) + 1]
 
 
-class _Spans:
-    """All spans of a question's windows that may be its answer.
+class _Span(NamedTuple):
+    """A span of a window, by places, that may be the answer."""
 
-    Attributes:
-        order: The spans' numbers, best first; of equal ones that of the earlier window, then of
-            the better start, then of the better end. With SQuAD 2.0 no answer is among them.
-        null_logits: Of [CLS] in the window where their sum is least.
+    window: int
+    start: int
+    end: int
+    logits: tuple[float, float]
+
+
+def _spans(
+    windows: Sequence[Window], settings: OriginalSettings
+) -> tuple[tuple[float, float], Iterable[_Span | None]]:
+    """Logits of [CLS] in the window where their sum is least, and the spans, best first.
+
+    Of equal spans that of the earlier window comes first, then of the better start, then of the
+    better end. With SQuAD 2.0 no answer, None, is among them.
     """
-
-    def __init__(self, windows, settings: OriginalSettings):
-        self._features = [feature for feature, _, _ in windows]
-        self.null_logits = (0.0, 0.0)
-        self._null = -1
-        if not windows:
-            self.order = range(0)
-            return
-        # Sums are made in double precision.
-        starts = np.stack([start for _, start, _ in windows]).astype(np.float64)
-        ends = np.stack([end for _, _, end in windows]).astype(np.float64)
-        null = int(np.argmin(starts[:, 0] + ends[:, 0]))
-        self.null_logits = float(starts[null, 0]), float(ends[null, 0])
-        first, last = _allowed(self._features, starts.shape[1])
-        start = best_indexes(starts, settings.n_best_size)[:, :, np.newaxis]
-        end = best_indexes(ends, settings.n_best_size)[:, np.newaxis, :]
-        row = np.arange(len(windows))[:, np.newaxis, np.newaxis]
-        length = end - start + 1
-        allowed = (length >= 1) & (length <= settings.max_answer_length)
-        allowed &= first[row, start] & last[row, end]
-        # In the order of windows, then starts, then ends: sorting keeps it among equals.
-        window, i, j = np.nonzero(allowed)
-        self._window, self._start, self._end = window, start[window, i, 0], end[window, 0, j]
-        self._start_logit = starts[window, self._start]
-        self._end_logit = ends[window, self._end]
-        scores = self._start_logit + self._end_logit
-        if settings.version_2_with_negative:
-            self._null = len(scores)
-            scores = np.append(scores, sum(self.null_logits))
-        self.order = np.argsort(-scores, kind="stable").tolist()
-
-    def logits(self, number: int) -> tuple[float, float]:
-        """Start and end logit."""
-        if number == self._null:
-            return self.null_logits
-        return float(self._start_logit[number]), float(self._end_logit[number])
-
-    def text(self, number: int, example: OriginalExample, basic: BasicWords) -> str:
-        """The answer's text."""
-        if number == self._null:
-            return ""
-        feature = self._features[self._window[number]]
-        start, end = int(self._start[number]), int(self._end[number])
-        pieces = " ".join(feature.tokens[start : end + 1])
-        pieces = " ".join(pieces.replace(" ##", "").replace("##", "").split())
-        first, last = feature.token_to_orig_map[
-            [start - feature.segment_b_start, end - feature.segment_b_start]
-        ].tolist()
-        words = example.doc_tokens[first : last + 1]
-        return final_text(pieces, " ".join(words), basic.join(words))
-
-
-def _allowed(features: Sequence[Feature], length: int) -> tuple[np.ndarray, np.ndarray]:
-    """bool [windows, length] twice: where an answer may start and where it may end.
-
-    Both are pieces of the context; only the first has to be where it has most context.
-    """
-    first = np.zeros((len(features), length), bool)
-    last = np.zeros((len(features), length), bool)
-    for number, feature in enumerate(features):
+    if not windows:
+        return (0.0, 0.0), ()
+    # Sums are made in double precision.
+    starts = np.stack([start for _, start, _ in windows]).astype(np.float64)
+    ends = np.stack([end for _, _, end in windows]).astype(np.float64)
+    null = int(np.argmin(starts[:, 0] + ends[:, 0]))
+    null_logits = float(starts[null, 0]), float(ends[null, 0])
+    # Both are pieces of the context; only the first has to be where it has most context.
+    may_start, may_end = np.zeros(starts.shape, bool), np.zeros(starts.shape, bool)
+    for number, (feature, _, _) in enumerate(windows):
         begin = feature.segment_b_start
         context = slice(begin, begin + len(feature.token_is_max_context))
-        first[number, context] = feature.token_is_max_context
-        last[number, context] = True
-    return first, last
+        may_start[number, context] = feature.token_is_max_context
+        may_end[number, context] = True
+    start = best_indexes(starts, settings.n_best_size)[:, :, np.newaxis]
+    end = best_indexes(ends, settings.n_best_size)[:, np.newaxis, :]
+    row = np.arange(len(windows))[:, np.newaxis, np.newaxis]
+    length = end - start + 1
+    allowed = (length >= 1) & (length <= settings.max_answer_length)
+    allowed &= may_start[row, start] & may_end[row, end]
+    # In the order of windows, then starts, then ends: sorting keeps it among equals.
+    window, i, j = np.nonzero(allowed)
+    start, end = start[window, i, 0], end[window, 0, j]
+    scores = starts[window, start] + ends[window, end]
+    if settings.version_2_with_negative:
+        scores = np.append(scores, sum(null_logits))
+    order = np.argsort(-scores, kind="stable").tolist()
+
+    def span(number: int) -> _Span | None:
+        if number == len(window):
+            return None
+        w, s, e = int(window[number]), int(start[number]), int(end[number])
+        return _Span(w, s, e, (float(starts[w, s]), float(ends[w, e])))
+
+    return null_logits, map(span, order)
 
 
-def _softmax(scores: Sequence[float]) -> list[float]:
-    largest = max(scores)
-    exponentials = [math.exp(score - largest) for score in scores]
-    total = sum(exponentials)
-    return [exponential / total for exponential in exponentials]
+def _text(
+    windows: Sequence[Window], span: _Span, example: OriginalExample, basic: BasicWords
+) -> str:
+    feature = windows[span.window][0]
+    pieces = " ".join(feature.tokens[span.start : span.end + 1])
+    pieces = " ".join(pieces.replace(" ##", "").replace("##", "").split())
+    first, last = feature.token_to_orig_map[
+        [span.start - feature.segment_b_start, span.end - feature.segment_b_start]
+    ].tolist()
+    words = example.doc_tokens[first : last + 1]
+    return final_text(pieces, " ".join(words), basic.join(words))
 
 
 def _place(text: str, number: int) -> int:

@@ -5,7 +5,7 @@ import dataclasses
 from absl import logging
 
 from data.errors import DataError
-from data.features import Features, fingerprint
+from data.features import fingerprint
 from data.tasks.questions import original, squad
 from data.tasks.questions.rows import SpanSettings, training_rows
 from data.tasks.splits import TaskSplit
@@ -42,9 +42,23 @@ def epochs_per_file(values) -> list[float | None]:
 
 def read_to_train(values, tokenizer: Tokenizer) -> list[TaskSplit]:
     """A split for each training file."""
+    version_2, as_original = values.version_2_with_negative, values.original_postprocessing
+    settings = span_settings(values)
     splits = []
     for path, epochs in zip(values.train_file, epochs_per_file(values), strict=True):
-        features, count = _windows_to_train(values, tokenizer, path)
+        # The original looks for answers in its own way.
+        questions = squad.read_squad(
+            path, version_2=version_2, training=not as_original, max_contexts=values.max_contexts
+        )
+        count = len(questions)
+        if as_original:
+            examples = original.read_examples(questions, True, version_2)
+            count = len(examples)
+            lengths = dataclasses.astuple(settings)
+            windows = list(original.build_features(examples, tokenizer, True, *lengths))
+            features = original.as_rows(windows, values.max_seq_length, tokenizer.pad_id)
+        else:
+            features = training_rows(tokenizer, questions, settings)
         logging.info("%s: %d questions, %d windows", path, count, len(features))
         splits.append(
             TaskSplit(
@@ -57,22 +71,6 @@ def read_to_train(values, tokenizer: Tokenizer) -> list[TaskSplit]:
             )
         )
     return splits
-
-
-def _windows_to_train(values, tokenizer: Tokenizer, path: str) -> tuple[Features, int]:
-    """(rows, questions) of a file."""
-    version_2, as_original = values.version_2_with_negative, values.original_postprocessing
-    # The original looks for answers in its own way.
-    questions = squad.read_squad(
-        path, version_2=version_2, training=not as_original, max_contexts=values.max_contexts
-    )
-    if not as_original:
-        return training_rows(tokenizer, questions, span_settings(values)), len(questions)
-    examples = original.read_examples(questions, True, version_2)
-    lengths = dataclasses.astuple(span_settings(values))
-    windows = original.build_features(examples, tokenizer, True, *lengths)
-    rows = original.as_rows(list(windows), values.max_seq_length, tokenizer.pad_id)
-    return rows, len(examples)
 
 
 def read_to_answer(values, name: str) -> TaskSplit:

@@ -6,6 +6,7 @@ batches(rows.features, Batching(12, default_buckets(384)), training=True)
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,7 +14,8 @@ import tensorflow as tf
 from absl import logging
 
 from data.errors import DataError
-from data.features import Features
+from data.features import Features, concatenated, row_splits
+from data.files.text_files import listing
 from data.tasks.questions.squad import Question
 from data.tasks.questions.windows import check, make_windows
 from data.tokenization import Tokenizer
@@ -71,12 +73,8 @@ def make_rows(
 ) -> QuestionRows:
     """Tokenises questions and contexts and cuts them into windows, see `make_windows`.
 
-    Args:
-        tokenizer: The tokenizer.
-        questions: The questions.
-        settings: Lengths.
-        training: Whether to look for the answers: the first of each question, whose pieces are
-            all those that share a character with it.
+    To train the answers are looked for: the first of each question, whose pieces are all those
+    that share a character with it.
 
     Raises:
         DataError: The lengths leave no room for a context.
@@ -84,29 +82,31 @@ def make_rows(
     check(settings.max_seq_length, settings.max_query_length, settings.doc_stride)
 
     windows = _windows_function(tokenizer, settings)
-    parts: list[dict] = []
-    for begin in range(0, len(questions), _QUESTIONS_AT_ONCE):
-        some = questions[begin : begin + _QUESTIONS_AT_ONCE]
-        made = windows(
+    whole = concatenated(
+        windows(
             tf.constant([question.question for question in some]),
             tf.constant([question.context for question in some]),
         )
-        parts.append({name: tensor.numpy() for name, tensor in made.items()})
-    whole = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    splits = _splits(whole["pieces"])
+        for begin in range(0, len(questions), _QUESTIONS_AT_ONCE)
+        for some in [questions[begin : begin + _QUESTIONS_AT_ONCE]]
+    )
+    splits = row_splits(whole["pieces"])
     counts, first_lengths = whole["counts"], whole["first_lengths"]
     offsets = whole["begins"] - first_lengths
     labels = np.zeros((len(offsets), 2), np.int32)
     found = np.zeros(len(questions), bool)
     if training:
         spans, found = _answer_pieces(questions, splits, whole["starts"], whole["ends"])
-        labels = _places(spans, found, counts, offsets, first_lengths, whole["lengths"])
+        # In the rows that hold the whole of them.
+        of_rows = np.repeat(spans, counts, axis=0) - offsets[:, np.newaxis]
+        held = (of_rows[:, 0] >= first_lengths) & (of_rows[:, 1] < whole["lengths"] - 1)
+        held &= np.repeat(found, counts)
+        labels[held] = of_rows[held]
     return QuestionRows(
-        features=Features(
+        features=Features.of_single_rows(
+            whole["lengths"],
             ids=whole["ids"],
-            splits=_splits(whole["lengths"]),
             first_lengths=first_lengths,
-            row_splits=np.arange(len(offsets) + 1),
             label_ids=labels,
             max_seq_length=settings.max_seq_length,
             pad_id=tokenizer.pad_id,
@@ -131,7 +131,7 @@ def training_rows(
     """
     rows = make_rows(tokenizer, questions, settings, training=True)
     usable = rows.found | np.array([question.is_impossible for question in questions])
-    lost = [question for question, there in zip(questions, usable, strict=True) if not there]
+    lost = list(itertools.compress(questions, ~usable))
     if not lost:
         return rows.features
     if len(lost) == len(questions):
@@ -141,15 +141,10 @@ def training_rows(
             "answers have letters, and that the vocabulary is for their language."
         )
     logging.warning(
-        "%d of %d questions are left out, since no piece of text is left of their answer: %s%s",
-        len(lost),
-        len(questions),
-        ", ".join(question.source for question in lost[:3]),
-        " and others" if len(lost) > 3 else "",
+        f"{len(lost)} of {len(questions)} questions are left out, since no piece of text is left "
+        f"of their answer: {listing((question.source for question in lost), 3)}"
     )
-    return training_rows(
-        tokenizer, [q for q, there in zip(questions, usable, strict=True) if there], settings
-    )
+    return training_rows(tokenizer, list(itertools.compress(questions, usable)), settings)
 
 
 @functools.lru_cache(maxsize=2)
@@ -158,17 +153,17 @@ def _windows_function(tokenizer: Tokenizer, settings: SpanSettings):
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)] * 2, autograph=False)
     def windows(texts, contexts):
-        made = make_windows(tokenizer, texts, contexts, **dataclasses.asdict(settings))
+        rows = make_windows(tokenizer, texts, contexts, **dataclasses.asdict(settings))
         return {
-            "ids": made.input_ids.values,
-            "lengths": made.input_ids.row_lengths(),
-            "first_lengths": made.first_lengths,
-            "counts": made.counts,
-            "begins": made.begins,
-            "start_range": made.start_range,
-            "pieces": made.starts.row_lengths(),
-            "starts": tf.cast(made.starts.values, tf.int32),
-            "ends": tf.cast(made.ends.values, tf.int32),
+            "ids": rows.input_ids.values,
+            "lengths": rows.input_ids.row_lengths(),
+            "first_lengths": rows.first_lengths,
+            "counts": rows.counts,
+            "begins": rows.begins,
+            "start_range": rows.start_range,
+            "pieces": rows.starts.row_lengths(),
+            "starts": tf.cast(rows.starts.values, tf.int32),
+            "ends": tf.cast(rows.ends.values, tf.int32),
         }
 
     return windows
@@ -189,15 +184,3 @@ def _answer_pieces(questions, splits, starts, ends) -> tuple[np.ndarray, np.ndar
         if first <= last:
             spans[number], found[number] = (first, last), True
     return spans, found
-
-
-def _places(spans, found, counts, offsets, first_lengths, lengths) -> np.ndarray:
-    """int32 [rows, 2]: the answers in the rows that hold the whole of them, else 0."""
-    of_rows = np.repeat(spans, counts, axis=0) - offsets[:, np.newaxis]
-    whole = (of_rows[:, 0] >= first_lengths) & (of_rows[:, 1] < lengths - 1)
-    whole &= np.repeat(found, counts)
-    return np.where(whole[:, np.newaxis], of_rows, 0).astype(np.int32)
-
-
-def _splits(lengths: np.ndarray) -> np.ndarray:
-    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])

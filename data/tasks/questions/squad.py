@@ -37,6 +37,12 @@ from data.files.text_files import listing, read_text, shortened
 _SHOWN = 5
 _BLANK = re.compile(r"\s*")
 _SURROGATE = re.compile("[\ud800-\udfff]")
+# What may be out of place in training files.
+_MOVED = "answers aren't at their answer_start as written and were found"
+_LOST = "answers aren't at their answer_start, and nowhere else or at several places: left out"
+_DROPPED = "questions of {} dropped, as no answer could be placed"
+_IGNORED = "questions are marked as unanswerable: their answers aren't used"
+_Sources = dict[str, list[str]]
 _CALLED = {list: "an array", str: "a text", bool: "true or false", int: "an integer"}
 
 
@@ -103,12 +109,12 @@ def read_squad(
             occurs twice, no question at all; for training also questions without answers that
             aren't marked as unanswerable, unanswerable ones if not version_2, or nothing left.
     """
-    found = _Found()
+    oddities: _Sources = {_MOVED: [], _LOST: [], _DROPPED: [], _IGNORED: []}
     questions: list[Question] = []
     places: dict[str, str] = {}
     asked: Counter[str] = Counter()
     left_out = 0
-    for question in _questions(path, _load(path), training, found):
+    for question in _questions(path, _load(path), training, oddities):
         if question.id in places:
             raise DataError(
                 f"{question.source}: the id {shortened(question.id)} occurs twice, the first time"
@@ -120,7 +126,7 @@ def read_squad(
         if max_contexts and asked[question.question] > max_contexts:
             left_out += 1
             continue
-        questions.append(_located(question, found) if training else question)
+        questions.append(_located(question, oddities) if training else question)
     if not questions:
         raise DataError(
             f"{path} has no questions, its lists 'data', 'paragraphs' or 'qas' being empty. Check"
@@ -130,7 +136,14 @@ def read_squad(
     if left_out:
         which = f"asked before about {max_contexts} other contexts"
         logging.info("%s: %d of %d questions left out, %s", path, left_out, len(places), which)
-    found.log(path, len(questions))
+    for what, sources in oddities.items():
+        what = what.format(len(questions))
+        if sources:
+            # The path needn't be repeated with every place.
+            shown = listing((source.removeprefix(f"{path}: ") for source in sources), _SHOWN)
+            logging.warning("%s: %d %s: %s", path, len(sources), what, shown)
+        for source in sources:
+            logging.debug("%s %s", source, what)
     questions = [q for q in questions if q.answers or q.is_impossible or not training]
     if not questions:
         raise DataError(
@@ -169,31 +182,6 @@ def locate(context: str, text: str, start: int) -> tuple[int, int] | None:
     return match.span()
 
 
-@dataclasses.dataclass
-class _Found:
-    """Sources of what was out of place, in training files."""
-
-    moved: list[str] = dataclasses.field(default_factory=list)
-    lost: list[str] = dataclasses.field(default_factory=list)
-    dropped: list[str] = dataclasses.field(default_factory=list)
-    ignored: list[str] = dataclasses.field(default_factory=list)
-
-    def log(self, path: str, questions: int) -> None:
-        nowhere = "aren't at their answer_start, and nowhere else or at several places: left out"
-        for places, called, what in (
-            (self.moved, "answers", "aren't at their answer_start as written and were found"),
-            (self.lost, "answers", nowhere),
-            (self.dropped, "questions", f"of {questions} dropped, as no answer could be placed"),
-            (self.ignored, "questions", "are marked as unanswerable: their answers aren't used"),
-        ):
-            if places:
-                # The path needn't be repeated with every place.
-                shown = listing((place.removeprefix(f"{path}: ") for place in places), _SHOWN)
-                logging.warning("%s: %d %s %s: %s", path, len(places), called, what, shown)
-                for place in places:
-                    logging.debug("%s %s", place, what)
-
-
 def _load(path: str) -> list[object]:
     """The list of articles."""
     text = read_text(path)
@@ -213,7 +201,7 @@ def _load(path: str) -> list[object]:
 
 
 def _questions(
-    path: str, articles: list[object], training: bool, found: _Found
+    path: str, articles: list[object], training: bool, oddities: _Sources
 ) -> Iterator[Question]:
     number = 0
     for place, article in _objects(articles, f"{path}: data"):
@@ -227,7 +215,7 @@ def _questions(
                     " text or remove the paragraph."
                 )
             for source, qa in _objects(_field(paragraph, "qas", list, within), f"{within}.qas"):
-                yield _question(qa, source, training, found, context, title, number)
+                yield _question(qa, source, training, oddities, context, title, number)
             number += 1
 
 
@@ -235,7 +223,7 @@ def _question(
     qa: dict[str, object],
     place: str,
     training: bool,
-    found: _Found,
+    oddities: _Sources,
     context: str,
     title: str,
     paragraph: int,
@@ -247,10 +235,10 @@ def _question(
         raise DataError(f"{place}: the question is empty. Add its text or remove it.")
     marked = "is_impossible" in qa
     impossible = _field(qa, "is_impossible", bool, place) if marked else False
-    given = _field(qa, "answers", list, place) if training or "answers" in qa else []
+    listed = _field(qa, "answers", list, place) if training or "answers" in qa else []
     answers = tuple(
         _answer(answer, where, training)
-        for where, answer in _objects(given, f"{place}.answers")
+        for where, answer in _objects(listed, f"{place}.answers")
         # Some files mark what is unanswerable by an empty answer besides.
         if not (impossible and answer.get("text") == "")
     )
@@ -260,7 +248,7 @@ def _question(
         )
     if impossible and answers and training:
         # So does the original release.
-        found.ignored.append(place)
+        oddities[_IGNORED].append(place)
         answers = ()
     if not marked and "answers" in qa and not answers:
         impossible = True
@@ -279,21 +267,21 @@ def _answer(answer: dict[str, object], place: str, training: bool) -> Answer:
     return Answer(text, -1)
 
 
-def _located(question: Question, found: _Found) -> Question:
+def _located(question: Question, oddities: _Sources) -> Question:
     """The question with those of its answers that are in its context, from where they are."""
     answers = []
     for number, answer in enumerate(question.answers):
         span = locate(question.context, answer.text, answer.start)
         place = f"{question.source}.answers[{number}]"
         if span is None:
-            found.lost.append(place)
+            oddities[_LOST].append(place)
             continue
         located = Answer(question.context[slice(*span)], span[0])
         if located != answer:
-            found.moved.append(place)
+            oddities[_MOVED].append(place)
         answers.append(located)
     if question.answers and not answers:
-        found.dropped.append(question.source)
+        oddities[_DROPPED].append(question.source)
     return dataclasses.replace(question, answers=tuple(answers))
 
 
@@ -312,10 +300,9 @@ def _check_version(
         logging.warning("%sThey can be predicted on, but not evaluated.", message)
     if version_2 and not impossible:
         logging.warning(
-            "%s: all %d questions are answerable, as in SQuAD 1.1, though --version_2_with_negative"
-            " is set: when to give no answer can't be learned from them, nor a threshold chosen.",
-            path,
-            len(questions),
+            f"{path}: all {len(questions)} questions are answerable, as in SQuAD 1.1, though"
+            " --version_2_with_negative is set: when to give no answer can't be learned from them,"
+            " nor a threshold chosen."
         )
 
 

@@ -62,7 +62,6 @@ def make_windows(
     """Cuts contexts into windows, as the original does: each `doc_stride` pieces further.
 
     Args:
-        tokenizer: The tokenizer.
         questions: string [N]; cut to their first `max_query_length` pieces.
         contexts: string [N].
         max_seq_length: Of a row.

@@ -12,14 +12,13 @@ from collections.abc import Sequence
 from absl import logging
 
 from data.errors import DataError
-from data.files.tables import nearest
-from data.files.text_files import listing, placed, shortened, split_names
+from data.files.text_files import listing, placed, split_names
 from data.tasks import labels as saved_files
 from data.tasks.sentences.examples import Example, Kind
 from data.tasks.sentences.labelled import (
     Layout,
     balanced_class_weights,
-    classes_of,
+    check_labels,
     labels_of,
     split_examples,
     warn_of_labels,
@@ -34,6 +33,13 @@ __all__ = [
     "saved_form",
 ]
 
+_NONE_GIVEN = {
+    "train": "Training needs a file of labelled examples and none was given; name it with"
+    " --train_file.",
+    "dev": "Evaluation needs a file of labelled examples and none was given; name it with"
+    " --dev_file, or take a part of the training file with --dev_fraction=0.1.",
+    "test": "Prediction needs a file of examples and none was given; name it with --test_file.",
+}
 _KINDS = (Kind.CLASSES, Kind.MULTI_LABEL, Kind.REGRESSION)
 
 
@@ -48,26 +54,24 @@ class SavedLabels:
 
 @dataclasses.dataclass(frozen=True)
 class OwnFiles:
-    """What `make_task` makes; see there for the fields."""
+    """What `make_task` makes; see there for the fields. `files` are by split."""
 
     kind: Kind
     labels: list[str]
     layout: Layout
-    train_file: str | None
-    dev_files: tuple[str, ...]
-    test_file: str | None
+    files: dict[str, str]
     dev_fraction: float = 0.0
     seed: int = 0
     name: str = "delimited"
 
     @property
     def text_columns(self) -> tuple[str, ...]:
-        """Names of the columns of texts."""
+        """One, or two for pairs."""
         return self.layout.text_columns
 
     @property
     def pairs(self) -> bool:
-        """Whether an example is two texts."""
+        """See `SentenceTask`."""
         return len(self.text_columns) == 2
 
     @property
@@ -80,82 +84,50 @@ class OwnFiles:
         return ("accuracy", "f1" if len(self.labels) == 2 else "macro_f1")
 
     def splits(self, purpose: str) -> tuple[str, ...]:
-        """Splits for "train", "dev" or "test": "dev" is the first dev file, "dev_<stem>" others.
-
-        Raises:
-            DataError: There is no such purpose.
-        """
-        if purpose not in ("train", "dev", "test"):
+        """See `SentenceTask`: "dev" is the first dev file, "dev_<stem>" are the others."""
+        if purpose not in _NONE_GIVEN:
             raise DataError(f"There is no purpose {purpose!r}; train, dev and test there are.")
-        return tuple(self._dev) if purpose == "dev" and self._dev else (purpose,)
+        return tuple(s for s in self.files if s.partition("_")[0] == purpose) or (purpose,)
 
     def read(self, data_dir: str | None, split: str) -> list[Example]:
-        """Reads one split; test examples have no label, even if their file has that column.
+        """See `SentenceTask`. Test examples have no label, even if their file has that column.
 
-        Args:
-            data_dir: Not used: `make_task` was told where file names start from.
-            split: One of `splits`.
-
-        Raises:
-            DataError: Says which flag would name the file, or file and line of what is wrong.
+        `data_dir` isn't used: `make_task` was told where file names start from.
         """
+        if self.dev_fraction and split in ("train", "dev"):
+            return list(self._held_out[split == "dev"])
         if split == "train":
-            return list(self._held_out[0] if self.dev_fraction else self._training)
-        if split == "dev" and self.dev_fraction:
-            return list(self._held_out[1])
-        if split == "test":
-            if not self.test_file:
-                raise DataError(
-                    "Prediction needs a file of examples and none was given; name it with"
-                    " --test_file."
-                )
-            return self.layout.read(self.test_file, split, self.kind)
-        if split in self._dev:
-            return self._checked(self.layout.read(self._dev[split], split, self.kind))
-        if split == "dev":
-            raise DataError(
-                "Evaluation needs a file of labelled examples and none was given; name it with"
-                " --dev_file, or take a part of the training file with --dev_fraction=0.1."
-            )
+            return list(self._training)
+        examples = self.examples(split)
+        if split != "test" and self.kind != Kind.REGRESSION:
+            check_labels(examples, self.labels)
+        return examples
+
+    def examples(self, split: str, guess_kind: bool = False) -> list[Example]:
+        """The examples of a file as they are, see `read`; their kind may be guessed."""
+        if split in self.files:
+            return self.layout.read(self.files[split], split, None if guess_kind else self.kind)
+        if split in _NONE_GIVEN:
+            raise DataError(_NONE_GIVEN[split])
         known = ["train", *self.splits("dev"), "test"]
         raise DataError(f"The task delimited has no {split!r} split; it has {', '.join(known)}.")
 
     @functools.cached_property
-    def _dev(self) -> dict[str, str]:
-        """Dev files by the name of their split."""
-        return split_names("dev", self.dev_files)
-
-    @functools.cached_property
     def _training(self) -> list[Example]:
-        examples = self._checked(_read_training(self, self.kind))
+        examples = self.examples("train")
         if self.kind != Kind.REGRESSION:
-            warn_of_labels(self.train_file, examples, self.labels)
+            check_labels(examples, self.labels)
+            warn_of_labels(self.files["train"], examples, self.labels)
         return examples
 
     @functools.cached_property
     def _held_out(self) -> tuple[list[Example], list[Example]]:
-        if not self.train_file:
+        if "train" not in self.files:
             raise DataError(
                 f"A dev_fraction of {self.dev_fraction} is a part of the training file, and none"
                 " was given; name it with --train_file, or a file to evaluate on with --dev_file."
             )
         return split_examples(self._training, self.dev_fraction, self.seed)
-
-    def _checked(self, examples: list[Example]) -> list[Example]:
-        """The examples, if the task has their labels."""
-        if self.kind == Kind.REGRESSION:
-            return examples
-        known = set(self.labels)
-        for example in examples:
-            for label in classes_of(example):
-                if label not in known:
-                    raise DataError(
-                        f"{example.source}: the label {shortened(label)} is none of the allowed"
-                        f" labels: {listing(self.labels)}{nearest(label, self.labels)}. They are"
-                        " those of the training file, of --labels, or of the trained model;"
-                        " correct or remove the row, or train with this label too."
-                    )
-        return examples
 
 
 def make_task(
@@ -218,13 +190,12 @@ def make_task(
     kind, labels = _kind_and_labels(kind, labels, saved_labels)
     if kind == Kind.MULTI_LABEL and not label_separator:
         raise DataError("The label separator is empty; give the text between labels, such as ','.")
+    files = {"train": train_file} | split_names("dev", dev_files) | {"test": test_file}
     task = OwnFiles(
         kind=kind or Kind.CLASSES,
         labels=labels or [],
         layout=Layout(text_columns, label_column, id_column, label_separator, has_header, format),
-        train_file=placed(data_dir, train_file) if train_file else None,
-        dev_files=tuple(placed(data_dir, path) for path in dev_files),
-        test_file=placed(data_dir, test_file) if test_file else None,
+        files={split: placed(data_dir, path) for split, path in files.items() if path},
         dev_fraction=dev_fraction,
         seed=seed,
     )
@@ -237,20 +208,20 @@ def make_task(
             " --train_file; to evaluate or predict, a trained model with its labels beside it, or"
             " --labels in the order that it was trained with."
         )
-    examples = _read_training(task, kind)
+    examples = task.examples("train", guess_kind=kind is None)
     kind = Kind.MULTI_LABEL if isinstance(examples[0].label, tuple) else Kind.CLASSES
-    found = labels_of(examples)
-    if len(found) < (2 if kind == Kind.CLASSES else 1):
+    labels, path = labels_of(examples), task.files["train"]
+    if len(labels) < (2 if kind == Kind.CLASSES else 1):
         raise DataError(
-            f"{task.train_file}: the column {label_column!r} holds"
-            f" {f'only the label {found[0]!r}' if found else 'no label'}; training needs examples"
-            " of two classes at least (one, if examples have any number of labels)."
+            f"{path}: the column {label_column!r} holds"
+            f" {f'only the label {labels[0]!r}' if labels else 'no label'}; training needs"
+            " examples of two classes at least (one, if examples have any number of labels)."
         )
-    task = dataclasses.replace(task, kind=kind, labels=found)
+    task = dataclasses.replace(task, kind=kind, labels=labels)
     # Where cached_property would keep it.
     task.__dict__["_training"] = examples
-    warn_of_labels(task.train_file, examples, found)
-    logging.info("Labels found in %s: %s", task.train_file, listing(found))
+    warn_of_labels(path, examples, labels)
+    logging.info("Labels found in %s: %s", path, listing(labels))
     return task
 
 
@@ -269,18 +240,12 @@ def load_labels(path: str) -> SavedLabels:
     Raises:
         DataError: The file can't be read or is another.
     """
-    saved = saved_files.read(path)
-    try:
-        kind, labels, columns = (saved[name] for name in ("kind", "labels", "text_columns"))
-        for names in (labels, columns):
-            if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-                raise TypeError("labels and text_columns have to be lists of strings")
-        return SavedLabels(Kind(kind), labels, tuple(columns))
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(
-            f"{path} doesn't hold kind, labels and text_columns as written beside a trained model"
-            f" ({type(error).__name__}: {error}); give the labels or the training file instead."
-        ) from error
+
+    def form(saved) -> SavedLabels:
+        names, columns = (saved_files.strings(saved, name) for name in ("labels", "text_columns"))
+        return SavedLabels(Kind(saved["kind"]), list(names), columns)
+
+    return saved_files.read(path, form)
 
 
 def _missing(places: Sequence[str]) -> str:
@@ -333,12 +298,12 @@ def _kind_and_labels(
         raise DataError(f"Regression has no labels, and {', '.join(labels)} were given.")
     if saved:
         if kind not in (None, saved.kind) or (labels and labels != saved.labels):
-            given = [kind.value] if kind else []
-            given += [f"the labels {listing(labels)}"] if labels else []
+            contradicting = [kind.value] if kind else []
+            contradicting += [f"the labels {listing(labels)}"] if labels else []
             raise DataError(
                 f"The model was trained for {saved.kind.value} with the labels"
-                f" {listing(saved.labels) or '(none)'}; given were {' and '.join(given)}. Leave"
-                " these out, or train a new model."
+                f" {listing(saved.labels) or '(none)'}; given were"
+                f" {' and '.join(contradicting)}. Leave these out, or train a new model."
             )
         return saved.kind, saved.labels
     if labels and kind is None:
@@ -346,12 +311,3 @@ def _kind_and_labels(
     if kind == Kind.CLASSES and labels and len(labels) < 2:
         raise DataError(f"One label ({labels[0]}) was given; classes need two at least.")
     return kind, labels
-
-
-def _read_training(task: OwnFiles, kind: Kind | None) -> list[Example]:
-    if not task.train_file:
-        raise DataError(
-            "Training needs a file of labelled examples and none was given; name it with"
-            " --train_file."
-        )
-    return task.layout.read(task.train_file, "train", kind)

@@ -60,9 +60,9 @@ class _Table:
     rather: "_Table | None" = None
 
     def columns(self) -> dict[str, _Column]:
-        found = {"text_a": self.text_a, "text_b": self.text_b, "label": self.label}
-        found |= {"only": self.only and self.only[0], "index": self.index}
-        return {use: column for use, column in found.items() if column is not None}
+        columns = {"text_a": self.text_a, "text_b": self.text_b, "label": self.label}
+        columns |= {"only": self.only and self.only[0], "index": self.index}
+        return {use: column for use, column in columns.items() if column is not None}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,11 +87,11 @@ class PublishedTask:
 
     @property
     def pairs(self) -> bool:
-        """Whether an example is two texts."""
+        """See `SentenceTask`."""
         return any(table.text_b is not None for table in self.tables.values())
 
     def splits(self, purpose: str) -> tuple[str, ...]:
-        """The splits for "train", "dev" or "test", the main one first; see `exists`."""
+        """See `SentenceTask`; not all of them need be there, see `exists`."""
         if purpose not in SPLITS:
             raise ValueError(f"purpose is {purpose!r}; it may be one of {', '.join(SPLITS)}.")
         names = [purpose, f"{purpose}_mismatched"] + ["diagnostic"] * (purpose == "test")
@@ -99,25 +99,21 @@ class PublishedTask:
 
     def exists(self, data_dir: str, split: str) -> bool:
         """Whether the folder has the file of that split."""
-        table = self.tables.get(split)
-        while table is not None:
-            if tf.io.gfile.exists(placed(data_dir, table.file)):
-                return True
-            table = table.rather
-        return False
+        return split in self.tables and self._present(data_dir, self.tables[split]) is not None
+
+    def _present(self, data_dir: str, table: _Table) -> _Table | None:
+        """The table, or the one to be read rather, if its file is there."""
+        choice = [option for option in (table.rather, table) if option]
+        return next((t for t in choice if tf.io.gfile.exists(placed(data_dir, t.file))), None)
 
     def published_size(self, split: str) -> int | None:
         """How many rows the split has as published (QNLI: second edition)."""
         return self._table(split).size
 
     def read(self, data_dir: str | None, split: str) -> list[Example]:
-        """Reads one split.
+        """See `SentenceTask`.
 
         Test sets have no labels, but for XNLI's and the diagnostic set's full file.
-
-        Args:
-            data_dir: The folder of the task's files, named as published.
-            split: One of `splits`.
 
         Raises:
             DataError: A file is missing or empty, or a row has too few columns, a label that
@@ -128,16 +124,16 @@ class PublishedTask:
             raise DataError(
                 f"No data_dir was given; {self.name} needs the folder that holds {table.file}."
             )
-        if table.rather and tf.io.gfile.exists(placed(data_dir, table.rather.file)):
-            table = table.rather
         path = placed(data_dir, table.file)
-        if not tf.io.gfile.exists(path):
-            there = [name for name in self.tables if self.exists(data_dir, name)]
+        table = self._present(data_dir, table)
+        if table is None:
+            present = [name for name in self.tables if self.exists(data_dir, name)]
             raise DataError(
                 f"{path} can't be read (there is no such file); data_dir has to be the folder "
                 "that holds the task's files under their published names. Of the splits of "
-                f"{self.name} it has {', '.join(there) or 'none'}."
+                f"{self.name} it has {', '.join(present) or 'none'}."
             )
+        path = placed(data_dir, table.file)
         lines = lines_of(read_text(path))
         examples = list(self._examples(path, table, split, lines))
         if not examples:
@@ -148,9 +144,8 @@ class PublishedTask:
             )
         if table.size and 0 < abs(len(examples) - table.size) <= max(1, table.size // 100):
             logging.warning(
-                "%s has %d examples, %s as published has %d: rows may have been lost or added "
-                "when it was copied.",
-                *(path, len(examples), self.name, table.size),
+                f"{path} has {len(examples)} examples, {self.name} as published has {table.size}: "
+                "rows may have been lost or added when it was copied."
             )
         return examples
 
@@ -209,8 +204,8 @@ class PublishedTask:
         for reason, sources in skipped.items():
             if sources:
                 logging.warning(
-                    "%s: left out %d rows that have %s, the first at %s.",
-                    *(path, len(sources), reason, sources[0]),
+                    f"{path}: left out {len(sources)} rows that have {reason}, the first at "
+                    f"{sources[0]}."
                 )
 
     def _label(self, text: str, source: str) -> str | float:
@@ -266,9 +261,8 @@ def _positions(path: str, table: _Table, lines: list[str]) -> dict[str, int]:
             )
     elif header:
         logging.warning(
-            "%s:1: this line is taken for a header and left out, though it has none of the names "
-            "%s; it reads %s.",
-            *(path, ", ".join(missing), shortened(lines[0])),
+            f"{path}:1: this line is taken for a header and left out, though it has none of the "
+            f"names {', '.join(missing)}; it reads {shortened(lines[0])}."
         )
     if "index" in columns and columns["index"][0] not in header and not table.index_in_guid:
         # The first column may be anything then.

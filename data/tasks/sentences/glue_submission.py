@@ -7,7 +7,6 @@ archives that lack one.
 import os
 
 import numpy as np
-import tensorflow as tf
 from absl import logging
 
 from data.errors import DataError
@@ -85,14 +84,10 @@ def write_submission(
     path = os.path.join(folder, _FILES[name, split])
     if len(texts) != expected:
         logging.warning(
-            "%s has %d predictions, but the test set as published has %d: the GLUE server will "
-            "refuse it.",
-            *(path, len(texts), expected),
+            f"{path} has {len(texts)} predictions, but the test set as published has {expected}: "
+            "the GLUE server will refuse it."
         )
-    try:
-        tf.io.gfile.makedirs(folder)
-    except tf.errors.OpError as error:
-        raise DataError(f"{folder} can't be made: {error.message}") from error
+    atomic.make_folder(path)
     rows = (f"{number}\t{text}\n" for number, text in enumerate(texts))
     atomic.write_text(path, "index\tprediction\n" + "".join(rows))
     return path

@@ -15,7 +15,7 @@ import numpy as np
 from absl import logging
 
 from data.errors import DataError
-from data.files.tables import Row, read_table, value_of
+from data.files.tables import Row, nearest, read_table, value_of
 from data.files.text_files import listing, shortened
 from data.tasks.sentences.examples import Example, Kind, Label
 
@@ -28,13 +28,7 @@ _MANY_LABELS = 50
 class Layout:
     """Which columns hold what, and how files are to be read.
 
-    Attributes:
-        text_columns: One, or two for pairs.
-        label_column: None where no labels are read.
-        id_column: None: guids are split and row number, such as "train-1".
-        label_separator: Between the labels of multi-label strings.
-        has_header: See `tables.read_table`.
-        format: See `tables.read_table`.
+    The fields are `delimited.make_task`'s; without `label_column` no labels are read.
     """
 
     text_columns: tuple[str, ...]
@@ -50,10 +44,8 @@ class Layout:
         Class labels lose surrounding white space. Numbers and true and false, as JSON and Parquet
         have them, become strings: 1 and 1.0 "1", true "true".
 
-        Args:
-            path: The file.
-            split: For guids; examples of "test" have no label.
-            kind: None: multi-label if the first label is a list, otherwise classes.
+        Examples of the split "test" have no label. Where the kind is None it is multi-label if the
+        first label is a list, otherwise classes.
 
         Raises:
             DataError: Names file and line: a column that isn't there, a text, label or id of the
@@ -114,6 +106,21 @@ def classes_of(example: Example) -> tuple[str, ...]:
     return example.label if isinstance(example.label, tuple) else (example.label,)
 
 
+def check_labels(examples: Iterable[Example], labels: Sequence[str]) -> None:
+    """Raises DataError for an example without a class, or of one that isn't among the labels."""
+    known = set(labels)
+    for example in examples:
+        for label in classes_of(example):
+            if label not in known:
+                near = nearest(label, labels) if isinstance(label, str) else ""
+                raise DataError(
+                    f"{example.source}: the label is {shortened(label)}; the labels are"
+                    f" {listing(labels)}{near}. They are the task's, those of the training file or"
+                    " of --labels, or the trained model's; correct or remove the row, or train"
+                    " with this label too."
+                )
+
+
 def labels_of(examples: Iterable[Example]) -> list[str]:
     """Labels that occur, sorted; by value if all are numbers."""
     labels = sorted({label for example in examples for label in classes_of(example)})
@@ -138,19 +145,14 @@ def warn_of_labels(path: str, examples: Sequence[Example], labels: Sequence[str]
     share = counts.max() / len(examples)
     if share > _DOMINANT:
         logging.warning(
-            "%s: %.1f %% of the examples have the label %s. A model may learn to answer nothing"
-            " else; consider class weights, and a metric that looks at the other classes.",
-            path,
-            100 * share,
-            shortened(labels[counts.argmax()]),
+            f"{path}: {100 * share:.1f} % of the examples have the label"
+            f" {shortened(labels[counts.argmax()])}. A model may learn to answer nothing else;"
+            " consider class weights, and a metric that looks at the other classes."
         )
     if len(labels) > max(_MANY_LABELS, len(examples) / 2):
         logging.warning(
-            "%s: %d different labels in %d examples. If they are numbers to predict, ask for"
-            " regression; if texts, the label column is another.",
-            path,
-            len(labels),
-            len(examples),
+            f"{path}: {len(labels)} different labels in {len(examples)} examples. If they are"
+            " numbers to predict, ask for regression; if texts, the label column is another."
         )
 
 
@@ -158,20 +160,11 @@ def class_counts(examples: Sequence[Example], labels: Sequence[str]) -> np.ndarr
     """How many examples have each label, int64 [labels].
 
     Raises:
-        DataError: An example has no class, or one that isn't among them.
+        DataError: See `check_labels`.
     """
-    ids = {label: index for index, label in enumerate(labels)}
-    counts = np.zeros(len(ids), np.int64)
-    for example in examples:
-        for label in classes_of(example):
-            if label not in ids:
-                raise DataError(
-                    f"{example.source}: the label is {shortened(label)}, which isn't one of the"
-                    f" classes {listing(labels)}; classes are counted with all of"
-                    " their labels, and only where examples have classes."
-                )
-            counts[ids[label]] += 1
-    return counts
+    check_labels(examples, labels)
+    counts = Counter(label for example in examples for label in classes_of(example))
+    return np.array([counts[label] for label in labels], np.int64)
 
 
 def balanced_class_weights(examples: Sequence[Example], labels: Sequence[str]) -> np.ndarray:

@@ -69,15 +69,11 @@ class ChoiceTask:
         return True
 
     def splits(self, purpose: str) -> tuple[str, ...]:
-        """Names of the splits for "train", "dev" or "test"; empty if no file was given."""
+        """See `SentenceTask`; empty if no file was given."""
         return tuple(s for s in self.files if s == purpose or s.startswith(f"{purpose}_"))
 
     def read(self, data_dir: str | None, split: str) -> list[Example]:
-        """Reads one split.
-
-        Args:
-            data_dir: The folder that relative file names start from; None for the working folder.
-            split: One of those that `splits` names.
+        """See `SentenceTask`.
 
         Raises:
             DataError: There is no such split; the file is missing, empty or not UTF-8; a line is
@@ -148,15 +144,10 @@ def get_task(
     dev_files: Sequence[str] = (),
     test_file: str | None = None,
 ) -> ChoiceTask:
-    """A multiple choice task.
+    """The task "swag" or "codah", which know the published names of files, or "multiple_choice".
 
-    Args:
-        name: "swag" or "codah", which know the published file names, or "multiple_choice", which
-            has no other files than those given.
-        train_file: Takes the place of the published name.
-        dev_files: The same; the first becomes the split "dev", the others "dev_" and the name of
-            the file without its ending, with a number behind it where that name is taken.
-        test_file: As `train_file`.
+    Files that are named here take the place of those; for the splits of `dev_files` see
+    `text_files.split_names`.
 
     Raises:
         DataError: There is no task of that name.
@@ -168,9 +159,9 @@ def get_task(
             f"{', '.join(NAMES)}."
         )
     published = _PUBLISHED[name]
-    given = {"train": [train_file], "dev": list(dev_files), "test": [test_file]}
+    named = {"train": [train_file], "dev": list(dev_files), "test": [test_file]}
     files = {}
-    for purpose, paths in given.items():
+    for purpose, paths in named.items():
         paths = [path for path in paths if path] or [published.get(purpose)]
         files |= split_names(purpose, filter(None, paths))
     return ChoiceTask(name, files)
@@ -197,9 +188,9 @@ def _csv_header(source: str, fields: list[str]) -> tuple[list[str], list[str]]:
     missing = [name for name in ("sent1", "sent2") if name not in header]
     endings = [name for name in header if re.fullmatch(r"ending\d+", name)]
     if missing or len(endings) < 2:
-        wanted = missing + (["ending0, ending1 and so on"] if len(endings) < 2 else [])
+        missing += ["ending0, ending1 and so on"] if len(endings) < 2 else []
         raise DataError(
-            f"{source}: the header has too few columns, {', '.join(wanted)} missing; its columns "
+            f"{source}: the header has too few columns, {', '.join(missing)} missing; its columns "
             f"are {listing(map(shortened, header))}. Use SWAG's published header (sent1, "
             "sent2, at least two choices ending0, ending1 …, and label), or JSON lines."
         )

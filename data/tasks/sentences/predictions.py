@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from data.files import atomic
+from data.files.text_files import tsv_line
 from data.tasks.sentences.examples import Example, Kind, Label
 
 # From this probability on a label of a multi-label task is predicted.
@@ -17,7 +18,6 @@ THRESHOLD = 0.5
 
 # What errors.tsv shows of a text, in characters.
 _SHOWN = 2000
-_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 
 def write_test_results(path: str, probabilities: Iterable[Sequence[float]]) -> None:
@@ -59,12 +59,16 @@ def write_predictions(
     known = any(example.label is not None for example in examples)
     name = {Kind.MULTI_LABEL: "labels", Kind.REGRESSION: "prediction"}.get(kind, "label")
     fixed = ["id", *(["gold"] if known else []), name]
-    columns = _columns(kind, labels, outputs)
+    columns = list(labels)
+    if kind is Kind.CHOICES:
+        columns = [f"choice_{number}" for number in range(outputs.shape[1])]
+    elif kind is Kind.REGRESSION:
+        columns = []
     rows = [fixed + [f"probability_{c}" if c in fixed else c for c in columns]]
     for example, label, output in zip(examples, predicted, outputs, strict=True):
         row = [example.guid, *([_text(example.label)] if known else []), _text(label)]
         rows.append(row + ([] if kind is Kind.REGRESSION else [str(p) for p in output]))
-    _write_rows(path, rows)
+    atomic.write_text(path, "".join(f"{tsv_line(row)}\n" for row in rows))
 
 
 def write_errors(
@@ -83,16 +87,7 @@ def write_errors(
     or of the absence of one that is missing. For numbers the column is "error", the absolute
     difference. Examples without label are left out, texts cut after 2,000 characters.
 
-    Args:
-        path: Where to.
-        examples: N of them.
-        kind: What the outputs are.
-        labels: As in `write_predictions`.
-        outputs: As in `write_predictions`.
-        limit: How many rows at most.
-
-    Raises:
-        DataError: The file can't be written.
+    At most `limit` rows; the other arguments and errors are those of `write_predictions`.
     """
     outputs = _checked(examples, kind, labels, outputs)
     predicted = predict(kind, labels, outputs)
@@ -115,8 +110,9 @@ def write_errors(
         row = [example.source, example.guid, _text(example.label), _text(predicted[number])]
         texts = [example.text_a, *([example.text_b or ""] if pairs else []), *example.choices]
         texts += [""] * (choices - len(example.choices))
-        rows.append([*row, str(confidence), *map(_cut, texts)])
-    _write_rows(path, rows)
+        texts = [text if len(text) <= _SHOWN else text[:_SHOWN] + "…" for text in texts]
+        rows.append([*row, str(confidence), *texts])
+    atomic.write_text(path, "".join(f"{tsv_line(row)}\n" for row in rows))
 
 
 def predict(kind: Kind, labels: Sequence[str], outputs: np.ndarray) -> list[Label]:
@@ -149,14 +145,6 @@ def _checked(
     return outputs
 
 
-def _columns(kind: Kind, labels: Sequence[str], outputs: np.ndarray) -> list[str]:
-    if kind is Kind.REGRESSION:
-        return []
-    if kind is Kind.CHOICES:
-        return [f"choice_{number}" for number in range(outputs.shape[1])]
-    return list(labels)
-
-
 def _mistake(
     kind: Kind, labels: Sequence[str], gold: Label, predicted: Label, output: np.ndarray
 ) -> np.float32:
@@ -177,12 +165,3 @@ def _text(label: Label | None) -> str:
     if label is None:
         return ""
     return ",".join(label) if isinstance(label, tuple) else str(label)
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
-
-
-def _write_rows(path: str, rows: Iterable[Sequence[str]]) -> None:
-    lines = ("\t".join(cell.translate(_ESCAPES) for cell in row) + "\n" for row in rows)
-    atomic.write_text(path, "".join(lines))

@@ -1,7 +1,7 @@
 """From the values of flags to a task on sentences, and to its splits, read and tokenised.
 
 task = open_task(values, train=True)
-splits = read_splits(task, "dev", tokenizer, text_settings(values), data_dir)
+splits = read_splits(task, "dev", tokenizer, TextSettings(128), data_dir)
 """
 
 import functools
@@ -62,13 +62,6 @@ def open_task(values, train: bool) -> SentenceTask:
     return glue.get_task(name)
 
 
-def text_settings(values) -> TextSettings:
-    """How texts become rows."""
-    return TextSettings(
-        values.max_seq_length, values.long_text, values.window_stride, values.max_windows
-    )
-
-
 def read_splits(
     task: SentenceTask,
     purpose: str,
@@ -82,13 +75,7 @@ def read_splits(
 
     A further split whose file is absent, such as GLUE's diagnostic set, is left out.
 
-    Args:
-        task, purpose: See `SentenceTask.splits`.
-        tokenizer: The tokenizer.
-        settings: How texts become rows.
-        data_dir: Folder that file names start from.
-        cache: Folder for pieces, see `rows.cached`.
-        budget: See `TaskSplit`.
+    Pieces are kept in the folder `cache`, see `rows.cached`; for the budget see `TaskSplit`.
     """
     # A task without that split says so itself.
     main, *further = task.splits(purpose) or (purpose,)

@@ -11,9 +11,10 @@ import numpy as np
 import tensorflow as tf
 
 from data.errors import DataError
-from data.features import Features, fingerprint, row_splits
+from data.features import Features, concatenated, fingerprint, row_splits
 from data.features import cached as features_cached
 from data.tasks.sentences.examples import Example, Kind
+from data.tasks.sentences.labelled import check_labels
 from data.tokenization import Tokenizer, long_texts
 from data.tokenization.inputs import check_length, pack_inputs, pack_windows
 
@@ -83,26 +84,28 @@ def tokenize_examples(
             )
             counts = tf.ones([tf.size(texts_a)], tf.int64)
         lengths = tf.cast(ids.row_lengths(), tf.int32)
-        return ids.values, lengths, lengths - tf.reduce_sum(segments, 1), counts
+        return {
+            "ids": ids.values,
+            "lengths": lengths,
+            "first_lengths": lengths - tf.reduce_sum(segments, 1),
+            "counts": counts,
+        }
 
     if choices:
         pairs = [(example.text_a, choice) for example in examples for choice in example.choices]
     else:
         pairs = [(example.text_a, example.text_b or "") for example in examples]
-    ids, lengths, first_lengths = ([np.zeros(0, np.int32)] for _ in range(3))
-    counts = [np.zeros(0, np.int64)]
-    for begin in range(0, len(pairs), _TEXTS_AT_ONCE):
-        texts_a, texts_b = zip(*pairs[begin : begin + _TEXTS_AT_ONCE], strict=True)
-        results = pack(tf.constant(texts_a), tf.constant(texts_b))
-        for whole, result in zip((ids, lengths, first_lengths, counts), results, strict=True):
-            whole.append(result.numpy())
-    rows = np.concatenate(counts)
-    if choices:
-        rows = np.array([len(example.choices) for example in examples], np.int64)
+    # One portion at least, be it empty.
+    whole = concatenated(
+        pack(*tf.transpose(tf.reshape(tf.constant(some, tf.string), [-1, 2])))
+        for begin in range(0, max(len(pairs), 1), _TEXTS_AT_ONCE)
+        for some in [pairs[begin : begin + _TEXTS_AT_ONCE]]
+    )
+    rows = [len(example.choices) for example in examples] if choices else whole["counts"]
     return Features(
-        ids=np.concatenate(ids),
-        splits=row_splits(np.concatenate(lengths)),
-        first_lengths=np.concatenate(first_lengths),
+        ids=whole["ids"],
+        splits=row_splits(whole["lengths"]),
+        first_lengths=whole["first_lengths"],
         row_splits=row_splits(rows),
         label_ids=label_ids(examples, kind, labels),
         max_seq_length=settings.max_seq_length,
@@ -112,33 +115,21 @@ def tokenize_examples(
 
 
 def label_ids(examples: Sequence[Example], kind: Kind, labels: Sequence[str]) -> np.ndarray:
-    """Labels as numbers, see `Features.label_ids`.
-
-    Raises:
-        DataError: A label isn't among `labels`; names the example's place.
-    """
+    """Labels as numbers, see `Features.label_ids`; DataError as `labelled.check_labels`."""
+    if kind in (Kind.CLASSES, Kind.MULTI_LABEL):
+        check_labels((example for example in examples if example.label is not None), labels)
     numbers = {label: index for index, label in enumerate(labels)}
-
-    def number(example: Example, label: str) -> int:
-        if label not in numbers:
-            raise DataError(
-                f"{example.source}: the label is {label!r}; the labels are {', '.join(labels)}."
-            )
-        return numbers[label]
-
     shape = (len(examples), len(labels)) if kind is Kind.MULTI_LABEL else (len(examples),)
     whole_numbers = kind in (Kind.CLASSES, Kind.CHOICES)
-    numbers_of = np.zeros(shape, np.int32 if whole_numbers else np.float32)
+    ids = np.zeros(shape, np.int32 if whole_numbers else np.float32)
     for index, example in enumerate(examples):
         if example.label is None:
             continue
-        if kind is Kind.CLASSES:
-            numbers_of[index] = number(example, example.label)
-        elif kind is Kind.MULTI_LABEL:
-            numbers_of[index, [number(example, label) for label in example.label]] = 1
+        if kind is Kind.MULTI_LABEL:
+            ids[index, [numbers[label] for label in example.label]] = 1
         else:
-            numbers_of[index] = example.label
-    return numbers_of
+            ids[index] = numbers[example.label] if kind is Kind.CLASSES else example.label
+    return ids
 
 
 def cached(

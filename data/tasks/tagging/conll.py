@@ -8,8 +8,9 @@ per line, an object with a list of words and one of tags.
 """
 
 import dataclasses
+import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from absl import logging
 
@@ -19,6 +20,7 @@ from data.tasks.tagging import schemes as ner_schemes
 
 DOCUMENT = "-DOCSTART-"
 _JSON_LINES = (".jsonl", ".ndjson", ".json")
+_BEGINNING = "the sentence's beginning"
 _SHOWN = 5  # places that a report names
 
 
@@ -68,7 +70,6 @@ def read_sentences(path: str, format: TagFormat, labelled: bool) -> list[Sentenc
     Args:
         path: JSON lines if it ends in .jsonl, .ndjson or .json; else the column format. Both
             may be compressed.
-        format: How to read it.
         labelled: Whether there have to be tags; otherwise they are read where there are some.
 
     Raises:
@@ -77,14 +78,14 @@ def read_sentences(path: str, format: TagFormat, labelled: bool) -> list[Sentenc
     """
     text = read_text(path)
     read = _json_lines if extension(path) in _JSON_LINES else _columns
-    found = list(read(path, text, format, labelled))
-    if not found:
+    sentences = list(read(path, text, format, labelled))
+    if not sentences:
         raise DataError(
             f"{path} holds no sentence; expected a word per line with columns, or with the ending "
             f".jsonl an object per line. Check that the file was written completely."
         )
     # Places of the words, for messages, are needed until here only.
-    sentences, places = zip(*found, strict=True)
+    sentences, places = zip(*sentences, strict=True)
     return _converted(path, sentences, places, format)
 
 
@@ -100,67 +101,60 @@ def _columns(path: str, text: str, format: TagFormat, labelled: bool):
     """(sentence, line numbers of its words) of a file in the CoNLL tasks' format."""
     lines = list(enumerate(lines_of(text), 1))
     # A word may hold blanks if it's tabs that separate the columns, and in every line.
-    tabs = all("\t" in line for _, line in lines if line.strip(" \t") and not _is_document(line))
+    tabs = all("\t" in line for _, line in lines if _is_word(line))
     token, tag, width = _number(format.token_column, 0, "token"), None, None
-    words: list[str] = []
-    tags: list[str] = []
-    numbers: list[int] = []
     document, used = 0, False
-
-    def sentence():
-        known = tuple(tags) if tag is not None else None
-        made = Sentence(tuple(words), known, document, f"{path}:{numbers[0]}"), tuple(numbers)
-        for part in (words, tags, numbers):
-            part.clear()
-        return made
-
-    for number, line in [*lines, (0, "")]:
-        if not line.strip(" \t") or _is_document(line):
-            if words:
-                yield sentence()
-                used = True
-            if _is_document(line) and used:
+    for of_words, group in itertools.groupby(lines, key=lambda numbered: _is_word(numbered[1])):
+        if not of_words:
+            if used and any(_is_document(line) for _, line in group):
                 document, used = document + 1, False
             continue
-        if tabs:
-            fields = [field.strip(" ") for field in line.split("\t")]
-        else:
-            fields = re.split("[ \t]+", line.strip(" \t"))
-        if width is None:
-            width = len(fields)
-            tag = _tag_column(path, number, fields, format, labelled)
-        if len(fields) != width or not -width <= token < width:
-            raise DataError(
-                f"{path}:{number}: this line has {len(fields)} columns ({shortened(line)}), but "
-                f"{_wanted(width, token)} was expected, as in the lines before it. A line holds a "
-                f"word with its columns, separated by blanks or, in all lines, by tabs; correct it."
-            )
-        words.append(fields[token])
-        if tag is not None:
-            ner_schemes.check_tag(fields[tag], format.scheme, f"{path}:{number}")
-            tags.append(fields[tag])
-        numbers.append(number)
+        numbers, rows = [], []
+        for number, line in group:
+            if tabs:
+                fields = [field.strip(" ") for field in line.split("\t")]
+            else:
+                fields = re.split("[ \t]+", line.strip(" \t"))
+            if width is None:
+                width = len(fields)
+                tag = _tag_column(path, number, fields, format, labelled)
+            if len(fields) != width or not -width <= token < width:
+                column = f"the column {token} of the words"
+                expected = width if -width <= token < width else column
+                raise DataError(
+                    f"{path}:{number}: this line has {len(fields)} columns ({shortened(line)}), "
+                    f"but {expected} was expected, as in the lines before it. A line holds a word "
+                    f"with its columns, separated by blanks or, in all lines, by tabs; correct it."
+                )
+            if tag is not None:
+                ner_schemes.check_tag(fields[tag], format.scheme, f"{path}:{number}")
+            numbers.append(number)
+            rows.append(fields)
+        words = tuple(fields[token] for fields in rows)
+        tags = None if tag is None else tuple(fields[tag] for fields in rows)
+        yield Sentence(words, tags, document, f"{path}:{numbers[0]}"), numbers
+        used = True
 
 
 def _is_document(line: str) -> bool:
     return line.lstrip(" \t").startswith(DOCUMENT)
 
 
-def _wanted(width: int, token: int) -> str:
-    return str(width) if -width <= token < width else f"the column {token} of the words"
+def _is_word(line: str) -> bool:
+    return bool(line.strip(" \t")) and not _is_document(line)
 
 
 def _tag_column(path, number, fields, format: TagFormat, labelled: bool) -> int | None:
     """Which column has the tags, from the first line; None if there are none."""
     width = len(fields)
-    given = _number(format.tag_column, -1, "tag")
+    column = _number(format.tag_column, -1, "tag")
     token = _number(format.token_column, 0, "token") % width
-    if -width <= given < width and given % width != token:
-        return given % width
+    if -width <= column < width and column % width != token:
+        return column % width
     if not labelled:
         return None
     raise DataError(
-        f"{path}:{number}: there is no column {given} with a tag in this line, which has {width} "
+        f"{path}:{number}: there is no column {column} with a tag in this line, which has {width} "
         f"({shortened(' '.join(fields))}), the word in column {token}. Expected a word and its tag "
         f"in every line; name their columns with --token_column and --tag_column, counting from 0, "
         f"or from -1 backwards."
@@ -202,12 +196,12 @@ def _json_lines(path: str, text: str, format: TagFormat, labelled: bool):
 
 
 def _strings(source: str, fields: dict, name: str) -> list[str]:
-    found = fields.get(name)
-    if isinstance(found, list) and all(isinstance(item, str) for item in found):
-        return found
-    there = f"holds {shortened(found)}" if name in fields else "is missing"
+    words = fields.get(name)
+    if isinstance(words, list) and all(isinstance(item, str) for item in words):
+        return words
+    state = f"holds {shortened(words)}" if name in fields else "is missing"
     raise DataError(
-        f"{source}: the field {name!r} {there}; expected a list of strings, one for each word. The "
+        f"{source}: the field {name!r} {state}; expected a list of strings, one for each word. The "
         f"fields here are {listing(fields)}; --token_column and --tag_column name others."
     )
 
@@ -222,33 +216,25 @@ def _converted(path, sentences, places, format: TagFormat) -> list[Sentence]:
         return list(sentences)
     scheme = ner_schemes.detect(tagged, path) if format.scheme == "auto" else format.scheme
     logging.info("%s: tags in %s", path, scheme.upper())
-    wrong = list(_misfits(sentences, places, scheme))
+    wrong = [
+        f"line {lines[place]}: {sentence.tags[place]} behind "
+        f"{sentence.tags[place - 1] if place else _BEGINNING}"
+        for sentence, lines in zip(sentences, places, strict=True)
+        for place in ner_schemes.misfits(sentence.tags or (), scheme)
+    ]
     if wrong:
         logging.warning(
-            "%s: %d of %d tags can't stand where they do in %s. They are repaired by reading them "
-            "as conlleval does: an entity begins at every tag that doesn't go on one of its type, "
-            "and ends before the next that doesn't. %s%s",
-            path,
-            len(wrong),
-            sum(map(len, tagged)),
-            scheme.upper(),
-            "; ".join(wrong[:_SHOWN]),
-            "; and others" if len(wrong) > _SHOWN else "",
+            f"{path}: {len(wrong)} of {sum(map(len, tagged))} tags can't stand where they do in "
+            f"{scheme.upper()}. They are repaired by reading them as conlleval does: an entity "
+            "begins at every tag that doesn't go on one of its type, and ends before the next that "
+            f"doesn't. {'; '.join(wrong[:_SHOWN])}{'; and others' * (len(wrong) > _SHOWN)}"
         )
-    return [
-        sentence
-        if sentence.tags is None
-        else dataclasses.replace(sentence, tags=_converted_tags(sentence.tags, format.model_scheme))
-        for sentence in sentences
-    ]
 
+    def converted(sentence: Sentence) -> Sentence:
+        if sentence.tags is None:
+            return sentence
+        entities = ner_schemes.decode(sentence.tags)
+        tags = ner_schemes.encode(entities, len(sentence.tags), format.model_scheme)
+        return dataclasses.replace(sentence, tags=tuple(tags))
 
-def _converted_tags(tags: Sequence[str], scheme: str) -> tuple[str, ...]:
-    return tuple(ner_schemes.encode(ner_schemes.decode(tags), len(tags), scheme))
-
-
-def _misfits(sentences, places, scheme: str) -> Iterator[str]:
-    for sentence, lines in zip(sentences, places, strict=True):
-        for place in ner_schemes.misfits(sentence.tags or (), scheme):
-            before = sentence.tags[place - 1] if place else "the sentence's beginning"
-            yield f"line {lines[place]}: {sentence.tags[place]} behind {before}"
+    return list(map(converted, sentences))

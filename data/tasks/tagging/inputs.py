@@ -44,7 +44,6 @@ def from_words(
     """Of texts that are split already.
 
     Args:
-        tokenizer: The tokenizer.
         words: string [N, W]; "" is a word too.
         max_seq_length, window_stride: See `make_windows`.
         separator: Between the words in the text that places refer to.
@@ -69,20 +68,15 @@ def from_texts(
     """Of running texts, string [N], which are split as said above."""
     ids, starts, ends = tokenizer.tokenize_with_offsets(texts)
     continues = tf.gather(tf.constant(tokenizer.is_continuation), ids.values)
-    token = tf.cumsum(tf.cast(~_goes_on(ids, continues), tf.int64)) - 1
-    first_of_token = tf.where(~_goes_on(ids, continues))[:, 0]
-    last_of_token = tf.concat([first_of_token[1:], [tf.size(token, tf.int64)]], 0) - 1
-    # Of no token there is no last piece either.
-    last_of_token = last_of_token[: tf.size(first_of_token)]
+    row = ids.value_rowids()
+    same = tf.concat([[False], row[1:] == row[:-1]], 0)[: tf.size(row)]
+    token, first_of_token, last_of_token = _groups(~(same & continues))
     text = tf.gather(ids.value_rowids(), first_of_token)
     begins = tf.gather(starts.values, first_of_token)
     finishes = tf.gather(ends.values, last_of_token)
     new_word = _word_begins(texts, text, begins, finishes)
 
-    word = tf.cumsum(tf.cast(new_word, tf.int64)) - 1
-    first_of_word = tf.where(new_word)[:, 0]
-    last_of_word = tf.concat([first_of_word[1:], [tf.size(word, tf.int64)]], 0) - 1
-    last_of_word = last_of_word[: tf.size(first_of_word)]
+    word, first_of_word, last_of_word = _groups(new_word)
     text = tf.gather(text, first_of_word)
     begins, finishes = tf.gather(begins, first_of_word), tf.gather(finishes, last_of_word)
     words = tf.RaggedTensor.from_value_rowids(
@@ -98,11 +92,13 @@ def from_texts(
     )
 
 
-def _goes_on(ids: tf.RaggedTensor, continues: tf.Tensor) -> tf.Tensor:
-    """bool [pieces]: belongs to the same token as the piece before."""
-    row = ids.value_rowids()
-    same = tf.concat([[False], row[1:] == row[:-1]], 0)[: tf.size(row)]
-    return same & continues
+def _groups(begins: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """int64: the group of each item; the first and the last item of each group."""
+    number = tf.cumsum(tf.cast(begins, tf.int64)) - 1
+    firsts = tf.where(begins)[:, 0]
+    lasts = tf.concat([firsts[1:], [tf.size(begins, tf.int64)]], 0) - 1
+    # Of no group there is no last item either.
+    return number, firsts, lasts[: tf.size(firsts)]
 
 
 def _word_begins(texts, text, begins, ends) -> tf.Tensor:

@@ -5,9 +5,11 @@ read as `ner_schemes` says, which is conlleval's reading.
 """
 
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
+from tabulate import tabulate
 
 from data.errors import DataError
 
@@ -47,25 +49,15 @@ def report(gold: Tags, predicted: Tags) -> str:
     from seqeval.metrics.sequence_labeling import get_entities
 
     gold, predicted = _lists(gold), _lists(predicted)
-    there = [entity[0] for entity in get_entities(gold)]
-    found = [entity[0] for entity in get_entities(predicted)]
-    types = sorted({*there, *found})
+    right, answered = (Counter(e[0] for e in get_entities(tags)) for tags in (gold, predicted))
     columns = [np.atleast_1d(values) for values in _scores(gold, predicted, None)[:3]]
-    overall = _scores(gold, predicted, "micro")[:3]
-    rows = [["", "precision", "recall", "f1", "entities", "found"]]
-    for place, name in enumerate([*types, "all"]):
-        values = overall if name == "all" and place == len(types) else [c[place] for c in columns]
-        of_all = place == len(types)
-        counts = [len(part) if of_all else part.count(name) for part in (there, found)]
-        rows.append([name, *(f"{value:.4f}" for value in values), *map(str, counts)])
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(
-            [row[0].ljust(widths[0])]
-            + [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
-        ).rstrip()
-        for row in rows
-    )
+    rows = [
+        [name, *values, right[name], answered[name]]
+        for name, *values in zip(sorted(right | answered), *columns, strict=False)
+    ]
+    rows.append(["all", *_scores(gold, predicted, "micro")[:3], right.total(), answered.total()])
+    names = ("", "precision", "recall", "f1", "entities", "found")
+    return tabulate(rows, names, "plain", floatfmt=".4f")
 
 
 def _scores(gold: list[list[str]], predicted: list[list[str]], average: str | None):

@@ -1,5 +1,6 @@
 """Predicted tags as files: the CoNLL tasks' columns, and entities as JSON lines."""
 
+import itertools
 import json
 import re
 from collections.abc import Sequence
@@ -47,14 +48,12 @@ def write_entities(
     lines = []
     for sentence, tags in zip(sentences, predicted, strict=True):
         text = separator.join(sentence.words)
-        starts, place = [], 0
-        for word in sentence.words:
-            starts.append(place)
-            place += len(word) + len(separator)
+        sizes = (len(word) + len(separator) for word in sentence.words)
+        starts = list(itertools.accumulate(sizes, initial=0))
         entities = []
         for entity in decode(tags):
             start = starts[entity.start]
-            end = starts[entity.end - 1] + len(sentence.words[entity.end - 1])
+            end = starts[entity.end] - len(separator)
             entities.append(
                 {
                     "type": entity.type,

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
-from data.features import Features
+from data.features import Features, concatenated, portions, row_splits
 from data.tasks.tagging.conll import Sentence
 from data.tasks.tagging.tags import NO_TAG, TagSet
 from data.tasks.tagging.windows import check, make_windows
@@ -62,9 +62,9 @@ class WordRows:
 
     def of_words(self, values: np.ndarray, otherwise) -> np.ndarray:
         """[rows, length] → [words]; `otherwise` for words that no row has."""
-        found = np.full(int(self.splits[-1]), otherwise, values.dtype)
-        found[self.words] = values[self.rows, self.places]
-        return found
+        whole = np.full(int(self.splits[-1]), otherwise, values.dtype)
+        whole[self.words] = values[self.rows, self.places]
+        return whole
 
     def tags_of_words(self, numbers: np.ndarray, tags: TagSet) -> list[list[str]]:
         """Predicted tags of every sentence: exactly one for each word, O for those without piece.
@@ -106,20 +106,19 @@ def make_rows(
     check(settings.max_seq_length, settings.window_stride)
 
     windows = _windows_function(tokenizer, settings)
-    parts: list[dict] = []
-    before = 0
     texts = list(_texts(sentences, settings.document_context))
-    for some in _portions(texts):
-        lengths = [len(text) for text, _ in some]
-        flat = [word for text, _ in some for word in text]
+    lengths = [len(text) for text, _ in texts]
+    parts = []
+    before = 0
+    for some in portions(lengths, _WORDS_AT_ONCE):
+        flat = [word for text, _ in texts[some] for word in text]
         ragged = tf.RaggedTensor.from_row_lengths(
-            tf.constant(flat, tf.string, [len(flat)]), tf.constant(lengths, tf.int64)
+            tf.constant(flat, tf.string, [len(flat)]), tf.constant(lengths[some], tf.int64)
         )
-        part = {name: tensor.numpy() for name, tensor in windows(ragged).items()}
-        part["words"] += before
+        part = windows(ragged)
+        parts.append(part | {"words": part["words"] + before})
         before += len(flat)
-        parts.append(part)
-    whole = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    whole = concatenated(parts)
 
     # What the rows are scored for, in order, are the pieces in order.
     begin, end = whole["scored"].T
@@ -128,16 +127,14 @@ def make_rows(
     words = whole["words"]
     first = np.diff(words, prepend=-1) > 0
     row, place, words = row[first], place[first], words[first]
-    splits = _splits(whole["lengths"])
+    splits = row_splits(whole["lengths"])
     labels = np.full(len(whole["ids"]), NO_TAG, np.int32)
     labels[splits[row] + place] = tags.numbers(sentences)[words]
     return WordRows(
-        features=Features(
+        features=Features.of_single_rows(
+            whole["lengths"],
             ids=whole["ids"],
-            splits=splits,
             first_lengths=whole["lengths"].astype(np.int32),
-            row_splits=np.arange(len(begin) + 1),
-            label_ids=np.zeros(len(begin), np.int32),
             max_seq_length=settings.max_seq_length,
             pad_id=tokenizer.pad_id,
             piece_labels=labels,
@@ -145,7 +142,7 @@ def make_rows(
         rows=row,
         places=place,
         words=words,
-        splits=_splits(np.array([len(sentence.words) for sentence in sentences])),
+        splits=row_splits([len(sentence.words) for sentence in sentences]),
         sources=np.repeat([source for _, source in texts], whole["counts"]),
     )
 
@@ -157,13 +154,13 @@ def _windows_function(tokenizer: Tokenizer, settings: TaggingSettings):
     @tf.function(input_signature=[tf.RaggedTensorSpec([None, None], tf.string)], autograph=False)
     def windows(words):
         pieces = tokenizer.tokenize_words(words)
-        made = make_windows(tokenizer, pieces.ids, settings.max_seq_length, settings.window_stride)
+        rows = make_windows(tokenizer, pieces.ids, settings.max_seq_length, settings.window_stride)
         base = tf.gather(words.row_starts(), pieces.words.value_rowids())
         return {
-            "ids": made.input_ids.values,
-            "lengths": made.input_ids.row_lengths(),
-            "counts": made.counts,
-            "scored": made.scored,
+            "ids": rows.input_ids.values,
+            "lengths": rows.input_ids.row_lengths(),
+            "counts": rows.counts,
+            "scored": rows.scored,
             "words": base + tf.cast(pieces.words.values, tf.int64),
         }
 
@@ -181,20 +178,3 @@ def _texts(sentences, document_context: bool) -> Iterator[tuple[list[str], str]]
         if not document_context or last or sentences[place + 1].document != sentence.document:
             yield words, source
             words = []
-
-
-def _portions(texts: list) -> Iterator[list]:
-    """Texts in portions that fit into memory tokenised."""
-    portion, size = [], 0
-    for text in texts:
-        portion.append(text)
-        size += len(text[0])
-        if size >= _WORDS_AT_ONCE:
-            yield portion
-            portion, size = [], 0
-    if portion:
-        yield portion
-
-
-def _splits(lengths: np.ndarray) -> np.ndarray:
-    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])

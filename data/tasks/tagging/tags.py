@@ -36,22 +36,22 @@ class TagSet:
         """
         number = {name: index for index, name in enumerate(self.names)}
         unknown: dict[str, str] = {}
-        found = np.full(sum(len(sentence.words) for sentence in sentences), NO_TAG, np.int32)
-        place = 0
+        numbers: list[int] = []
         for sentence in sentences:
-            for tag in sentence.tags or ():
-                found[place] = number.get(tag, NO_TAG)
-                if tag not in number:
-                    unknown.setdefault(tag, sentence.source)
-                place += 1
-            place += 0 if sentence.tags is not None else len(sentence.words)
+            tags = sentence.tags
+            if tags is None:
+                numbers += [NO_TAG] * len(sentence.words)
+                continue
+            numbers += [number.get(tag, NO_TAG) for tag in tags]
+            for tag in {*tags} - number.keys():
+                unknown.setdefault(tag, sentence.source)
         if unknown:
             logging.warning(
                 "Tags that training didn't have, and that can't be predicted: %s. Their words "
                 "don't count in the loss; in the scores by entity they do.",
                 listing(f"{tag} (sentence at {source})" for tag, source in unknown.items()),
             )
-        return found
+        return np.array(numbers, np.int32)
 
 
 def make_tag_set(sentences: Sequence[Sentence], scheme: str) -> TagSet:
@@ -90,15 +90,11 @@ def load_tags(output_dir: str, init_checkpoint: str | None) -> TagSet:
             f"{' and no '.join(labels.places(output_dir, init_checkpoint))}. It is written beside "
             "a model when that is trained; without it give the --train_file."
         )
-    saved = labels.read(path)
-    try:
-        scheme, names = saved["scheme"], saved["labels"]
-        known = isinstance(names, list) and all(isinstance(name, str) for name in names)
-        if scheme not in MODEL_SCHEMES or not known or names[:1] != [OUTSIDE]:
-            raise TypeError("the scheme or the list of labels is not one of this script")
-        return TagSet(scheme, tuple(names))
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(
-            f"{path} doesn't hold the scheme and the tags as written beside a trained model "
-            f"({type(error).__name__}: {error}); give the --train_file instead."
-        ) from error
+
+    def form(saved) -> TagSet:
+        tags = TagSet(saved["scheme"], labels.strings(saved, "labels"))
+        if tags.scheme not in MODEL_SCHEMES or tags.names[:1] != (OUTSIDE,):
+            raise ValueError("the scheme or the list of labels is not one of this script")
+        return tags
+
+    return labels.read(path, form)

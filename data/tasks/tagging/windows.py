@@ -45,7 +45,6 @@ def make_windows(
     share.
 
     Args:
-        tokenizer: The tokenizer.
         pieces: int32 [N, (pieces)].
         max_seq_length: Of a row.
         stride: Most pieces from one window to the next; 0 for half a window. Small ones give

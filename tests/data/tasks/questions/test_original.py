@@ -254,7 +254,7 @@ def test_what_training_needs():
 def test_lengths_are_checked(words):
     with pytest.raises(DataError, match="max_seq_length is 67"):
         build_features([], words, False, 67, 128, 64)
-    with pytest.raises(DataError, match="doc_stride is 0"):
+    with pytest.raises(DataError, match="doc_stride 0"):
         build_features([], words, False, 68, 0, 64)
     with pytest.raises(DataError, match="n_best_size is 0"):
         OriginalSettings(n_best_size=0)
