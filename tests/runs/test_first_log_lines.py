@@ -51,7 +51,7 @@ def test_one_tensor_that_is_no_weight(tmp_path, caplog):
     model = tiny_model()
     weights = checkpoints.weights_by_name(model)
     tensors = {name: weight.value.numpy() for name, weight in weights.items()}
-    tf1.write_unstaged(str(tmp_path / "model.ckpt"), tensors | {"global_step": np.int64(7)})
+    tf1.write_bundle(str(tmp_path / "model.ckpt"), tensors | {"global_step": np.int64(7)})
     with caplog.at_level("INFO"):
         checkpoints.load(model, tmp_path / "model.ckpt")
     assert "Loaded" in caplog.text and "no weight" not in caplog.text
