@@ -59,6 +59,7 @@ from modeling.training.engine.distribution import is_chief
 from modeling.training.engine.evaluation import Predictor
 from modeling.training.fine_tuning import fine_tune
 from modeling.training.runs import charts
+from modeling.training.runs.identity import weights_checksum
 from modeling.training.runs.reporting import write_results
 from modeling.training.runs.session import session
 from modeling.training.settings import check_model_fits, run_settings
@@ -84,7 +85,6 @@ class SentenceClassification:
         self.head = SentenceHead(task.kind.value, len(task.labels))
         self.result_names = [*(f"eval_{name}" for name in task.metrics), "eval_loss"]
         names = ("bilstm", "window_pooling", "class_weights", "train_batch_tokens")
-        names += ("second_init_checkpoint",)
         self.identity = {
             "task_name": task.name,
             "label_column": FLAGS.label_column,
@@ -92,6 +92,7 @@ class SentenceClassification:
             "label_kind": task.kind.value,
             "bert_config_file": config.to_dict(),
             "second_bert_config_file": self.second and self.second.to_dict(),
+            "second_init_checkpoint": weights_checksum(FLAGS.second_init_checkpoint),
             **{name: FLAGS[name].value for name in names},
         }
 

@@ -5,6 +5,7 @@ appendix B, "MFU"). The peak is the data sheet's for TPUs and GPUs, 16-bit or TF
 run computes; a CPU's is measured by multiplying matrices for a moment.
 """
 
+import functools
 import os
 import time
 
@@ -42,6 +43,7 @@ def _times(peak: float | None, replicas: int) -> float | None:
     return peak * replicas if peak else None
 
 
+@functools.cache  # of the runs of a search each asks
 def _cpu_speed(dtype: tf.DType, seconds: float = 0.3) -> float:
     """Operations a second of products of matrices; the best of some for so long."""
     size = 1024
