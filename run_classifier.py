@@ -110,7 +110,7 @@ class SentenceClassification:
             weights = self._weights(splits[0])
             self.head = SentenceHead(self.task.kind.value, len(self.task.labels), weights)
             if self.task.name == sentence_flags.OWN_FILES:
-                labels.keep(FLAGS.output_dir, delimited.saved_form(self.task), is_chief())
+                labels.keep_labels(FLAGS.output_dir, delimited.saved_form(self.task), is_chief())
         return splits
 
     def _weights(self, train) -> list[float] | None:
@@ -144,7 +144,7 @@ class SentenceClassification:
     def evaluate(self, split, logits) -> Evaluation:
         label_ids = split.features.label_ids
         results = self.head.evaluate(logits, label_ids, self.task.metrics)
-        constant = metrics.is_degenerate(self.head.probabilities(logits), label_ids)
+        constant = metrics.is_constant_output(self.head.probabilities(logits), label_ids)
         return Evaluation(results, constant)
 
     def write_evaluation(self, split, logits, results, first: bool) -> None:
@@ -215,7 +215,7 @@ def main(_) -> None:
     evaluations = {name: FLAGS[name].value for name in ("eval_batch_size", "predict_batch_size")}
     with session(FLAGS, sizes, **evaluations) as summary:
         config = BertConfig.from_json_file(FLAGS.bert_config_file)
-        casing.check(FLAGS.do_lower_case, FLAGS.init_checkpoint)
+        casing.check_casing(FLAGS.do_lower_case, FLAGS.init_checkpoint)
         tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)
         check_model_fits(FLAGS, config, tokenizer.vocab_size)
         task = reading.open_task(FLAGS, FLAGS.do_train)

@@ -89,7 +89,7 @@ class Tagging:
         if FLAGS.do_train:
             self.sentences["train"] = self._sentences("train", FLAGS.model_scheme)
             self.tags = tags.make_tag_set(self.sentences["train"], FLAGS.model_scheme)
-            labels.keep(FLAGS.output_dir, tags.saved_form(self.tags), is_chief())
+            labels.keep_labels(FLAGS.output_dir, tags.saved_form(self.tags), is_chief())
         else:
             # Of a frozen model's checkpoint the tagger beside it isn't this one.
             checkpoint = None if frozen else FLAGS.init_checkpoint
@@ -143,7 +143,7 @@ class Tagging:
         gold = reading.gold_tags(split)
         if gold is None:
             return Evaluation({})
-        scores = metrics.evaluate(gold, predicted)
+        scores = metrics.evaluate_tags(gold, predicted)
         results = {f"eval_{name}": value for name, value in scores.items()} | {"eval_loss": loss}
         return Evaluation(results, len({tag for words in predicted for tag in words}) == 1)
 
@@ -154,7 +154,7 @@ class Tagging:
     def _report(self, name: str, split, answers, results) -> None:
         write_results(FLAGS.output_dir, f"{name}_results.txt", results)
         if is_chief():
-            report = metrics.report(reading.gold_tags(split), answers[0])
+            report = metrics.report_by_type(reading.gold_tags(split), answers[0])
             logging.info("%s by type\n%s", FLAGS[FILES[split.name]].value, report)
             path = os.path.join(FLAGS.output_dir, f"{name}_report.txt")
             atomic.write_text(path, report + "\n")
@@ -209,7 +209,7 @@ def main(_) -> None:
     evaluations = {name: FLAGS[name].value for name in ("eval_batch_size", "predict_batch_size")}
     with session(FLAGS, sizes, **evaluations) as summary:
         config = BertConfig.from_json_file(FLAGS.bert_config_file)
-        casing.check(FLAGS.do_lower_case, FLAGS.init_checkpoint)
+        casing.check_casing(FLAGS.do_lower_case, FLAGS.init_checkpoint)
         tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)
         check_model_fits(FLAGS, config, tokenizer.vocab_size)
         frozen = None

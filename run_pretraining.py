@@ -66,8 +66,8 @@ from modeling.training.engine.setup import make_train_step
 from modeling.training.phases import Phase, folder_names, parse_phases
 from modeling.training.runs import run_folder, run_state
 from modeling.training.runs.best import load_best
-from modeling.training.runs.fit import Stage, fit
-from modeling.training.runs.reporting import Reporter, reported, write_results
+from modeling.training.runs.fit import Stage, fit_run
+from modeling.training.runs.reporting import Reporter, reported_evaluation, write_results
 from modeling.training.runs.session import session
 from modeling.training.runs.summary import RunSummary
 
@@ -171,7 +171,7 @@ def find_records(
         for files in (FLAGS.corpus_file, FLAGS.eval_corpus_file)
     )
     return from_text.make_records(
-        demo.text() if FLAGS.demo else text,
+        demo.demo_text() if FLAGS.demo else text,
         directory,
         config.vocab_size,
         settings,
@@ -190,7 +190,7 @@ def make_dataset(
 
     `masks` says how to mask dynamically, None not to.
     """
-    share = distribution.share(phase.batch_size if training else FLAGS.eval_batch_size)
+    share = distribution.share_of_worker(phase.batch_size if training else FLAGS.eval_batch_size)
     dataset = records.batches(
         training,
         phase.max_seq_length,
@@ -242,7 +242,7 @@ def export(model: BertPretrainer, vocab_file: str) -> None:
 
 def main(_) -> None:
     if FLAGS.demo:
-        demo.set_flags(FLAGS)
+        demo.set_demo_flags(FLAGS)
     if FLAGS.estimate:
         phases = read_phases()
         files = corpus.expand(FLAGS.corpus_file) if FLAGS.corpus_file else []
@@ -310,7 +310,7 @@ def run(summary: RunSummary) -> None:
         perplexity = math.exp(min(results["masked_lm_loss"], 700.0))
         return results | {"masked_lm_perplexity": perplexity}
 
-    evaluate = reported(held_out, reporter, "held out")
+    evaluate = reported_evaluation(held_out, reporter, "held out")
 
     try:
         # ---- Train ----
@@ -336,7 +336,7 @@ def run(summary: RunSummary) -> None:
             names = ("objective", "learning_rate", "num_warmup_steps", "random_seed", "optimizer")
             names += ("lr_schedule", "lr_decay_power", "weight_decay_rate", "layerwise_lr_decay")
             names += ("freeze_layers",) + (() if FLAGS.phases else ("train_batch_size",))
-            step = fit(
+            step = fit_run(
                 make_train_step(model, losses, settings),
                 stages,
                 FLAGS.output_dir,
@@ -374,7 +374,7 @@ def run(summary: RunSummary) -> None:
     if FLAGS.do_export and distribution.is_chief():
         export(model, records[0].vocab_file if records else FLAGS.vocab_file)
     if FLAGS.demo and FLAGS.do_eval:
-        demo.show(
+        demo.show_demo(
             functools.partial(fill_masks, model),
             Tokenizer(records[0].vocab_file, FLAGS.do_lower_case),
             eval_sets[0],

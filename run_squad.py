@@ -49,7 +49,7 @@ from data.tasks.questions import original, original_answers, reading, scoring, w
 from data.tasks.questions.rows import make_rows
 from data.tokenization import Tokenizer, casing
 from modeling import errors
-from modeling.answers.spans import SpanLogits, SpanSearch, merge_arrays
+from modeling.answers.spans import SpanLogits, SpanSearch, merge_span_arrays
 from modeling.config import BertConfig
 from modeling.logs import Progress
 from modeling.losses import SpanLosses
@@ -133,7 +133,7 @@ class QuestionAnswering:
             some = split.examples[begin : begin + reading.QUESTIONS_AT_ONCE]
             rows = make_rows(self.tokenizer, some, self.settings, training=False)
             spans = predictor(batches(dataclasses.replace(split, features=rows.features)))
-            merged = merge_arrays(spans, rows.counts)
+            merged = merge_span_arrays(spans, rows.counts)
             yield from answer_files.read_answers(some, rows, merged, self.scoring.version_2)
             progress.add(len(some))
 
@@ -157,7 +157,9 @@ class QuestionAnswering:
         settings = original_answers.OriginalSettings(
             FLAGS.n_best_size, FLAGS.max_answer_length, self.scoring.version_2
         )
-        return original_answers.predict(examples, with_logits(), self.tokenizer, settings)
+        return original_answers.predict_as_original(
+            examples, with_logits(), self.tokenizer, settings
+        )
 
     def evaluate(self, split, answers) -> Evaluation:
         best_texts, null_odds = {}, {}
@@ -167,7 +169,7 @@ class QuestionAnswering:
         threshold = self.scoring.threshold(split.examples, best_texts, null_odds)
         results = self.scoring.results(split.examples, best_texts, null_odds, threshold)
         odds = null_odds if self.scoring.version_2 else {}
-        texts = set(answer_files.predictions(best_texts, odds, threshold).values())
+        texts = set(answer_files.predicted_answers(best_texts, odds, threshold).values())
         named = {f"eval_{name}": value for name, value in results.items()}
         return Evaluation(named, len(texts) == 1 < len(best_texts))
 
@@ -213,7 +215,7 @@ def check_flags(settings: RunSettings) -> None:
     for flag, is_needed in needed.items():
         if is_needed and not FLAGS[flag].value:
             raise errors.ModelingError(f"--{flag} is missing: a file in the form of SQuAD's.")
-    windows.check(FLAGS.max_seq_length, FLAGS.max_query_length, FLAGS.doc_stride)
+    windows.check_question_lengths(FLAGS.max_seq_length, FLAGS.max_query_length, FLAGS.doc_stride)
     scoring.Scoring(FLAGS)
     reading.epochs_per_file(FLAGS)
 
@@ -225,7 +227,7 @@ def main(_) -> None:
     sizes = [trial.batch_size for trial in settings.trials]
     with session(FLAGS, sizes, predict_batch_size=FLAGS.predict_batch_size) as summary:
         config = BertConfig.from_json_file(FLAGS.bert_config_file)
-        casing.check(FLAGS.do_lower_case, FLAGS.init_checkpoint)
+        casing.check_casing(FLAGS.do_lower_case, FLAGS.init_checkpoint)
         tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)
         check_model_fits(FLAGS, config, tokenizer.vocab_size)
         check_flags(settings)

@@ -93,7 +93,7 @@ def main(_: list[str]) -> None:
     logging.info("Done: %s.", summary)
     for path in output_files:
         logging.info("Wrote %s", path)
-    logging.info("Wrote %s", manifest.path_of(name))
+    logging.info("Wrote %s", manifest.manifest_path(name))
 
 
 if __name__ == "__main__":

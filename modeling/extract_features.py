@@ -157,7 +157,7 @@ def main(_: list[str]) -> None:
     with strategy.scope():
         check_flags()
         config = BertConfig.from_json_file(FLAGS.bert_config_file)
-        casing.check(FLAGS.do_lower_case, FLAGS.init_checkpoint)
+        casing.check_casing(FLAGS.do_lower_case, FLAGS.init_checkpoint)
         tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)
         settings.check_model_fits(FLAGS, config, tokenizer.vocab_size)
         if FLAGS.input_file:

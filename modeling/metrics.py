@@ -46,7 +46,7 @@ def first_best(name: str, items: Iterable, value: Callable[[Any], float]) -> Any
     return (min if smaller_is_better(name) else max)(finite, key=value, default=None)
 
 
-def compute(names: Sequence[str], outputs, labels) -> dict[str, float]:
+def compute_metrics(names: Sequence[str], outputs, labels) -> dict[str, float]:
     """Metrics of all examples at once, so that no batch weighs more than another.
 
     accuracy is the share of examples with the right class (multi-label: with exactly the right
@@ -90,7 +90,7 @@ def compute(names: Sequence[str], outputs, labels) -> dict[str, float]:
         return {name: float(function(name, arrays)) for name in names}
 
 
-def is_degenerate(outputs, labels) -> bool:
+def is_constant_output(outputs, labels) -> bool:
     """Whether a model says the same of every example though the examples differ.
 
     That is how fine-tuning of a large model on a small set fails at times (paper, section 4.1:
@@ -99,8 +99,8 @@ def is_degenerate(outputs, labels) -> bool:
     Where one class is far more frequent, a sound model may look degenerate as well.
 
     Args:
-        outputs: As for `compute`.
-        labels: As for `compute`.
+        outputs: As for `compute_metrics`.
+        labels: As for `compute_metrics`.
 
     Raises:
         ModelingError: Shapes don't fit, or there are no examples.
@@ -150,7 +150,7 @@ def class_report(outputs, labels, names: Sequence[str]) -> list[dict]:
     Returns:
         A dict per row with name, precision, recall, f1 and support (examples that have the label):
         the classes in their order, then "macro avg" and "weighted avg", which are those of
-        `compute`.
+        `compute_metrics`.
 
     Raises:
         ModelingError: Shapes don't fit, or these are numbers.

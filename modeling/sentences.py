@@ -105,7 +105,7 @@ class SentenceHead:
         if not len(logits):
             raise ModelingError("There is nothing to evaluate on: the data set has no examples.")
         outputs = self.probabilities(logits)
-        values = metrics.compute(names, outputs, label_ids)
+        values = metrics.compute_metrics(names, outputs, label_ids)
         losses, _ = self._losses(None)(
             {"logits": tf.constant(logits)}, {"label_ids": tf.constant(label_ids)}
         )

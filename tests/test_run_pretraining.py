@@ -360,7 +360,7 @@ def test_dynamic_masking_of_raw_text(folder):
     assert "held out at step 4" in log
     for name, masked in (("train-00000-of-*", False), ("heldout", True)):
         (path,) = (folder / "dynamic_text" / "records").glob(f"{name}.tfrecord")
-        schema.check_file(str(path), 24, 4, 60, masked)
+        schema.check_record_file(str(path), 24, 4, 60, masked)
 
 
 def test_dynamic_masking_that_cannot_work(folder, record_file):

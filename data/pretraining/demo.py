@@ -45,7 +45,7 @@ _SENTENCES = 5
 FillMasks = Callable[[Mapping[str, np.ndarray]], tuple[np.ndarray, np.ndarray]]
 
 
-def set_flags(flag_values) -> None:
+def set_demo_flags(flag_values) -> None:
     """Gives the demo's values to the flags that the command line leaves alone.
 
     Args:
@@ -63,13 +63,13 @@ def documents() -> list[corpus.Document]:
     return docstrings.docstring_documents(CORPUS_BYTES)
 
 
-def text() -> from_text.Text:
+def demo_text() -> from_text.Text:
     """That corpus, named."""
     name = f"docstrings around TensorFlow {tf.__version__}, {len(documents())} documents"
     return from_text.Text(documents=documents, name=name)
 
 
-def show(
+def show_demo(
     fill_masks: FillMasks,
     tokenizer: Tokenizer,
     eval_data,
@@ -93,7 +93,7 @@ def show(
         masked = batch["masked_lm_ids"].numpy()[batch["masked_lm_weights"].numpy() > 0]
         counts += np.bincount(masked, minlength=len(counts))
     baseline = tokenizer.vocab[counts.argmax()], counts.max() / max(1, counts.sum())
-    held_out = from_text.Sides(text()).documents(training=False)
+    held_out = from_text.Sides(demo_text()).documents(training=False)
     sentences, inputs = _masked_sentences(held_out, tokenizer, max_seq_length, seed)
     ids, probabilities = fill_masks(inputs)
     print(

@@ -140,11 +140,11 @@ class Records:
     ) -> None:
         """After a failure while reading: raises DataError naming the bad text or record, if any is.
 
-        The arguments behind the failure are those of `schema.diagnose`.
+        The arguments behind the failure are those of `schema.diagnose_records`.
         """
         text_stream.raise_data_error(error)
         files = list(dict.fromkeys(self.train_files + self.eval_files))
-        schema.diagnose(files, max_seq_length, max_predictions, vocab_size, masked)
+        schema.diagnose_records(files, max_seq_length, max_predictions, vocab_size, masked)
 
 
 def existing_records(
@@ -170,7 +170,7 @@ def existing_records(
     train_files = _record_files(input_file)
     eval_files = _record_files(eval_file) if eval_file else train_files
     files = list(dict.fromkeys(train_files + eval_files))
-    manifest.verify(files, max_seq_length, max_predictions_per_seq, vocab_file)
+    manifest.verify_manifest(files, max_seq_length, max_predictions_per_seq, vocab_file)
     return Records(train_files, eval_files, vocab_file, shared=not eval_file)
 
 

@@ -15,7 +15,7 @@ FILE = "labels.json"
 Form = TypeVar("Form")
 
 
-def places(output_dir: str, init_checkpoint: str | None) -> list[str]:
+def label_places(output_dir: str, init_checkpoint: str | None) -> list[str]:
     """Where the labels of the weights to be used may be: beside them, or in the output folder.
 
     Args:
@@ -32,14 +32,14 @@ def places(output_dir: str, init_checkpoint: str | None) -> list[str]:
     return [os.path.join(folder, FILE) for folder in [*folders, output_dir]]
 
 
-def find(output_dir: str, init_checkpoint: str | None) -> str | None:
-    """The first of the `places` that there is; None if there is none."""
-    candidates = places(output_dir, init_checkpoint)
+def find_labels(output_dir: str, init_checkpoint: str | None) -> str | None:
+    """The first of the `label_places` that there is; None if there is none."""
+    candidates = label_places(output_dir, init_checkpoint)
     return next((place for place in candidates if tf.io.gfile.exists(place)), None)
 
 
-def read(path: str, form: Callable[[Any], Form] = lambda content: content) -> Form:
-    """What `keep` wrote, in the form that a function makes of it.
+def read_labels(path: str, form: Callable[[Any], Form] = lambda content: content) -> Form:
+    """What `keep_labels` wrote, in the form that a function makes of it.
 
     Raises:
         DataError: The file can't be read or isn't JSON, or `form` raises a ValueError, KeyError
@@ -67,7 +67,7 @@ def strings(content: Any, name: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def keep(output_dir: str, content: Mapping[str, Any], write: bool) -> None:
+def keep_labels(output_dir: str, content: Mapping[str, Any], write: bool) -> None:
     """Writes labels beside the weights that will learn them, in a folder that has no others.
 
     The content is what JSON can hold, "labels" among it; `write` is for the one process that does.
@@ -77,7 +77,7 @@ def keep(output_dir: str, content: Mapping[str, Any], write: bool) -> None:
     """
     path = os.path.join(output_dir, FILE)
     if tf.io.gfile.exists(path):
-        earlier = read(path)
+        earlier = read_labels(path)
         names = earlier.get("labels") if isinstance(earlier, dict) else None
         if earlier == json.loads(json.dumps(content)):
             return

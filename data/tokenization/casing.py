@@ -13,7 +13,7 @@ _LOWER = (
 _CASED = ("cased_L-12_H-768_A-12", "cased_L-24_H-1024_A-16", "multi_cased_L-12_H-768_A-12")
 
 
-def check(do_lower_case: bool, init_checkpoint: str | None) -> None:
+def check_casing(do_lower_case: bool, init_checkpoint: str | None) -> None:
     """Refuses a case that contradicts the checkpoint's folder, as the original does.
 
     Raises:

@@ -47,7 +47,7 @@ def pack_inputs(
             use the place of the second [SEP].
         max_seq_length: Longest row of the result, at least 3.
         long_text: What stays of too long a text: "head", "tail" or "head_tail", see
-            `long_texts.kept`.
+            `long_texts.kept_pieces`.
 
     Returns:
         int32 [N, (length)] twice.
@@ -56,14 +56,14 @@ def pack_inputs(
     length_a = tf.cast(pieces_a.row_lengths(), tf.int32)
     if pieces_b is None:
         keep_a = tf.minimum(length_a, max_seq_length - 2)
-        return joined(tokenizer, long_texts.kept(pieces_a, keep_a, long_text), None)
+        return joined(tokenizer, long_texts.kept_pieces(pieces_a, keep_a, long_text), None)
     length_b = tf.cast(pieces_b.row_lengths(), tf.int32)
     limit = tf.where(length_b == 0, max_seq_length - 2, max_seq_length - 3)
     keep_a, keep_b = truncated_lengths(length_a, length_b, limit)
     return joined(
         tokenizer,
-        long_texts.kept(pieces_a, keep_a, long_text),
-        long_texts.kept(pieces_b, keep_b, long_text),
+        long_texts.kept_pieces(pieces_a, keep_a, long_text),
+        long_texts.kept_pieces(pieces_b, keep_b, long_text),
     )
 
 
@@ -76,13 +76,13 @@ def pack_windows(
     stride: int = 0,
     max_windows: int = long_texts.MAX_WINDOWS,
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.Tensor]:
-    """Like `pack_inputs`, but a too long text makes several rows; see `long_texts.windows`.
+    """Like `pack_inputs`, but a too long text makes several rows; see `long_texts.piece_windows`.
 
     Returns:
         int32 [rows, (length)] twice; int64 [N], how many rows each text or pair has.
     """
     check_length(max_seq_length)
-    rows_a, rows_b, counts = long_texts.windows(
+    rows_a, rows_b, counts = long_texts.piece_windows(
         pieces_a, pieces_b, max_seq_length, stride, max_windows
     )
     return *joined(tokenizer, rows_a, rows_b), counts
@@ -143,7 +143,7 @@ def build_inputs(
     """
     if pad_to not in (None, "longest"):
         raise ValueError(f'pad_to is {pad_to!r}; it may be None or "longest".')
-    long_texts.check(long_text, window_stride, max_seq_length, max_windows)
+    long_texts.check_long_text(long_text, window_stride, max_seq_length, max_windows)
     text_a = tf.convert_to_tensor(text_a, tf.string)
     scalar = text_a.shape.rank == 0
     pieces_a = tokenizer.tokenize(tf.reshape(text_a, [-1]))

@@ -9,7 +9,7 @@ MAX_WINDOWS = 16
 HEAD_SHARE = 4  # With "head_tail" one piece in so many is of the head, rounded up.
 
 
-def check(
+def check_long_text(
     long_text: str, window_stride: int, max_seq_length: int, max_windows: int = MAX_WINDOWS
 ) -> None:
     """Raises DataError for an unknown name, a stride that would skip pieces, or no windows."""
@@ -25,7 +25,7 @@ def check(
         raise DataError(f"max_windows is {max_windows}; a text needs at least 1.")
 
 
-def kept(pieces: tf.RaggedTensor, lengths: tf.Tensor, long_text: str) -> tf.RaggedTensor:
+def kept_pieces(pieces: tf.RaggedTensor, lengths: tf.Tensor, long_text: str) -> tf.RaggedTensor:
     """So many pieces of each row.
 
     Args:
@@ -49,7 +49,7 @@ def kept(pieces: tf.RaggedTensor, lengths: tf.Tensor, long_text: str) -> tf.Ragg
     )
 
 
-def windows(
+def piece_windows(
     pieces_a: tf.RaggedTensor,
     pieces_b: tf.RaggedTensor | None,
     max_seq_length: int,

@@ -138,7 +138,7 @@ class BestSpans(NamedTuple):
     null_ends: tf.Tensor
 
 
-def merge(spans: tf.Tensor, counts: tf.Tensor) -> BestSpans:
+def merge_spans(spans: tf.Tensor, counts: tf.Tensor) -> BestSpans:
     """Puts the rows of each question together.
 
     Args:
@@ -179,6 +179,8 @@ def merge(spans: tf.Tensor, counts: tf.Tensor) -> BestSpans:
     )
 
 
-def merge_arrays(spans: np.ndarray, counts: np.ndarray) -> BestSpans:
-    """`merge` of NumPy arrays."""
-    return BestSpans(*(tensor.numpy() for tensor in merge(tf.constant(spans), tf.constant(counts))))
+def merge_span_arrays(spans: np.ndarray, counts: np.ndarray) -> BestSpans:
+    """`merge_spans` of NumPy arrays."""
+    return BestSpans(
+        *(tensor.numpy() for tensor in merge_spans(tf.constant(spans), tf.constant(counts)))
+    )

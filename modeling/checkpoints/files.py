@@ -105,13 +105,13 @@ def _is_abandoned(directory: str, name: str) -> bool:
     return time.time() - newest > _ABANDONED_SECONDS
 
 
-def write_text(path: str, text: str) -> None:
+def write_staged_text(path: str, text: str) -> None:
     """Writes a UTF-8 text file with the line ends that `text` has."""
     with tf.io.gfile.GFile(path, "wb") as file:
         file.write(text.encode("utf-8"))
 
 
-def listing(directory: str, limit: int = 15) -> str:
+def listing_of_names(directory: str, limit: int = 15) -> str:
     """The names in a folder as one phrase for an error message."""
     names = sorted(name.rstrip("/") for name in tf.io.gfile.listdir(directory))
     if not names:

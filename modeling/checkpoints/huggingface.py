@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from modeling.checkpoints import names
 from modeling.checkpoints.contents import Contents, as_float32
-from modeling.checkpoints.files import join, write_text
+from modeling.checkpoints.files import join, write_staged_text
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
 
@@ -207,4 +207,4 @@ def write(directory: str, tensors: Mapping[str, np.ndarray], config: BertConfig)
         file.write(safetensors.numpy.save(whole, metadata={"format": "pt"}))
     values = config_dict(config, {name: array.shape for name, array in tensors.items()})
     content = json.dumps(values, indent=2, sort_keys=True) + "\n"
-    write_text(join(directory, "config.json"), content)
+    write_staged_text(join(directory, "config.json"), content)

@@ -10,7 +10,7 @@ from absl import logging
 
 from modeling.checkpoints import huggingface, names, tf1
 from modeling.checkpoints.contents import Contents
-from modeling.checkpoints.files import listing
+from modeling.checkpoints.files import listing_of_names
 from modeling.errors import ModelingError
 
 _OTHER_FORMATS = {
@@ -155,7 +155,7 @@ def find(path: str | os.PathLike) -> tuple[str, str]:
         return names.TF1, path
     if not tf.io.gfile.exists(path):
         folder = os.path.dirname(path) or "."
-        nearby = f"{folder} holds {listing(folder)}" if tf.io.gfile.isdir(folder) else ""
+        nearby = f"{folder} holds {listing_of_names(folder)}" if tf.io.gfile.isdir(folder) else ""
         raise ModelingError(
             f"There is no checkpoint at {path}: neither a TF1 bundle ({path}.index) nor a file or "
             f"folder of that name. {nearby}"
@@ -184,7 +184,7 @@ def find(path: str | os.PathLike) -> tuple[str, str]:
     raise ModelingError(
         f"The folder {path} holds no checkpoint that can be read: expected bert_model.ckpt.index "
         f"(with its .data file), a `checkpoint` file that names a bundle, or model.safetensors; "
-        f"found {listing(path)}.{hint}"
+        f"found {listing_of_names(path)}.{hint}"
     )
 
 

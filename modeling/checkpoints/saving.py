@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from modeling.checkpoints import huggingface, names, tf1
 from modeling.checkpoints.contents import as_float32
-from modeling.checkpoints.files import join, staged, write_text
+from modeling.checkpoints.files import join, staged, write_staged_text
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
 
@@ -72,7 +72,7 @@ def write(
     with staged(directory) as temporary:
         if format == names.TF1:
             tf1.write_bundle(join(temporary, tf1.RELEASE_NAME), tensors)
-            write_text(join(temporary, "bert_config.json"), config.to_json_string())
+            write_staged_text(join(temporary, "bert_config.json"), config.to_json_string())
         else:
             huggingface.write(temporary, tensors, config)
         if vocab is not None:

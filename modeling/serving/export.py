@@ -129,7 +129,7 @@ class Export:
             signatures[EXAMPLES] = from_examples(signatures["serving_default"])
         functions = {
             name: tf.function(
-                checked(signature.call, servable.config), autograph=False
+                checked_request(signature.call, servable.config), autograph=False
             ).get_concrete_function(
                 **{
                     key: tf.TensorSpec(spec.shape, spec.dtype, key)
@@ -164,15 +164,15 @@ class Export:
             name = os.path.basename(self.directory.rstrip("/"))
             vocab_file = self.assets.get("vocab.txt")
             words = warm_up.words_of(vocab_file) if vocab_file else None
-            logs = warm_up.requests(name, signatures, self.max_seq_length, words)
-            warm_up.write(temporary, logs)
+            logs = warm_up.warm_up_requests(name, signatures, self.max_seq_length, words)
+            warm_up.write_warm_up(temporary, logs)
             # The folder of the highest version is what a server loads; it has to appear whole.
             target = join(self.directory, str(_last_version(self.directory) + 1))
             tf.io.gfile.rename(temporary, target)
         return target
 
 
-def checked(call: Callable, config=None) -> Callable:
+def checked_request(call: Callable, config=None) -> Callable:
     """`call` with checks before it, which fail with InvalidArgument (400 in REST).
 
     All inputs must have equally many rows. Where there are `input_ids`, the inputs of pieces must
@@ -247,7 +247,7 @@ def from_examples(signature: Signature) -> Signature:
     return Signature(call, of_strings, signature.sample, signature.inputs)
 
 
-def operations(graph_def) -> set[str]:
+def graph_operations(graph_def) -> set[str]:
     """Names of the operations in a GraphDef and its functions."""
     functions = {function.signature.name for function in graph_def.library.function}
     nodes = {node.op for node in graph_def.node}
@@ -258,7 +258,7 @@ def operations(graph_def) -> set[str]:
 
 def check_operations(graph_def, where: str) -> None:
     """Raises ModelingError if TF Serving couldn't run a graph."""
-    used = operations(graph_def)
+    used = graph_operations(graph_def)
     known = {name for name in used if hasattr(tf.raw_ops, name) and name not in HOST_OPERATIONS} | {
         *TEXT_OPERATIONS,
         *_OF_SAVED_MODELS,

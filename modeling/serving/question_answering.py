@@ -5,7 +5,7 @@ from typing import Protocol
 
 import tensorflow as tf
 
-from modeling.answers.spans import IMPOSSIBLE, SpanLogits, SpanSearch, merge
+from modeling.answers.spans import IMPOSSIBLE, SpanLogits, SpanSearch, merge_spans
 from modeling.serving.buckets import in_buckets
 from modeling.serving.export import IDS, Export, Signature
 from modeling.serving.storage import Servable
@@ -80,7 +80,7 @@ def export_question_answering(
             "start_range": windows.start_range,
         }
         zeros = {"spans": tf.zeros([tf.shape(ids)[0], n_best + 1, 4])}
-        spans = merge(in_buckets(search, batch, zeros)["spans"], windows.counts)
+        spans = merge_spans(in_buckets(search, batch, zeros)["spans"], windows.counts)
         first = tf.gather(windows.begins, spans.rows) - tf.cast(
             tf.gather(windows.first_lengths, spans.rows), tf.int64
         )

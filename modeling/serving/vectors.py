@@ -9,7 +9,7 @@ from modeling.errors import ModelingError
 from modeling.serving.buckets import in_buckets
 from modeling.serving.export import IDS, Export, Signature
 from modeling.serving.storage import Servable
-from modeling.vectors.vector_models import BertVectors, pool, unit_length
+from modeling.vectors.vector_models import BertVectors, pool_vectors, unit_length
 
 
 class PiecesAndWords(Protocol):
@@ -65,7 +65,7 @@ def export_embeddings(
         shape = tf.shape(vectors)
         real = tf.cast(batch["input_mask"], tf.float32)[..., tf.newaxis]
         vectors = tf.reshape(vectors, [shape[0], shape[1], width]) * real
-        pooled = pool(vectors, batch["input_mask"], pooling)
+        pooled = pool_vectors(vectors, batch["input_mask"], pooling)
         return {"vectors": vectors, "embedding": unit_length(pooled)}
 
     def embed_ids(**inputs):

@@ -29,7 +29,7 @@ def words_of(vocab_file: str) -> list[str]:
     return words[:: max(1, len(words) // 500)] or list(_FALLBACK)
 
 
-def requests(
+def warm_up_requests(
     name: str, signatures: Mapping, max_seq_length: int, words: Sequence[str] | None = None
 ) -> Iterator[bytes]:
     """Serialized PredictionLogs.
@@ -48,12 +48,12 @@ def requests(
             request = log.predict_log.request
             request.model_spec.name = name
             request.model_spec.signature_name = signature_name
-            for key, value in inputs(signature, counts, words).items():
+            for key, value in warm_up_inputs(signature, counts, words).items():
                 request.inputs[key].CopyFrom(tf.make_tensor_proto(value))
             yield log.SerializeToString()
 
 
-def inputs(signature, counts: Sequence[int], words: Sequence[str]) -> dict[str, np.ndarray]:
+def warm_up_inputs(signature, counts: Sequence[int], words: Sequence[str]) -> dict[str, np.ndarray]:
     """A request of texts with so many words each.
 
     Strings [B] are a text each, strings [B, C] two of them; numbers [B, …, T] are ones. Serialized
@@ -91,7 +91,7 @@ def inputs(signature, counts: Sequence[int], words: Sequence[str]) -> dict[str, 
     return {only: np.array(rows, object)}
 
 
-def write(directory: str, logs: Iterator[bytes]) -> None:
+def write_warm_up(directory: str, logs: Iterator[bytes]) -> None:
     """Into a SavedModel's folder."""
     folder = join(directory, FOLDER)
     tf.io.gfile.makedirs(folder)

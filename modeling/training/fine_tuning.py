@@ -19,9 +19,9 @@ from modeling.training.engine import distribution, precision
 from modeling.training.engine.setup import make_train_step
 from modeling.training.runs import run_folder, run_state
 from modeling.training.runs.best import has_best, load_best
-from modeling.training.runs.fit import Stage, fit
+from modeling.training.runs.fit import Stage, fit_run
 from modeling.training.runs.identity import weights_checksum
-from modeling.training.runs.reporting import Reporter, reported
+from modeling.training.runs.reporting import Reporter, reported_evaluation
 from modeling.training.runs.summary import RunSummary
 from modeling.training.search import Finished, Search, Trial
 from modeling.training.settings import RunSettings
@@ -107,7 +107,7 @@ class _Driver:
 
     def batches(self, split: Split, batch_size: int, seed: int | None = None) -> tf.data.Dataset:
         """This process's batches."""
-        share = distribution.share(batch_size)
+        share = distribution.share_of_worker(batch_size)
         return split.batches(
             batch_size, seed, num_parts=share.num_parts, parts=share.parts, **self.shape
         )
@@ -180,11 +180,11 @@ class _Driver:
             "random_seed": trial.seed,
         }
         reporter = Reporter(folder, num_train_steps, stages[0].batch_size)
-        evaluate = reported(judge, reporter, "dev set") if judge else None
+        evaluate = reported_evaluation(judge, reporter, "dev set") if judge else None
         scores = [name for name in self.task.result_names if name != "eval_loss"]
         panels = {"Loss": ["loss", "eval_loss"], "Training": ["accuracy"], "Dev set": scores}
         plot = functools.partial(reporter.plot, "training.png", panels)
-        step = fit(
+        step = fit_run(
             make_train_step(model, self.task.losses, settings),
             stages,
             folder,
@@ -234,7 +234,7 @@ def load_weights(settings: RunSettings, model: keras.Model) -> int:
     """
     folder, initial = settings.output_dir, settings.init_checkpoint
     # A search leaves no training checkpoint in the output folder itself.
-    searched = not run_folder.latest(folder) and has_best(folder) and not initial
+    searched = not run_folder.latest_checkpoint(folder) and has_best(folder) and not initial
     if settings.searching or settings.loop.best_metric or searched:
         return load_best(model, folder)
     return run_state.load_trained(model, folder, initial)

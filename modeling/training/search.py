@@ -1,6 +1,6 @@
 """The paper's search: some learning rates, batch sizes and epochs, each several times over.
 
-    trials = grid([5e-5, 3e-5], [32], [3.0], num_runs=5, seed=1)
+    trials = trial_grid([5e-5, 3e-5], [32], [3.0], num_runs=5, seed=1)
     search = Search(output_dir, "eval_f1", {"train_file": fingerprint, "optimizer": "adam"})
     best = search.run(trials, train)
 
@@ -24,7 +24,7 @@ import tensorflow as tf
 from absl import logging
 from tabulate import tabulate
 
-from modeling.checkpoints.files import join, staged, write_text
+from modeling.checkpoints.files import join, staged, write_staged_text
 from modeling.errors import ModelingError, NotFiniteError
 from modeling.metrics import first_best
 from modeling.training.engine.distribution import is_chief
@@ -73,7 +73,7 @@ class Finished:
     tensors: Mapping[str, np.ndarray]
 
 
-def grid(
+def trial_grid(
     learning_rates: Sequence[float],
     batch_sizes: Sequence[int],
     numbers_of_epochs: Sequence[float],
@@ -123,7 +123,7 @@ class Search:
         Finished runs that the folder has besides, of the same data and weights, are part of it.
 
         Args:
-            trials: See `grid`.
+            trials: See `trial_grid`.
             train: From a trial and its folder to what it gave. A run that diverges
                 (NotFiniteError) counts as degenerate, with results NaN.
 
@@ -221,7 +221,7 @@ class Search:
             return None
         with tf.io.gfile.GFile(path, "r") as file:
             row = json.load(file)
-        changes = run_identity.differences(row.get("identity", {}), self.identity)
+        changes = run_identity.identity_differences(row.get("identity", {}), self.identity)
         if changes or "identity" not in row:
             raise ModelingError(
                 f"{path} is of another search: {changes or 'it does not say of which data'}. Give "
@@ -234,7 +234,7 @@ class Search:
         value = row["value"] if math.isfinite(row["value"]) else None
         row = row | {"identity": self.identity, "value": value}
         with staged(self.folder(trial)) as temporary:
-            write_text(join(temporary, FILE), json.dumps(row, indent=1) + "\n")
+            write_staged_text(join(temporary, FILE), json.dumps(row, indent=1) + "\n")
 
     def _clear(self, trial: Trial) -> None:
         """Removes the checkpoints of a finished run: the best weights are in `best/`."""
@@ -255,8 +255,8 @@ class Search:
         runs = [_run_columns(row, best) for row in rows]
         if is_chief():
             with staged(self.directory) as temporary:
-                write_text(join(temporary, "search.tsv"), _tsv(runs))
-                write_text(join(temporary, "search_settings.tsv"), _tsv(settings))
+                write_staged_text(join(temporary, "search.tsv"), _tsv(runs))
+                write_staged_text(join(temporary, "search_settings.tsv"), _tsv(settings))
             charts.spread_png(rows, join(self.directory, "search.png"), self.metric)
         table = tabulate(settings, headers="keys", disable_numparse=True)
         logging.info("Search: %s of %d runs\n%s", self.metric, len(rows), table)

@@ -12,7 +12,7 @@ from modeling.errors import ModelingError
 from modeling.training.engine import distribution
 from modeling.training.engine.loop import Options
 from modeling.training.engine.setup import Settings
-from modeling.training.search import Trial, grid
+from modeling.training.search import Trial, trial_grid
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def search_trials(values) -> list[Trial]:
     Raises:
         ModelingError: A list holds something that isn't a positive number.
     """
-    return grid(
+    return trial_grid(
         _numbers(values.learning_rates, "learning_rates", float) or [values.learning_rate],
         _numbers(values.batch_sizes, "batch_sizes", int) or [values.train_batch_size],
         _numbers(values.epochs, "epochs", float) or [values.num_train_epochs],

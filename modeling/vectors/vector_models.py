@@ -130,11 +130,11 @@ class BertVectors(BertModel):
             for layer in self.layer_names
         ]
         vectors = ops.cast(ops.stack(layers, axis=2), "float32")
-        vectors = pool(vectors, mask, self.pooling)
+        vectors = pool_vectors(vectors, mask, self.pooling)
         return {"vectors": unit_length(vectors) if self.normalize else vectors}
 
 
-def pool(vectors, input_mask, pooling: str):
+def pool_vectors(vectors, input_mask, pooling: str):
     """[B, T, …] and int [B, T] → [B, …], see `BertVectors`; "none" returns the vectors."""
     if pooling == "none":
         return vectors

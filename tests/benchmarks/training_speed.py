@@ -41,7 +41,7 @@ from collections.abc import Mapping, Sequence
 from absl import app, flags
 
 from data.features import Features
-from modeling.training.runs.summary import commit
+from modeling.training.runs.summary import code_commit
 from tests.benchmarks import training_report, training_work
 from tests.benchmarks.peers.environment import Process, python_of, use_processors
 from tests.benchmarks.peers.training_worker import Shape
@@ -293,7 +293,7 @@ def facts(programs: Sequence[str]) -> dict[str, object]:
     """What a result has to be read with."""
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
-        "commit": commit(),
+        "commit": code_commit(),
         "cpu": processor(),
         "threads": FLAGS.threads,
         "rounds": FLAGS.rounds,

@@ -135,7 +135,7 @@ def main(_) -> None:
     evaluations = {name: FLAGS[name].value for name in ("eval_batch_size", "predict_batch_size")}
     with session(FLAGS, sizes, **evaluations) as summary:
         config = BertConfig.from_json_file(FLAGS.bert_config_file)
-        casing.check(FLAGS.do_lower_case, FLAGS.init_checkpoint)
+        casing.check_casing(FLAGS.do_lower_case, FLAGS.init_checkpoint)
         tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)
         check_model_fits(FLAGS, config, tokenizer.vocab_size)
         fine_tune(Rating(tokenizer, config), settings, summary)

@@ -9,10 +9,10 @@ from modeling.errors import ModelingError
 from modeling.metrics import (
     NAMES,
     class_report,
-    compute,
+    compute_metrics,
     confusion_matrix,
     format_report,
-    is_degenerate,
+    is_constant_output,
     smaller_is_better,
 )
 
@@ -68,7 +68,7 @@ def test_classes(count, dtype):
     }
     if count == 2:
         expected["f1"] = f1s[1]
-    got = compute(tuple(expected), outputs, labels)
+    got = compute_metrics(tuple(expected), outputs, labels)
     assert list(got) == list(expected) and all(type(v) is float for v in got.values())
     assert 0.1 < expected["matthews"] < 0.95
     np.testing.assert_allclose(list(got.values()), list(expected.values()), rtol=0, atol=1e-12)
@@ -81,7 +81,7 @@ def test_multi_label():
         outputs = np.clip(0.4 * labels + 0.8 * random.random((150, count)) - 0.1, 0, 1)
         predicted = (outputs >= 0.5).astype(np.int64)
         f1s, (hits, said, there) = plain_f1s(predicted, labels), plain_counts(predicted, labels)
-        got = compute(CLASS_METRICS[:-1], outputs.astype(np.float32), labels)
+        got = compute_metrics(CLASS_METRICS[:-1], outputs.astype(np.float32), labels)
         expected = {
             "accuracy": (predicted == labels).all(1).mean(),
             "macro_f1": f1s.mean(),
@@ -90,7 +90,7 @@ def test_multi_label():
         }
         assert got == pytest.approx(expected, abs=1e-12)
     with pytest.raises(ModelingError, match=r"matthews can't be had .* multi-label"):
-        compute(["matthews"], outputs, labels)
+        compute_metrics(["matthews"], outputs, labels)
 
 
 def test_regression():
@@ -98,7 +98,7 @@ def test_regression():
     labels = random.integers(0, 26, 300) / 5  # with ties, as STS-B
     outputs = labels + random.standard_normal(300)
     outputs[::7] = np.round(outputs[::7])
-    got = compute(("spearman", "pearson", "mse", "mae"), outputs, labels)
+    got = compute_metrics(("spearman", "pearson", "mse", "mae"), outputs, labels)
     expected = {
         "spearman": plain_pearson(plain_ranks(outputs), plain_ranks(labels)),
         "pearson": plain_pearson(outputs, labels),
@@ -114,37 +114,40 @@ def test_constant_and_broken_outputs_give_numbers():
         warnings.simplefilter("error")
         labels = np.array([0, 1, 1, 0, 1])
         for outputs in (np.tile([0.9, 0.1], (5, 1)), np.full((5, 2), np.nan)):
-            got = compute([*CLASS_METRICS, "f1"], outputs, labels)
+            got = compute_metrics([*CLASS_METRICS, "f1"], outputs, labels)
             assert got["matthews"] == got["f1"] == 0.0
             assert got["accuracy"] == pytest.approx(0.4)
-        assert compute(["matthews"], [[0.1, 0.9]], [1]) == {"matthews": 0.0}
+        assert compute_metrics(["matthews"], [[0.1, 0.9]], [1]) == {"matthews": 0.0}
         numbers = np.array([1.0, 2.0, 3.0])
         for outputs, truth in (
             (np.full(3, 0.1), numbers),
             (numbers, np.full(3, 2.0)),
             ([1.0, np.inf, 2.0], numbers),
         ):
-            assert compute(["pearson", "spearman"], outputs, truth) == {
+            assert compute_metrics(["pearson", "spearman"], outputs, truth) == {
                 "pearson": 0.0,
                 "spearman": 0.0,
             }
-        assert compute(["pearson"], [1.0], [1.0]) == {"pearson": 0.0}
-        assert compute(["mse", "mae"], [1.0, np.nan], [1.0, 2.0]) == {"mse": np.inf, "mae": np.inf}
+        assert compute_metrics(["pearson"], [1.0], [1.0]) == {"pearson": 0.0}
+        assert compute_metrics(["mse", "mae"], [1.0, np.nan], [1.0, 2.0]) == {
+            "mse": np.inf,
+            "mae": np.inf,
+        }
 
 
 def test_degenerate():
     constant, varied = np.tile([0.2, 0.8], (4, 1)), np.eye(2)[[0, 1, 1, 0]]
-    assert is_degenerate(constant, [0, 1, 1, 1])
-    assert not is_degenerate(constant, [1, 1, 1, 1])
-    assert not is_degenerate(varied, [0, 1, 1, 1])
-    assert is_degenerate(np.full((4, 2), np.nan), [0, 1, 1, 1])
-    assert is_degenerate(constant, [[0, 1], [1, 1], [0, 1], [0, 1]])
-    assert not is_degenerate(varied, [[0, 1], [1, 1], [0, 1], [0, 1]])
-    assert not is_degenerate(constant, np.tile([0, 1], (4, 1)))
+    assert is_constant_output(constant, [0, 1, 1, 1])
+    assert not is_constant_output(constant, [1, 1, 1, 1])
+    assert not is_constant_output(varied, [0, 1, 1, 1])
+    assert is_constant_output(np.full((4, 2), np.nan), [0, 1, 1, 1])
+    assert is_constant_output(constant, [[0, 1], [1, 1], [0, 1], [0, 1]])
+    assert not is_constant_output(varied, [[0, 1], [1, 1], [0, 1], [0, 1]])
+    assert not is_constant_output(constant, np.tile([0, 1], (4, 1)))
     labels = np.array([0.0, 5.0, 2.5])
-    assert is_degenerate(2.5 + np.array([0, 4e-6, 1e-6]), labels)
-    assert not is_degenerate(2.5 + np.array([0, 6e-6, 1e-6]), labels)
-    assert not is_degenerate(np.ones(3), np.ones(3))
+    assert is_constant_output(2.5 + np.array([0, 4e-6, 1e-6]), labels)
+    assert not is_constant_output(2.5 + np.array([0, 6e-6, 1e-6]), labels)
+    assert not is_constant_output(np.ones(3), np.ones(3))
 
 
 def test_confusion_matrix():
@@ -180,7 +183,7 @@ def test_class_report(kind):
         values = [row[key] for key in ("precision", "recall", "f1")]
         np.testing.assert_allclose(values, expected, rtol=0, atol=1e-12)
     assert [row["support"] for row in rows] == [*there, there.sum(), there.sum()]
-    averages = compute(["macro_f1", "weighted_f1"], outputs, labels)
+    averages = compute_metrics(["macro_f1", "weighted_f1"], outputs, labels)
     assert list(averages.values()) == [row["f1"] for row in rows[-2:]]
     with pytest.raises(ModelingError, match="report on 7 classes"):
         class_report(outputs, labels, list("abcdefg"))
@@ -218,7 +221,7 @@ def test_what_is_refused():
         (["accuracy"], (outputs, ["a", "b", "c"]), "finite numbers"),
     ):
         with pytest.raises(ModelingError, match=match):
-            compute(names, *arguments)
+            compute_metrics(names, *arguments)
 
 
 def test_direction():

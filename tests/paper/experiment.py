@@ -26,7 +26,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from modeling.training.runs.summary import commit
+from modeling.training.runs.summary import code_commit
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # These repeat a run with other seeds themselves, in one process.
@@ -227,7 +227,7 @@ def complete(run: Run, work: pathlib.Path) -> None:
         finally:
             record["seconds"] += time.monotonic() - start
             if status == 0:
-                record |= {"finished": _clock("%Y-%m-%d %H:%M"), "commit": commit()}
+                record |= {"finished": _clock("%Y-%m-%d %H:%M"), "commit": code_commit()}
             (folder / RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
         if status or not (folder / run.result).exists():
             text = (folder / "log.txt").read_text(encoding="utf-8", errors="replace")

@@ -22,7 +22,7 @@ from data.tokenization import Tokenizer, vocabulary
 from data.vectors.store import stored_vectors
 from data.vectors.texts import LineVectors
 from data.vectors.vector_files import open_writer
-from modeling.checkpoints.files import staged, write_text
+from modeling.checkpoints.files import staged, write_staged_text
 from modeling.models import BertClassifier
 from modeling.serving.export import Export
 from modeling.serving.sentences import export_sentence_model
@@ -34,7 +34,7 @@ HOST = re.sub(r"[^\w.]", "_", socket.gethostname())
 
 def checkpoint(folder):
     with staged(folder) as temporary:
-        write_text(os.path.join(temporary, "file"), "x")
+        write_staged_text(os.path.join(temporary, "file"), "x")
 
 
 def pieces(folder):

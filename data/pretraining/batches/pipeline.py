@@ -21,8 +21,8 @@ from data.pretraining.batches.graph_masking import mask_batch, unmask
 from data.pretraining.flags import check_objective
 from data.pretraining.instances.masking import MaskSettings
 from data.pretraining.records.held_out import HELD_OUT_SHARE, evaluation_batches, split_held_out
-from data.pretraining.records.record_files import GENERATE, compression, count_records
-from data.pretraining.records.schema import check_file, feature_description, limits
+from data.pretraining.records.record_files import GENERATE, count_records, record_compression
+from data.pretraining.records.schema import check_record_file, feature_description, record_limits
 
 MLM_NSP, MLM, LTR, RTL = "mlm_nsp", "mlm", "ltr", "rtl"
 ONE_WAY = (LTR, RTL)
@@ -206,7 +206,7 @@ def _read(
         )
 
     numbers, paths = zip(*numbered, strict=True)
-    kinds = [compression(path) for path in paths]
+    kinds = [record_compression(path) for path in paths]
     files = tf.data.Dataset.from_tensor_slices((np.array(numbers, np.int64), list(paths), kinds))
     if seed is None:
         return files.flat_map(read)
@@ -298,7 +298,7 @@ def _check(
             " TFRecord files of pre-training data."
         )
     for path in files[:_FILES_CHECKED]:
-        check_file(path, max_seq_length, max_predictions_per_seq, vocab_size, masked)
+        check_record_file(path, max_seq_length, max_predictions_per_seq, vocab_size, masked)
     if not any(count_records(path, limit=1) for path in files):
         raise DataError(f"{', '.join(files)}: there is no record in any file. {GENERATE}")
 
@@ -308,7 +308,7 @@ def _checked(
 ) -> dict[str, tf.Tensor]:
     """Casts to int32 and raises in the graph for values that would only give NaN later."""
     checks = []
-    for name, limit in limits(vocab_size, max_seq_length).items():
+    for name, limit in record_limits(vocab_size, max_seq_length).items():
         values = batch[name]
         in_range = tf.reduce_all((values >= 0) & (values < limit))
         message = f"A record has a value of {name} outside of 0 to {limit - 1}."

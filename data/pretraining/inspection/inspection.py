@@ -21,7 +21,12 @@ from data.errors import DataError
 from data.pretraining.inspection.statistics import Statistics
 from data.pretraining.instances.masking import MaskingVocabulary
 from data.pretraining.records.record_files import DamagedFileError, read_batches
-from data.pretraining.records.schema import AGAIN, decode, feature_description, layout_of
+from data.pretraining.records.schema import (
+    AGAIN,
+    decode_records,
+    feature_description,
+    record_layout,
+)
 from data.tokenization import vocabulary
 
 KEPT_PROBLEMS = 100
@@ -158,7 +163,9 @@ def _sound_rows(
     wrong: dict[int, str] = {}
     values, numbers = None, range(len(batch))
     if layout is None:
-        layout = next((layout_of(v) for v, problem in map(decode, batch) if not problem), None)
+        layout = next(
+            (record_layout(v) for v, problem in map(decode_records, batch) if not problem), None
+        )
     # Parsing would pass over features that the layout does not have.
     more = layout and layout[1] is None and any(b"masked_lm_" in record for record in batch)
     if layout and not more:
@@ -172,10 +179,10 @@ def _sound_rows(
     if values is None:
         decoded = {}
         for row, record in enumerate(batch):
-            one, problem = decode(record)
-            if problem is None and layout_of(one) != layout:
+            one, problem = decode_records(record)
+            if problem is None and record_layout(one) != layout:
                 problem = (
-                    f"has {_words(layout_of(one))}, but the file begins with {_words(layout)}."
+                    f"has {_words(record_layout(one))}, but the file begins with {_words(layout)}."
                     f" {AGAIN}"
                 )
             if problem:

@@ -93,7 +93,7 @@ def show_record(
     color: bool = False,
 ) -> str:
     """A serialized record, which may be damaged, as lines: its name, what it is, its segments."""
-    values, problem = schema.decode(record)
+    values, problem = schema.decode_records(record)
     if problem is None:
         specials = inspection.Specials.from_tokens(tokens) if tokens else None
         rows = {feature: value[None] for feature, value in values.items()}

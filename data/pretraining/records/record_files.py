@@ -41,7 +41,7 @@ class DamagedFileError(DataError):
         self.record, self.text = record, text
 
 
-def compression(path: str) -> str:
+def record_compression(path: str) -> str:
     """ "GZIP" or "", as `tf.data.TFRecordDataset` takes it; told by the file's first bytes.
 
     Raises:
@@ -83,7 +83,7 @@ def read_batches(
         DamagedFileError: In the place of the first record that can't be read.
     """
     read, end, size = skip, None if limit is None else skip + limit, 0
-    kind = compression(path)
+    kind = record_compression(path)
     # One by one after a failure: the batch with the bad record never came.
     for batch_size in (_BATCH, 1):
         try:
@@ -143,7 +143,7 @@ def _contents(path: str, read: bool) -> Iterator[bytes]:
     what = None
     with _open(path) as raw:
         size = raw.size()
-        file = gzip.GzipFile(fileobj=raw, mode="rb") if compression(path) else raw
+        file = gzip.GzipFile(fileobj=raw, mode="rb") if record_compression(path) else raw
         try:
             while header := file.read(_HEADER.size):
                 length = _HEADER.unpack(header)[0] if len(header) == _HEADER.size else 0

@@ -66,7 +66,7 @@ def feature_description(
     return description
 
 
-def limits(vocab_size: int | None, max_seq_length: int) -> dict[str, int | None]:
+def record_limits(vocab_size: int | None, max_seq_length: int) -> dict[str, int | None]:
     """What the values of a feature are below, if it has such a limit; none is negative."""
     return {
         "input_ids": vocab_size,
@@ -154,7 +154,7 @@ def _varints(values: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
     return out.reshape(shape), keep.reshape(shape)
 
 
-def check_file(
+def check_record_file(
     path: str,
     max_seq_length: int,
     max_predictions_per_seq: int,
@@ -181,7 +181,7 @@ def check_file(
         raise DataError(f"{path}: record 0 {problem}")
 
 
-def diagnose(
+def diagnose_records(
     files: Sequence[str],
     max_seq_length: int,
     max_predictions_per_seq: int,
@@ -191,7 +191,7 @@ def diagnose(
     """Finds the first bad record of `files`; for use after a failure inside a tf.data pipeline.
 
     Reads everything: checksums, lengths, missing features, ranges of ids, positions and labels.
-    The other arguments are those of `check_file`.
+    The other arguments are those of `check_record_file`.
 
     Raises:
         DataError: Naming the file and the record (counted from 0), what was expected, and what
@@ -215,7 +215,7 @@ def diagnose(
                     raise DataError(f"{path}: record {number} {problem}")
 
 
-def decode(record: bytes) -> tuple[dict[str, np.ndarray], str | None]:
+def decode_records(record: bytes) -> tuple[dict[str, np.ndarray], str | None]:
     """Reads one record without expectations of its lengths.
 
     Returns:
@@ -242,7 +242,7 @@ def decode(record: bytes) -> tuple[dict[str, np.ndarray], str | None]:
         else:
             problem = problem or f"has {name} as {actual_kind}, but {kind} was expected. {AGAIN}"
     if problem is None:
-        layout = layout_of(values)
+        layout = record_layout(values)
         lengths = feature_lengths(*layout)
         for name, length in lengths.items():
             if len(values[name]) != length:
@@ -256,7 +256,7 @@ def decode(record: bytes) -> tuple[dict[str, np.ndarray], str | None]:
     return values, problem
 
 
-def layout_of(values: dict[str, np.ndarray]) -> tuple[int, int | None]:
+def record_layout(values: dict[str, np.ndarray]) -> tuple[int, int | None]:
     """S and P of a decoded record; P is None where it has no masks."""
     positions = values.get("masked_lm_positions")
     return len(values["input_ids"]), None if positions is None else len(positions)
@@ -279,7 +279,7 @@ def _problem(
     masked: bool | None,
 ) -> str | None:
     """What is wrong with a record, as the rest of a sentence; None if nothing is."""
-    values, problem = decode(record)
+    values, problem = decode_records(record)
     has_masks = any(name in values for name in MASKED)
     if masked is not None and has_masks != masked and "input_ids" in values:
         return _OTHER_KIND[has_masks]
@@ -298,7 +298,7 @@ def _problem(
 
 def _range_problems(values: dict[str, np.ndarray], vocab_size: int | None) -> Iterator[str | None]:
     """For each feature with a range, what is wrong or None."""
-    for name, limit in limits(vocab_size, values["input_ids"].shape[1]).items():
+    for name, limit in record_limits(vocab_size, values["input_ids"].shape[1]).items():
         if name not in values:
             continue
         of_vocabulary = name in ("input_ids", "masked_lm_ids")

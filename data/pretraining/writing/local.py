@@ -115,16 +115,18 @@ def carry_out(
     notes = [jobs.read_note(job.note("part", part)) for part in parts]
     counts = sum((Counts(**note["counts"]) for note in notes), Counts())
     generate.check_any(counts, job.corpus.names())
-    manifest.remove(job.name)
+    manifest.remove_manifest(job.name)
     each(jobs.make_shard, len(shards), "shards")
-    manifest.write(job, counts, [jobs.read_note(job.note("shard", shard)) for shard in shards])
+    manifest.write_manifest(
+        job, counts, [jobs.read_note(job.note("shard", shard)) for shard in shards]
+    )
     tf.io.gfile.rmtree(job.folder)
     return counts
 
 
 def already_made(job: Job) -> Counts | None:
     """The counts of a job that was finished before and whose files are all there, else None."""
-    path = manifest.path_of(job.name)
+    path = manifest.manifest_path(job.name)
     content = jobs.read_note(path)
     if (
         content

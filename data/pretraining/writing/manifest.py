@@ -25,18 +25,18 @@ CHECKSUM_BYTES = 2 * 2**30
 Manifest = dict[str, Any]
 
 
-def path_of(name: str) -> str:
+def manifest_path(name: str) -> str:
     """Path of the manifest of the job called `name`."""
     return f"{name}{ENDING}"
 
 
-def remove(name: str) -> None:
+def remove_manifest(name: str) -> None:
     """Before the files that it describes are replaced."""
-    if tf.io.gfile.exists(path_of(name)):
-        tf.io.gfile.remove(path_of(name))
+    if tf.io.gfile.exists(manifest_path(name)):
+        tf.io.gfile.remove(manifest_path(name))
 
 
-def write(job: Job, counts: Counts, files: Sequence[dict[str, Any]]) -> None:
+def write_manifest(job: Job, counts: Counts, files: Sequence[dict[str, Any]]) -> None:
     """Writes the manifest of a finished job; the same for the same job, however it went."""
     value = {
         "fingerprint": job.fingerprint(),
@@ -54,7 +54,7 @@ def write(job: Job, counts: Counts, files: Sequence[dict[str, Any]]) -> None:
             for file in files
         ],
     }
-    jobs.write_note(path_of(job.name), value)
+    jobs.write_note(manifest_path(job.name), value)
 
 
 def is_whole(content: Manifest, name: str) -> bool:
@@ -66,7 +66,7 @@ def is_whole(content: Manifest, name: str) -> bool:
     )
 
 
-def verify(
+def verify_manifest(
     files: Sequence[str],
     max_seq_length: int,
     max_predictions_per_seq: int | None,
@@ -93,7 +93,7 @@ def verify(
             if entry.endswith(jobs.PARTS):
                 # With a manifest it was finished, and killed while removing its parts.
                 name = os.path.join(folder, entry.removesuffix(jobs.PARTS))
-                if not tf.io.gfile.exists(path_of(name)):
+                if not tf.io.gfile.exists(manifest_path(name)):
                     _check_unfinished(os.path.join(folder, entry), names)
             elif entry.endswith(ENDING):
                 path = os.path.join(folder, entry)

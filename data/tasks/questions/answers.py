@@ -161,8 +161,10 @@ class AnswerFiles:
         self.null_odds[key] = null_odds
 
     def finish(self, threshold: float) -> dict[str, str]:
-        """Writes the files; returns the predictions, see `predictions`."""
-        answers = predictions(self.best_texts, self.null_odds if self.version_2 else {}, threshold)
+        """Writes the files; returns the predictions, see `predicted_answers`."""
+        answers = predicted_answers(
+            self.best_texts, self.null_odds if self.version_2 else {}, threshold
+        )
         if self.directory is None:
             return answers
         self._spool.write("\n}\n" if self.best_texts else "}\n")
@@ -176,7 +178,7 @@ class AnswerFiles:
         return answers
 
 
-def predictions(
+def predicted_answers(
     best_texts: Mapping[str, str], null_odds: Mapping[str, float], threshold: float
 ) -> dict[str, str]:
     """Id → text, empty where the null odds, if there are any, are above the threshold."""

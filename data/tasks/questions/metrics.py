@@ -55,7 +55,7 @@ def normalize_answer(text: str) -> str:
     return " ".join(_ARTICLES.sub(" ", text).split())
 
 
-def score(
+def score_answer(
     prediction: str, answers: Sequence[str], *, version_2: bool, characters: bool = False
 ) -> tuple[float, float]:
     """Exact match and F1 of one prediction, 0 to 1.
@@ -78,7 +78,7 @@ def score(
     return exact, f1
 
 
-def evaluate(
+def evaluate_answers(
     questions: Sequence[Question],
     predictions: Mapping[str, str],
     null_odds: Mapping[str, float] | None = None,
@@ -97,7 +97,7 @@ def evaluate(
             where they are "" already no threshold can bring them back, and the best ones found
             are too low.
         threshold: Odds above it stand for the answer "".
-        version_2, characters: See `score`.
+        version_2, characters: See `score_answer`.
 
     Returns:
         SQuAD 1.1 and CMRC: exact_match, f1.
@@ -152,11 +152,11 @@ def best_threshold(
     that are equally good it is the lowest.
 
     Args:
-        questions, predictions, null_odds, characters: See `evaluate`; SQuAD 2.0's rules hold.
+        questions, predictions, null_odds, characters: See `evaluate_answers`; SQuAD 2.0's rules hold.
         measure: "f1" or "exact".
 
     Raises:
-        DataError: See `evaluate`.
+        DataError: See `evaluate_answers`.
     """
     column = {"exact": 0, "f1": 1}[measure]
     raw = _raw_scores(questions, predictions, True, characters)[:, column]
@@ -235,7 +235,7 @@ def _raw_scores(
             )
         if question.id in predictions:
             answers = [answer.text for answer in question.answers]
-            scores[number] = score(
+            scores[number] = score_answer(
                 predictions[question.id], answers, version_2=version_2, characters=characters
             )
     return scores

@@ -20,7 +20,7 @@ from absl import logging
 from data.errors import DataError
 from data.features import Features, portions
 from data.tasks.questions.squad import Question
-from data.tasks.questions.windows import check
+from data.tasks.questions.windows import check_question_lengths
 from data.tokenization.tokenizer import Tokenizer
 
 FIRST_UNIQUE_ID = 1_000_000_000
@@ -174,7 +174,7 @@ def build_features(
         DataError: Nothing of the context would fit, or windows would not move on.
     """
     # Not a generator itself, so that wrong lengths are told at once.
-    check(max_seq_length, max_query_length, doc_stride)
+    check_question_lengths(max_seq_length, max_query_length, doc_stride)
     return _features(examples, tokenizer, is_training, max_seq_length, doc_stride, max_query_length)
 
 

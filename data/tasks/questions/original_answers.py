@@ -1,7 +1,7 @@
 """From logits to SQuAD answers exactly as the original release makes them.
 
 For `--original_postprocessing` of run_squad.py. An answer here is words of the context joined by
-blanks, from which `final_text` cuts what the pieces don't hold, as well as it can.
+blanks, from which `final_answer_text` cuts what the pieces don't hold, as well as it can.
 
 One thing differs: where SQuAD 2.0 is on and no span may be an answer, the original ends with an
 AttributeError, or with an IndexError if the context has no window. Here the prediction is "".
@@ -117,7 +117,7 @@ class BasicWords:
         self._known.update(zip(new, joined, strict=True))
 
 
-def predict(
+def predict_as_original(
     examples: Iterable[OriginalExample],
     windows: Iterable[Window],
     tokenizer: Tokenizer,
@@ -193,7 +193,7 @@ def best_indexes(logits: np.ndarray, n_best_size: int) -> np.ndarray:
     return np.argsort(-np.asarray(logits), axis=-1, kind="stable")[..., :n_best_size]
 
 
-def final_text(predicted: str, original: str, basic: str) -> str:
+def final_answer_text(predicted: str, original: str, basic: str) -> str:
     """The part of the original words that pieces stand for, by the original's heuristic.
 
     The predicted text is looked for in the basic tokens of the words, where it occurs first, and
@@ -284,7 +284,7 @@ def _text(
         [span.start - feature.segment_b_start, span.end - feature.segment_b_start]
     ].tolist()
     words = example.doc_tokens[first : last + 1]
-    return final_text(pieces, " ".join(words), basic.join(words))
+    return final_answer_text(pieces, " ".join(words), basic.join(words))
 
 
 def _place(text: str, number: int) -> int:

@@ -17,7 +17,7 @@ from data.errors import DataError
 from data.features import Features, concatenated, row_splits
 from data.files.text_files import listing
 from data.tasks.questions.squad import Question
-from data.tasks.questions.windows import check, make_windows
+from data.tasks.questions.windows import check_question_lengths, make_windows
 from data.tokenization import Tokenizer
 
 _QUESTIONS_AT_ONCE = 128
@@ -79,7 +79,7 @@ def make_rows(
     Raises:
         DataError: The lengths leave no room for a context.
     """
-    check(settings.max_seq_length, settings.max_query_length, settings.doc_stride)
+    check_question_lengths(settings.max_seq_length, settings.max_query_length, settings.doc_stride)
 
     windows = _windows_function(tokenizer, settings)
     whole = concatenated(

@@ -77,9 +77,9 @@ class Scoring:
         null_odds: Mapping[str, float],
         threshold: float,
     ) -> dict[str, float]:
-        """See `metrics.evaluate`; with SQuAD 2.0 also the threshold."""
+        """See `metrics.evaluate_answers`; with SQuAD 2.0 also the threshold."""
         odds = null_odds if self.version_2 else None
-        results = metrics.evaluate(
+        results = metrics.evaluate_answers(
             questions,
             best_texts,
             odds,

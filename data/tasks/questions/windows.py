@@ -39,7 +39,7 @@ class QuestionWindows(NamedTuple):
     ends: tf.RaggedTensor
 
 
-def check(max_seq_length: int, max_query_length: int, doc_stride: int) -> None:
+def check_question_lengths(max_seq_length: int, max_query_length: int, doc_stride: int) -> None:
     """Raises DataError for lengths that leave no room for a context."""
     if max_query_length < 1 or doc_stride < 1 or max_seq_length < max_query_length + 4:
         raise DataError(
@@ -65,11 +65,11 @@ def make_windows(
         questions: string [N]; cut to their first `max_query_length` pieces.
         contexts: string [N].
         max_seq_length: Of a row.
-        doc_stride, max_query_length: See above; `check` says what they may be.
+        doc_stride, max_query_length: See above; `check_question_lengths` says what they may be.
     """
     query = tokenizer.tokenize(questions)
     query_lengths = tf.minimum(query.row_lengths(), max_query_length)
-    query = long_texts.kept(query, query_lengths, "head")
+    query = long_texts.kept_pieces(query, query_lengths, "head")
     pieces = tokenizer.tokenize_with_offsets(contexts)
     lengths = pieces.ids.row_lengths()
     body = max_seq_length - 3 - query_lengths

@@ -245,7 +245,7 @@ def load_labels(path: str) -> SavedLabels:
         names, columns = (saved_files.strings(saved, name) for name in ("labels", "text_columns"))
         return SavedLabels(Kind(saved["kind"]), list(names), columns)
 
-    return saved_files.read(path, form)
+    return saved_files.read_labels(path, form)
 
 
 def _missing(places: Sequence[str]) -> str:

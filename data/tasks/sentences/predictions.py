@@ -55,7 +55,7 @@ def write_predictions(
         DataError: The file can't be written.
     """
     outputs = _checked(examples, kind, labels, outputs)
-    predicted = predict(kind, labels, outputs)
+    predicted = predicted_labels(kind, labels, outputs)
     known = any(example.label is not None for example in examples)
     name = {Kind.MULTI_LABEL: "labels", Kind.REGRESSION: "prediction"}.get(kind, "label")
     fixed = ["id", *(["gold"] if known else []), name]
@@ -90,7 +90,7 @@ def write_errors(
     At most `limit` rows; the other arguments and errors are those of `write_predictions`.
     """
     outputs = _checked(examples, kind, labels, outputs)
-    predicted = predict(kind, labels, outputs)
+    predicted = predicted_labels(kind, labels, outputs)
     mistakes = [
         (_mistake(kind, labels, example.label, label, output), number)
         for number, (example, label, output) in enumerate(
@@ -115,7 +115,7 @@ def write_errors(
     atomic.write_text(path, "".join(f"{tsv_line(row)}\n" for row in rows))
 
 
-def predict(kind: Kind, labels: Sequence[str], outputs: np.ndarray) -> list[Label]:
+def predicted_labels(kind: Kind, labels: Sequence[str], outputs: np.ndarray) -> list[Label]:
     """The label of every example, as an example of that kind has it.
 
     Of equal probabilities the first class wins; a multi-label prediction holds all labels of

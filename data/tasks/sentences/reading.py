@@ -34,7 +34,7 @@ def open_task(values, train: bool) -> SentenceTask:
     name = values.task_name.lower()
     if name == OWN_FILES:
         folders = (values.output_dir, values.init_checkpoint)
-        place = None if train else labels.find(*folders)
+        place = None if train else labels.find_labels(*folders)
         return delimited.make_task(
             text_columns=values.text_columns,
             label_column=values.label_column,
@@ -45,7 +45,7 @@ def open_task(values, train: bool) -> SentenceTask:
             kind=values.label_kind,
             labels=values.labels or None,
             saved_labels=delimited.load_labels(place) if place else None,
-            searched=() if train else labels.places(*folders),
+            searched=() if train else labels.label_places(*folders),
             label_separator=values.label_separator,
             has_header=values.header,
             dev_fraction=values.dev_fraction,

@@ -55,7 +55,7 @@ def tokenize_examples(
     windows = settings.long_text == "windows"
     # Here, as what is raised in the graph's Python is no DataError any more.
     check_length(settings.max_seq_length)
-    long_texts.check(
+    long_texts.check_long_text(
         settings.long_text, settings.window_stride, settings.max_seq_length, settings.max_windows
     )
     if choices and windows:

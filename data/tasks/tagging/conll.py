@@ -214,13 +214,13 @@ def _converted(path, sentences, places, format: TagFormat) -> list[Sentence]:
     tagged = [sentence.tags for sentence in sentences if sentence.tags is not None]
     if not tagged:
         return list(sentences)
-    scheme = ner_schemes.detect(tagged, path) if format.scheme == "auto" else format.scheme
+    scheme = ner_schemes.detect_scheme(tagged, path) if format.scheme == "auto" else format.scheme
     logging.info("%s: tags in %s", path, scheme.upper())
     wrong = [
         f"line {lines[place]}: {sentence.tags[place]} behind "
         f"{sentence.tags[place - 1] if place else _BEGINNING}"
         for sentence, lines in zip(sentences, places, strict=True)
-        for place in ner_schemes.misfits(sentence.tags or (), scheme)
+        for place in ner_schemes.misfitting_tags(sentence.tags or (), scheme)
     ]
     if wrong:
         logging.warning(
@@ -233,8 +233,8 @@ def _converted(path, sentences, places, format: TagFormat) -> list[Sentence]:
     def converted(sentence: Sentence) -> Sentence:
         if sentence.tags is None:
             return sentence
-        entities = ner_schemes.decode(sentence.tags)
-        tags = ner_schemes.encode(entities, len(sentence.tags), format.model_scheme)
+        entities = ner_schemes.decode_entities(sentence.tags)
+        tags = ner_schemes.encode_entities(entities, len(sentence.tags), format.model_scheme)
         return dataclasses.replace(sentence, tags=tuple(tags))
 
     return list(map(converted, sentences))

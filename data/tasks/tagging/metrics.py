@@ -17,7 +17,7 @@ NAMES = ("f1", "precision", "recall", "accuracy")
 Tags = Sequence[Sequence[str]]
 
 
-def evaluate(gold: Tags, predicted: Tags) -> dict[str, float]:
+def evaluate_tags(gold: Tags, predicted: Tags) -> dict[str, float]:
     """Scores over all sentences.
 
     Args:
@@ -44,7 +44,7 @@ def evaluate(gold: Tags, predicted: Tags) -> dict[str, float]:
     return {name: float(value) for name, value in zip(NAMES, values, strict=True)}
 
 
-def report(gold: Tags, predicted: Tags) -> str:
+def report_by_type(gold: Tags, predicted: Tags) -> str:
     """A table: precision, recall, F1, and how many entities there are and were found, by type."""
     from seqeval.metrics.sequence_labeling import get_entities
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from data.files import atomic
 from data.tasks.tagging.conll import DOCUMENT, Sentence
-from data.tasks.tagging.schemes import decode
+from data.tasks.tagging.schemes import decode_entities
 
 
 def write_columns(
@@ -51,7 +51,7 @@ def write_entities(
         sizes = (len(word) + len(separator) for word in sentence.words)
         starts = list(itertools.accumulate(sizes, initial=0))
         entities = []
-        for entity in decode(tags):
+        for entity in decode_entities(tags):
             start = starts[entity.start]
             end = starts[entity.end] - len(separator)
             entities.append(

@@ -15,7 +15,7 @@ import tensorflow as tf
 from data.features import Features, concatenated, portions, row_splits
 from data.tasks.tagging.conll import Sentence
 from data.tasks.tagging.tags import NO_TAG, TagSet
-from data.tasks.tagging.windows import check, make_windows
+from data.tasks.tagging.windows import check_word_lengths, make_windows
 from data.tokenization import Tokenizer
 
 _WORDS_AT_ONCE = 20_000
@@ -103,7 +103,7 @@ def make_rows(
     Raises:
         DataError: The lengths leave no room.
     """
-    check(settings.max_seq_length, settings.window_stride)
+    check_word_lengths(settings.max_seq_length, settings.window_stride)
 
     windows = _windows_function(tokenizer, settings)
     texts = list(_texts(sentences, settings.document_context))

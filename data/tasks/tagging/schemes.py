@@ -1,7 +1,7 @@
 """Tag schemes of entities over words: read, checked, repaired and converted.
 
-    decode(["B-PER", "I-PER", "O"])          # [Entity("PER", 0, 2)]
-    encode(entities, 3, "iobes")             # ["B-PER", "E-PER", "O"]
+    decode_entities(["B-PER", "I-PER", "O"])          # [Entity("PER", 0, 2)]
+    encode_entities(entities, 3, "iobes")             # ["B-PER", "E-PER", "O"]
 
 A tag is O, outside of all entities, or a letter, a hyphen and the entity's type. IOB1 (Ramshaw and
 Marcus 1995) has I in entities, and B only where one follows directly on another of its type, IOB2
@@ -45,7 +45,7 @@ def split_tag(tag: str) -> tuple[str, str]:
     return _MEANING.get(letter, letter), kind
 
 
-def decode(tags: Sequence[str]) -> list[Entity]:
+def decode_entities(tags: Sequence[str]) -> list[Entity]:
     """The entities of a sentence of valid tags, by the rule above, in order."""
     entities: list[Entity] = []
     start, going, before = 0, None, "O"  # the type of the entity that goes on, or None
@@ -61,7 +61,7 @@ def decode(tags: Sequence[str]) -> list[Entity]:
     return entities
 
 
-def encode(entities: Iterable[Entity], length: int, scheme: str) -> list[str]:
+def encode_entities(entities: Iterable[Entity], length: int, scheme: str) -> list[str]:
     """Tags of a sentence of `length` words with these entities, which are in order."""
     tags = [OUTSIDE] * length
     first, inner = SCHEMES[scheme][:2]
@@ -95,7 +95,7 @@ def check_tag(tag: str, scheme: str, source: str) -> None:
     )
 
 
-def detect(sentences: Sequence[Sequence[str]], where: str) -> str:
+def detect_scheme(sentences: Sequence[Sequence[str]], where: str) -> str:
     """The scheme that fits the tags of a file best.
 
     Their letters leave one scheme, or IOB1 and IOB2; of these the one is taken in which fewer
@@ -112,7 +112,7 @@ def detect(sentences: Sequence[Sequence[str]], where: str) -> str:
     letters = {tag.partition("-")[0] for tag in tags} - {OUTSIDE}
     fitting = [name for name in ("iob2", "iob1") if letters <= {*SCHEMES[name]}]
     if fitting:
-        return min(fitting, key=lambda name: sum(len(misfits(s, name)) for s in sentences))
+        return min(fitting, key=lambda name: sum(len(misfitting_tags(s, name)) for s in sentences))
     for name in ("iobes", "bmes", "bilou"):
         if letters <= {*SCHEMES[name]}:
             return name
@@ -123,7 +123,7 @@ def detect(sentences: Sequence[Sequence[str]], where: str) -> str:
     )
 
 
-def misfits(tags: Sequence[str], scheme: str) -> list[int]:
+def misfitting_tags(tags: Sequence[str], scheme: str) -> list[int]:
     """Places of the tags that the scheme wouldn't have in a sequence with these entities."""
-    right = encode(decode(tags), len(tags), scheme)
+    right = encode_entities(decode_entities(tags), len(tags), scheme)
     return [place for place, (a, b) in enumerate(zip(tags, right, strict=True)) if a != b]

@@ -78,16 +78,16 @@ def saved_form(tags: TagSet) -> dict:
 
 
 def load_tags(output_dir: str, init_checkpoint: str | None) -> TagSet:
-    """Reads what was kept beside the weights that will be used, see `labels.places`.
+    """Reads what was kept beside the weights that will be used, see `labels.label_places`.
 
     Raises:
         DataError: There is none, or it can't be read or is another.
     """
-    path = labels.find(output_dir, init_checkpoint)
+    path = labels.find_labels(output_dir, init_checkpoint)
     if path is None:
+        places = " and no ".join(labels.label_places(output_dir, init_checkpoint))
         raise DataError(
-            "The tags of the model aren't known: there is no "
-            f"{' and no '.join(labels.places(output_dir, init_checkpoint))}. It is written beside "
+            f"The tags of the model aren't known: there is no {places}. It is written beside "
             "a model when that is trained; without it give the --train_file."
         )
 
@@ -97,4 +97,4 @@ def load_tags(output_dir: str, init_checkpoint: str | None) -> TagSet:
             raise ValueError("the scheme or the list of labels is not one of this script")
         return tags
 
-    return labels.read(path, form)
+    return labels.read_labels(path, form)

@@ -185,7 +185,7 @@ class Share(NamedTuple):
     Attributes:
         num_shards: Processes that share the data set.
         shard_index: Which of them this is.
-        batch_size: Of the batches that it has to make; see `distribute`.
+        batch_size: Of the batches that it has to make; see `distribute_dataset`.
         num_parts: So many of these make up the batch of one step.
         parts: Which of them are this process's.
     """
@@ -197,7 +197,7 @@ class Share(NamedTuple):
     parts: range
 
 
-def share(batch_size: int) -> Share:
+def share_of_worker(batch_size: int) -> Share:
     """This process's part of batches of `batch_size` examples over all replicas."""
     if not _is_multi_worker():
         return Share(1, 0, batch_size, 1, range(1))
@@ -208,12 +208,12 @@ def share(batch_size: int) -> Share:
 
 
 def batches_per_step() -> int:
-    """Elements of a data set, made by the rule of `share`, that this process takes in a step."""
-    return len(share(1).parts)
+    """Elements of a data set, made by the rule of `share_of_worker`, that this process takes in a step."""
+    return len(share_of_worker(1).parts)
 
 
-def distribute(dataset: tf.data.Dataset):
-    """A data set made by the rule of `share` as one that deals batches to the replicas.
+def distribute_dataset(dataset: tf.data.Dataset):
+    """A data set made by the rule of `share_of_worker` as one that deals batches to the replicas.
 
     One process makes batches for all its replicas, which are cut here; of several workers each
     makes those of single replicas.

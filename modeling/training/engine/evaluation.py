@@ -7,7 +7,7 @@ from modeling.errors import ModelingError
 from modeling.layers.execution import INFERENCE
 from modeling.losses import Losses
 from modeling.models import ABSENT
-from modeling.training.engine.distribution import distribute
+from modeling.training.engine.distribution import distribute_dataset
 
 
 class Evaluator:
@@ -39,7 +39,7 @@ class Evaluator:
         Raises:
             ModelingError: The data set is empty.
         """
-        dataset = distribute(dataset)
+        dataset = distribute_dataset(dataset)
         sums = None
         for batch in dataset:
             values = self._step(batch).numpy().astype("float64")
@@ -55,7 +55,7 @@ class Evaluator:
 
     def names(self, dataset) -> list[str]:
         """Names of the results that evaluating such a data set gives; nothing is computed."""
-        self._step.get_concrete_function(distribute(dataset).element_spec)
+        self._step.get_concrete_function(distribute_dataset(dataset).element_spec)
         return [*dict.fromkeys([*self._names, "loss"])]
 
     def _batch(self, batch):
@@ -99,7 +99,7 @@ class Predictor:
             aren't have the logit ABSENT.
         """
         indices, rows = [], []
-        for batch in distribute(dataset):
+        for batch in distribute_dataset(dataset):
             index, real, values = (tensor.numpy() for tensor in self._step(batch))
             indices.append(index[real > 0])
             rows.append(values[real > 0])

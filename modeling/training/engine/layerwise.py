@@ -7,7 +7,7 @@ SECOND = "second_"
 """Begins the names of a second encoder's weights; it has as many layers as the first."""
 
 
-def depth(name: str, num_hidden_layers: int) -> int:
+def layer_depth(name: str, num_hidden_layers: int) -> int:
     """0 for the embeddings, 1 to L for the layers of the encoder, L + 1 for all above.
 
     Args:
@@ -28,10 +28,10 @@ def rate_factors(names: Iterable[str], decay: float, num_hidden_layers: int) -> 
     the embeddings decay^(L + 1), as ELECTRA is fine-tuned (Clark et al. 2020, appendix B).
     """
     top = num_hidden_layers + 1
-    return {name: decay ** (top - depth(name, num_hidden_layers)) for name in names}
+    return {name: decay ** (top - layer_depth(name, num_hidden_layers)) for name in names}
 
 
-def trained(names: Iterable[str], frozen_layers: int, num_hidden_layers: int) -> list[str]:
+def trained_weights(names: Iterable[str], frozen_layers: int, num_hidden_layers: int) -> list[str]:
     """The names that are trained when the first layers are frozen.
 
     Args:
@@ -42,4 +42,4 @@ def trained(names: Iterable[str], frozen_layers: int, num_hidden_layers: int) ->
     """
     if not frozen_layers:
         return list(names)
-    return [name for name in names if depth(name, num_hidden_layers) > frozen_layers]
+    return [name for name in names if layer_depth(name, num_hidden_layers) > frozen_layers]

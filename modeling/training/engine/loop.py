@@ -123,7 +123,7 @@ class Options:
     early_stopping_patience: int = 0
 
 
-def train(
+def train_steps(
     train_step: TrainStep,
     iterator,
     run_state,
@@ -157,7 +157,7 @@ def train(
 
     Raises:
         NotFiniteError: The loss is not finite.
-        SystemExit: After SIGTERM or SIGINT, when the run has been saved; see `leave`.
+        SystemExit: After SIGTERM or SIGINT, when the run has been saved; see `leave_process`.
     """
     step = int(train_step.global_step.numpy())
     eval_steps = options.eval_steps if evaluate else 0
@@ -214,11 +214,11 @@ def train(
                 reporter.start_clock()
     if interrupted:
         reporter.close()
-        leave(step, interruption)
+        leave_process(step, interruption)
     return stop_early
 
 
-def leave(step: int, interruption: Interruption) -> NoReturn:
+def leave_process(step: int, interruption: Interruption) -> NoReturn:
     """Ends the process, saying how the run can go on.
 
     The exit code is of `EXIT_CODES`: no success, so that what waits for the run's end in a command
@@ -293,7 +293,7 @@ def _check_finite(history, first_step, train_step, run_state, describe_examples)
 
 
 def make_iterator(dataset: tf.data.Dataset, steps_done: int = 0):
-    """Distributes a data set of batches (see `distribution.share`).
+    """Distributes a data set of batches (see `distribution.share_of_worker`).
 
     Returns:
         The iterator, and whether it can be saved.
@@ -307,4 +307,4 @@ def make_iterator(dataset: tf.data.Dataset, steps_done: int = 0):
     if steps_done:
         logging.info("Going past the %d batches that this run has seen.", steps_done)
     batches = steps_done * distribution.batches_per_step()
-    return iter(distribution.distribute(dataset.skip(batches))), False
+    return iter(distribution.distribute_dataset(dataset.skip(batches))), False

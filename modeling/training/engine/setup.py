@@ -39,7 +39,7 @@ class Settings:
         lr_decay_power: Of the schedule "polynomial".
         weight_decay_rate: Decoupled decay, as a share of the learning rate.
         layerwise_lr_decay: Factor of the learning rate from each layer to the one below it.
-        freeze_layers: First layers of the encoder that aren't trained, see `layerwise.trained`.
+        freeze_layers: First layers of the encoder that aren't trained, see `layerwise.trained_weights`.
         accumulation_steps: Micro-batches of a step, one after the other.
         jit_compile: Compile with XLA. TPUs do anyway, and there it is left out.
     """
@@ -70,7 +70,7 @@ def make_train_step(model, losses: Losses, settings: Settings) -> TrainStep:
             f"--freeze_layers is {settings.freeze_layers}, but the model has {layers} layers."
         )
     weights = {name: weight.value for name, weight in weights_by_name(model).items()}
-    names = layerwise.trained(weights, settings.freeze_layers, layers)
+    names = layerwise.trained_weights(weights, settings.freeze_layers, layers)
     if len(names) < len(weights):
         logging.info("%d of %d weights are trained; the others stay.", len(names), len(weights))
     if settings.accumulation_steps > 1:

@@ -16,7 +16,7 @@ from absl import logging
 
 from modeling import checkpoints
 from modeling.checkpoints import names, tf1
-from modeling.checkpoints.files import join, remove_abandoned, staged, write_text
+from modeling.checkpoints.files import join, remove_abandoned, staged, write_staged_text
 from modeling.errors import ModelingError
 from modeling.metrics import first_best
 from modeling.training.engine.distribution import is_chief
@@ -142,7 +142,7 @@ class BestKeeper:
         """
         if self._kept is None:
             return
-        saved = max(run_folder.steps(self.directory), default=0)
+        saved = max(run_folder.checkpoint_steps(self.directory), default=0)
         earlier = self._best_of({s: v for s, v in self._history.items() if s <= saved})
         _remove_weights_but(
             self._folder,
@@ -250,8 +250,8 @@ def _write_record(folder: str, metric: str, value: float, step: int) -> None:
     name = f"model.ckpt-{step}"
     record = {"metric": metric, "value": value, "step": step, "checkpoint": name}
     with staged(folder) as temporary:
-        write_text(join(temporary, FILE), json.dumps(record) + "\n")
-        write_text(join(temporary, "checkpoint"), f'model_checkpoint_path: "{name}"\n')
+        write_staged_text(join(temporary, FILE), json.dumps(record) + "\n")
+        write_staged_text(join(temporary, "checkpoint"), f'model_checkpoint_path: "{name}"\n')
 
 
 def _tensors(prefix: str) -> dict[str, np.ndarray] | None:

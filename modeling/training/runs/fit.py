@@ -1,6 +1,6 @@
 """A whole training run: from where it stands, stage after stage, to the weights to go on with.
 
-step = fit(train_step, [Stage(1000, make_dataset, "my data", 32)], output_dir, None, reporter,
+step = fit_run(train_step, [Stage(1000, make_dataset, "my data", 32)], output_dir, None, reporter,
            Options(save_checkpoints_steps=100))
 """
 
@@ -20,9 +20,9 @@ from modeling.training.engine.loop import (
     Agreement,
     Interruption,
     Options,
-    leave,
+    leave_process,
     make_iterator,
-    train,
+    train_steps,
 )
 from modeling.training.engine.step import TrainStep
 from modeling.training.runs import identity as run_identity
@@ -41,7 +41,7 @@ class Stage:
 
     Attributes:
         last_step: Updates done when it ends, those of the stages before it counted.
-        make_dataset: Endless batches, by the rule of `distribution.share`, always in the same
+        make_dataset: Endless batches, by the rule of `distribution.share_of_worker`, always in the same
             order.
         data_id: Says in words which data and order that is; see `RunState`.
         batch_size: Examples per update, over all replicas.
@@ -55,7 +55,7 @@ class Stage:
     describe_examples: Callable[[np.ndarray], str] | None = None
 
 
-def fit(
+def fit_run(
     train_step: TrainStep,
     stages: Sequence[Stage],
     directory: str,
@@ -79,7 +79,7 @@ def fit(
         reporter: Of the run.
         options: See there.
         evaluate: From a step to the results of an evaluation of the model as it is; see
-            `reporting.reported`.
+            `reporting.reported_evaluation`.
         summary: Is told what it is about once the run stands.
         result_names: Names of the results that `evaluate` gives, by which a mistyped `best_metric`
             is found before training. Only called if there is one.
@@ -93,7 +93,7 @@ def fit(
         ModelingError: The loss isn't finite, a setting can't work, or the folder's finished run
             was trained with other settings.
     """
-    check(options)
+    check_run_options(options)
     if options.best_metric and result_names:
         check_metric(options.best_metric, result_names(), "the evaluations")
     with Interruption() as interruption:
@@ -107,7 +107,7 @@ def fit(
             if is_chief():
                 logging.info("Curves: %s", path)
         if run.is_to_leave():
-            leave(step, interruption)
+            leave_process(step, interruption)
     return step
 
 
@@ -132,9 +132,9 @@ class _Run:
     def identify(self, identity: Mapping[str, Any], last_step: int) -> None:
         """Compares the settings with those that the folder's weights were trained with."""
         step = run_folder.latest_step(self.directory)
-        earlier = run_identity.read(self.directory) if step else {}
+        earlier = run_identity.read_identity(self.directory) if step else {}
         finished = step >= min(last_step, earlier.pop(_STEPS, last_step))
-        self.changes = run_identity.differences(earlier, identity)
+        self.changes = run_identity.identity_differences(earlier, identity)
         if step > last_step:
             steps = f"{_STEPS} was {step} and is {last_step} now"
             self.changes = f"{self.changes}; {steps}" if self.changes else steps
@@ -148,7 +148,7 @@ class _Run:
                 self.changes,
             )
         if identity and is_chief():
-            run_identity.write(self.directory, {**identity, _STEPS: last_step})
+            run_identity.write_identity(self.directory, {**identity, _STEPS: last_step})
 
     def _refuse_changes(self, step: int) -> None:
         """Weights of other settings mustn't pass for what this command was to train."""
@@ -224,7 +224,7 @@ class _Run:
             self._refuse_changes(self.state.saved_step)
             logging.info("This run has stopped early already.")
             return
-        train(
+        train_steps(
             self.train_step,
             iterator,
             self.state,
@@ -250,11 +250,11 @@ class _Run:
             self._evaluate_and_judge(step)
         # The chief writes what the others are going to read.
         if self.is_to_leave():
-            leave(step, self.interruption)
+            leave_process(step, self.interruption)
         return load_best(self.train_step.model, self.directory)
 
 
-def check(options: Options) -> None:
+def check_run_options(options: Options) -> None:
     """Raises ModelingError for options that contradict each other."""
     if options.best_metric and not options.eval_steps:
         raise ModelingError(

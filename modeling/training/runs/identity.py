@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from modeling import checkpoints
-from modeling.checkpoints.files import join, staged, write_text
+from modeling.checkpoints.files import join, staged, write_staged_text
 
 FILE = "training.json"
 
@@ -36,7 +36,7 @@ def weights_checksum(path: str | None) -> str | None:
     return digest.hexdigest()
 
 
-def differences(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+def identity_differences(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """What differs between two identities, in words; "" if nothing does.
 
     An entry that only one of them has is left out: an older version didn't know of it.
@@ -57,7 +57,7 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 200 else text[:200] + "…"
 
 
-def read(directory: str) -> dict[str, Any]:
+def read_identity(directory: str) -> dict[str, Any]:
     """What the weights in an output folder were trained with; {} if it doesn't say."""
     path = join(directory, FILE)
     if not tf.io.gfile.exists(path):
@@ -69,7 +69,9 @@ def read(directory: str) -> dict[str, Any]:
         return {}
 
 
-def write(directory: str, identity: Mapping[str, Any]) -> None:
+def write_identity(directory: str, identity: Mapping[str, Any]) -> None:
     """Says from now on what the weights in an output folder are trained with."""
     with staged(directory) as temporary:
-        write_text(join(temporary, FILE), json.dumps(identity, indent=1, ensure_ascii=False) + "\n")
+        write_staged_text(
+            join(temporary, FILE), json.dumps(identity, indent=1, ensure_ascii=False) + "\n"
+        )

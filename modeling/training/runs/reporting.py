@@ -16,7 +16,7 @@ import tensorflow as tf
 from absl import logging
 from tqdm import tqdm
 
-from modeling.checkpoints.files import join, staged, write_text
+from modeling.checkpoints.files import join, staged, write_staged_text
 from modeling.training.engine.distribution import is_chief
 from modeling.training.runs import charts
 
@@ -44,22 +44,22 @@ def _parsed(line: str) -> dict | None:
         return None
 
 
-def mean(pairs: Sequence[tuple[float, float]]) -> float:
+def weighted_mean(pairs: Sequence[tuple[float, float]]) -> float:
     """Mean over (total, weight) pairs, in float64; 0 if there is no weight."""
     weight = math.fsum(w for _, w in pairs)
     return math.fsum(t for t, _ in pairs) / weight if weight else 0.0
 
 
 def _finite_mean(pairs: Sequence[tuple[float, float]]) -> float | None:
-    """`mean` without steps whose value overflowed, as happens where float16 skips the update.
+    """`weighted_mean` without steps whose value overflowed, as happens where float16 skips the update.
 
     None if no step is left.
     """
     finite = [(total, weight) for total, weight in pairs if math.isfinite(total)]
-    return mean(finite) if finite else None
+    return weighted_mean(finite) if finite else None
 
 
-def duration(seconds: float) -> str:
+def duration_text(seconds: float) -> str:
     """Seconds as h:mm:ss or m:ss."""
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
@@ -160,7 +160,7 @@ class Reporter:
         if self._chief:
             text = "".join(json.dumps(line) + "\n" for line in self._lines)
             with staged(self.directory) as temporary:
-                write_text(join(temporary, METRICS_FILE), text)
+                write_staged_text(join(temporary, METRICS_FILE), text)
 
     def start_clock(self) -> None:
         """Leaves the time since the last report (evaluation, saving) out of the speed."""
@@ -202,7 +202,7 @@ class Reporter:
         left = (self.num_train_steps - step) * seconds / self._steps
         return (
             f"lr {self._pending['learning_rate'][-1][0]:.3g}  "
-            f"{self._examples / seconds:.1f} examples/s  ETA {duration(left)}"
+            f"{self._examples / seconds:.1f} examples/s  ETA {duration_text(left)}"
         )
 
     def _values(self) -> dict[str, float]:
@@ -335,10 +335,10 @@ def write_results(directory: str, file_name: str, values: Mapping[str, float]) -
         logging.info("  %s = %s", key, values[key])
         text += f"{key} = {values[key]}\n"
     with staged(directory) as temporary:
-        write_text(join(temporary, file_name), text)
+        write_staged_text(join(temporary, file_name), text)
 
 
-def reported(
+def reported_evaluation(
     evaluate: Callable[[int], dict[str, float]], reporter: Reporter, data_name: str
 ) -> Callable[[int], dict[str, float]]:
     """An evaluation whose results also go to the log, TensorBoard and the metrics file.

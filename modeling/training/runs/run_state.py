@@ -14,7 +14,7 @@ from absl import logging
 
 from modeling import checkpoints
 from modeling.checkpoints import tf1, weights_by_name
-from modeling.checkpoints.files import join, staged, write_text
+from modeling.checkpoints.files import join, staged, write_staged_text
 from modeling.errors import ModelingError, NotFiniteError
 from modeling.logs import only_warnings
 from modeling.training.engine.distribution import is_chief
@@ -87,14 +87,14 @@ class RunState:
                 position = tf.train.Checkpoint(iterator=self.iterator)
                 with only_warnings():
                     position.write(join(temporary, f"data-{step}"))
-                write_text(join(temporary, f"data-{step}.id"), self.data_id)
+                write_staged_text(join(temporary, f"data-{step}.id"), self.data_id)
             tf1.write_bundle(join(temporary, f"model.ckpt-{step}"), tensors)
-        steps = run_folder.steps(self.directory)
+        steps = run_folder.checkpoint_steps(self.directory)
         kept = [f"model.ckpt-{s}" for s in steps[-self.keep :]]
         lines = [f'model_checkpoint_path: "{kept[-1]}"']
         lines += [f'all_model_checkpoint_paths: "{name}"' for name in kept]
         with staged(self.directory) as temporary:
-            write_text(join(temporary, "checkpoint"), "\n".join(lines) + "\n")
+            write_staged_text(join(temporary, "checkpoint"), "\n".join(lines) + "\n")
         for old in steps[: -self.keep] if self.keep else []:
             # The index goes first: without it the rest no longer counts as a checkpoint.
             index = f"model.ckpt-{old}.index"
@@ -170,7 +170,7 @@ def start_or_resume(state: RunState, reporter: Reporter, init_checkpoint: str | 
     surprised by the output folder winning. A classification head in `init_checkpoint` for another
     number of classes is left out.
     """
-    newest = run_folder.latest(state.directory)
+    newest = run_folder.latest_checkpoint(state.directory)
     if newest:
         step = state.restore(newest)
         if is_chief():
@@ -216,7 +216,7 @@ def load_trained(
         prefer_directory: The newest checkpoint of the folder wins in any case. For pre-training,
             where a released checkpoint has every weight although it isn't what was trained.
     """
-    newest = run_folder.latest(directory, to_train=False)
+    newest = run_folder.latest_checkpoint(directory, to_train=False)
     weights = checkpoints.weights_by_name(model).keys()
 
     def is_complete() -> bool:

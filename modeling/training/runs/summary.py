@@ -32,11 +32,11 @@ import tensorflow as tf
 from absl import flags as absl_flags
 from absl import logging
 
-from modeling.checkpoints.files import join, staged, write_text
+from modeling.checkpoints.files import join, staged, write_staged_text
 from modeling.training.engine.distribution import is_chief, num_workers
 from modeling.training.engine.loop import EXIT_CODES
 from modeling.training.engine.step import TrainStep
-from modeling.training.runs.reporting import Reporter, duration
+from modeling.training.runs.reporting import Reporter, duration_text
 
 FILE = "run_summary.json"
 # Which the project's scripts don't define.
@@ -144,7 +144,7 @@ class RunSummary:
         try:
             text = json.dumps(_plain({"sessions": [*self._earlier, self.entry]}), indent=2)
             with staged(self.directory) as temporary:
-                write_text(join(temporary, FILE), text + "\n")
+                write_staged_text(join(temporary, FILE), text + "\n")
         except Exception as error:  # a summary is worth no run
             logging.warning("The run's summary can't be written: %s", error)
             return False
@@ -167,8 +167,8 @@ class RunSummary:
             parts.append(f"commit {entry['git']['commit'][:10]}{dirty}")
         parts.append(f"TensorFlow {entry['versions']['tensorflow']}")
         return (
-            f"Run {entry['ended']} after {duration(entry['wall_seconds'])}: {', '.join(parts)}; "
-            f"see {join(self.directory, FILE)}"
+            f"Run {entry['ended']} after {duration_text(entry['wall_seconds'])}: "
+            f"{', '.join(parts)}; see {join(self.directory, FILE)}"
         )
 
 
@@ -238,7 +238,7 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
 
 
-def commit() -> str:
+def code_commit() -> str:
     """What this code is of: a commit's first ten digits, + if files differ; "" if unknown."""
     checkout = _attempt(_git)
     return checkout["commit"][:10] + "+" * checkout["dirty"] if checkout else ""

@@ -177,4 +177,4 @@ def test_inputs_of_choices(tokenizer):
 )
 def test_refused(arguments, message):
     with pytest.raises(DataError, match=message):
-        long_texts.check(*arguments)
+        long_texts.check_long_text(*arguments)

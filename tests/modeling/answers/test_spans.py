@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from modeling import checkpoints
-from modeling.answers.spans import SpanLogits, SpanSearch, merge_arrays, row_spans
+from modeling.answers.spans import SpanLogits, SpanSearch, merge_span_arrays, row_spans
 from modeling.config import BertConfig
 from modeling.losses import SpanLosses
 from modeling.models import BertQuestionAnswering
@@ -90,7 +90,7 @@ def test_windows_of_a_question_together(n_best, ties):
     rows = make_rows(rng, counts.sum(), 9, ties)
     impossible = np.repeat(np.arange(len(counts)) == 4, counts)
     rows["start_range"][impossible] = 3
-    merged = merge_arrays(found_spans(rows, n_best, 3), counts)
+    merged = merge_span_arrays(found_spans(rows, n_best, 3), counts)
     assert all(len(values) == len(counts) for values in merged)
     row = 0
     for question, count in enumerate(counts):

@@ -29,7 +29,7 @@ from data.tokenization import Tokenizer, build_choices, build_inputs
 from data.vectors.serving_inputs import text_pieces
 from modeling import checkpoints
 from modeling.answers.fill_mask import fill_masks
-from modeling.answers.spans import SpanSearch, merge_arrays
+from modeling.answers.spans import SpanSearch, merge_span_arrays
 from modeling.answers.tags import TagNumbers
 from modeling.config import BertConfig
 from modeling.models import (
@@ -191,7 +191,7 @@ def make_families(
     spans = Predictor(SpanSearch([model], 5, 20), "spans")(
         batching.batches(rows.features, shape, False)
     )
-    merged = merge_arrays(spans, rows.counts)
+    merged = merge_span_arrays(spans, rows.counts)
     answers = list(read_answers(questions, rows, merged, False))
     yield Family(
         *("questions", path, "serving_default"),

@@ -14,7 +14,7 @@ from data.tasks.questions.rows import SpanSettings, make_rows
 from data.tasks.questions.squad import Question
 from data.tasks.questions.windows import make_windows
 from data.tokenization import Tokenizer
-from modeling.answers.spans import SpanSearch, merge_arrays
+from modeling.answers.spans import SpanSearch, merge_span_arrays
 from modeling.config import BertConfig
 from modeling.models import BertQuestionAnswering
 from modeling.serving.export import Export
@@ -73,7 +73,7 @@ def predicted(models, tokenizer, questions, version_2):
     predictor = Predictor(SpanSearch(models, N_BEST, LONGEST), "spans")
     shape = batching.Batching(8, batching.default_buckets(24))
     spans = predictor(batching.batches(rows.features, shape, False))
-    return list(read_answers(questions, rows, merge_arrays(spans, rows.counts), version_2))
+    return list(read_answers(questions, rows, merge_span_arrays(spans, rows.counts), version_2))
 
 
 def exported(model, tokenizer, folder, version_2=False, threshold=0.0, max_windows=0):
@@ -244,7 +244,7 @@ def test_odds_that_float32_calls_equal_to_the_threshold(tokenizer, tmp_path):
             "start_range": tf.constant(rows.features.extra["start_range"]),
         }
     )["spans"]
-    merged = merge_arrays(spans.numpy(), rows.counts)
+    merged = merge_span_arrays(spans.numpy(), rows.counts)
     answered = next(read_answers(one, rows, merged, True))
     assert answered.null_odds == 14 + little and np.float32(14 + little - 14) == little
     for threshold, answer in ((14.0, ""), (14 + little, "a")):

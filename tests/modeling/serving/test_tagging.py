@@ -11,7 +11,7 @@ from data import batching
 from data.tasks.tagging import inputs as ner_inputs
 from data.tasks.tagging.conll import Sentence
 from data.tasks.tagging.rows import TaggingSettings, make_rows
-from data.tasks.tagging.schemes import decode
+from data.tasks.tagging.schemes import decode_entities
 from data.tasks.tagging.tags import TagSet
 from data.tokenization import Tokenizer
 from modeling.answers.tags import TagNumbers
@@ -100,7 +100,7 @@ def predicted(model, tokenizer, texts):
 
 def check_entities(got, row, tags, text, words):
     """The entities of a row are those of its tags, at the right places of the text."""
-    wanted = decode(tags)
+    wanted = decode_entities(tags)
     kinds = [kind.decode() for kind in got["entity_types"][row]]
     assert kinds == [e.type for e in wanted] + [""] * (len(kinds) - len(wanted))
     names = ("starts", "ends", "start_bytes", "end_bytes", "start_words", "end_words")
@@ -130,7 +130,7 @@ def test_words_as_prediction(loaded, model, tokenizer):
         check_entities(got, row, padded, text, words)
         for place, word in enumerate(words):
             assert text[got["starts"][row, place] : got["ends"][row, place]] == word
-        counted += len(decode(tags))
+        counted += len(decode_entities(tags))
     assert counted > 100
 
 

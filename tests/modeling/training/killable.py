@@ -19,7 +19,7 @@ from modeling import checkpoints
 from modeling.checkpoints import tf1
 from modeling.losses import PretrainingLosses
 from modeling.training.engine.setup import Settings, make_train_step
-from modeling.training.runs.fit import Options, Stage, fit
+from modeling.training.runs.fit import Options, Stage, fit_run
 from modeling.training.runs.reporting import Reporter
 from modeling.training.runs.run_folder import prepare_directory
 from tests.modeling.training.test_training import batches, tiny_model
@@ -62,7 +62,7 @@ def main(folder: str, replicas: int, fatal_operation: int) -> None:
     with strategy.scope():
         model = tiny_model(dropout_prob=0.2)
         train_step = make_train_step(model, PretrainingLosses(), Settings(1e-3, STEPS, 20, seed=7))
-        fit(
+        fit_run(
             train_step,
             [Stage(150, batches, "first data", 8), Stage(STEPS, batches, "second data", 8)],
             folder,

@@ -37,9 +37,9 @@ def test_what_is_no_phase_is_refused(text):
 
 def test_best_weights_need_evaluations():
     with pytest.raises(ModelingError, match="give --eval_steps"):
-        fit.check(fit.Options(1, best_metric="accuracy"))
+        fit.check_run_options(fit.Options(1, best_metric="accuracy"))
     with pytest.raises(ModelingError, match="needs --best_metric"):
-        fit.check(fit.Options(1, eval_steps=1, early_stopping_patience=2))
+        fit.check_run_options(fit.Options(1, eval_steps=1, early_stopping_patience=2))
 
 
 class Small:
@@ -63,7 +63,7 @@ class Small:
             return results
 
         names = lambda: ["accuracy"]  # noqa: E731
-        return fit.fit(
+        return fit.fit_run(
             *(self.step, stages, self.directory, None, self.reporter, options, evaluate),
             result_names=names,
             plot=plot,
@@ -89,7 +89,7 @@ def test_only_the_last_stage_is_judged(tmp_path):
 def test_mistyped_metric_is_found_before_training(tmp_path):
     run = Small(tmp_path, {})
     with pytest.raises(ModelingError, match=r"'acuracy'.*Choose one of accuracy"):
-        fit.fit(
+        fit.fit_run(
             *(run.step, Small.stages, run.directory, None, run.reporter),
             fit.Options(4, eval_steps=1, best_metric="acuracy"),
             result_names=lambda: ["accuracy"],

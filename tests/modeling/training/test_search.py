@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from modeling.errors import ModelingError, NotFiniteError
-from modeling.training.search import Finished, Search, grid
+from modeling.training.search import Finished, Search, trial_grid
 
 
 class Train:
@@ -39,7 +39,7 @@ def kept(folder):
 
 def test_runs_their_order_and_the_best(tmp_path):
     train = Train({1e-3: 0.5, 1e-4: 0.8, 1e-5: 0.3})
-    trials = grid([1e-3, 1e-4, 1e-5], [16], [3.0], 2, 5)
+    trials = trial_grid([1e-3, 1e-4, 1e-5], [16], [3.0], 2, 5)
     best = Search(str(tmp_path), "eval_accuracy", {"train_file": "x"}).run(trials, train)
     assert train.trained == [(lr, seed) for seed in (5, 6) for lr in (1e-3, 1e-4, 1e-5)]
     assert (best["learning_rate"], best["seed"], best["value"]) == (1e-4, 6, 0.81)
@@ -60,8 +60,8 @@ def test_a_narrower_search_keeps_what_was_better(tmp_path):
     """The folder's best weights are of the run that its table calls the best."""
     train = Train({1e-3: 0.5, 1e-4: 0.8})
     search = Search(str(tmp_path), "eval_accuracy", {"train_file": "x"})
-    search.run(grid([1e-3, 1e-4], [16], [3.0], 1, 5), train)
-    best = search.run(grid([1e-3], [16], [3.0], 2, 5), train)
+    search.run(trial_grid([1e-3, 1e-4], [16], [3.0], 1, 5), train)
+    best = search.run(trial_grid([1e-3], [16], [3.0], 2, 5), train)
     assert best["value"] == kept(tmp_path) == 0.8
     assert [row["value"] for row in table(tmp_path)] == ["0.5", "0.51", "0.8"]
     assert train.trained == [(1e-3, 5), (1e-4, 5), (1e-3, 6)]
@@ -70,22 +70,22 @@ def test_a_narrower_search_keeps_what_was_better(tmp_path):
 def test_a_loss_is_better_when_smaller_and_divergence_is_no_end(tmp_path):
     train = Train({1e-3: 0.9, 1e-4: 0.6, 1.0: math.nan}, "eval_loss")
     search = Search(str(tmp_path), "eval_loss", {"train_file": "x"})
-    best = search.run(grid([1e-3, 1.0, 1e-4], [16], [3.0], 1, 5), train)
+    best = search.run(trial_grid([1e-3, 1.0, 1e-4], [16], [3.0], 1, 5), train)
     assert best["value"] == kept(tmp_path) == 0.6
     assert [row["degenerate"] for row in table(tmp_path)] == ["False", "True", "False"]
     stored = json.loads(next(tmp_path.glob("runs/lr1-*/result.json")).read_text())
     assert stored["value"] is None
     with pytest.raises(ModelingError, match="have diverged; take lower"):
         search = Search(str(tmp_path / "b"), "eval_loss", {"train_file": "x"})
-        search.run(grid([1.0], [16], [3.0], 2, 5), train)
+        search.run(trial_grid([1.0], [16], [3.0], 2, 5), train)
 
 
 def test_what_makes_no_sense(tmp_path):
     with pytest.raises(ModelingError, match="comes twice"):
-        grid([1e-3, 1e-3], [16], [3.0], 1, 5)
+        trial_grid([1e-3, 1e-3], [16], [3.0], 1, 5)
     with pytest.raises(ModelingError, match="nothing to run"):
-        grid([1e-3], [16], [3.0], 0, 5)
-    trials = grid([1e-3], [16], [3.0], 1, 5)
+        trial_grid([1e-3], [16], [3.0], 0, 5)
+    trials = trial_grid([1e-3], [16], [3.0], 1, 5)
     train = Train({1e-3: 0.5})
     Search(str(tmp_path), "eval_accuracy", {"train_file": "x"}).run(trials, train)
     with pytest.raises(ModelingError, match="is of another search: train_file was x and is y now"):

@@ -94,7 +94,7 @@ def check_place_in_the_data(strategy):
     distribution._is_multi_worker = lambda: True
     distribution.num_workers, distribution.worker_index = lambda: 1, lambda: 0
     with strategy.scope():
-        data = tf.data.Dataset.range(64).batch(distribution.share(8).batch_size)
+        data = tf.data.Dataset.range(64).batch(distribution.share_of_worker(8).batch_size)
         seen = []
         for done in (0, 3):
             iterator, _ = loop.make_iterator(data, done)

@@ -32,7 +32,7 @@ from tests.modeling.training.test_training import batches, records, tiny_model
 
 def own_part(dataset: tf.data.Dataset) -> tf.data.Dataset:
     """This worker's part of each batch."""
-    share = distribution.share(8)
+    share = distribution.share_of_worker(8)
 
     def rows(batch):
         cut = {name: tf.split(value, share.num_parts) for name, value in batch.items()}
@@ -60,7 +60,7 @@ def second_run(folder: str, step: TrainStep) -> tuple[int, bool]:
     best._write_weights, fit.load_best = slow_write, load_and_stop
     step.global_step.assign(0)
     try:
-        fit.fit(
+        fit.fit_run(
             *(step, [fit.Stage(6, lambda: own_part(batches()), "data", 8)], folder, None),
             Reporter(folder, 6, 8),
             # The last evaluation isn't one of the loop's.
@@ -92,7 +92,7 @@ def main(folder: str, steps: int) -> None:
         losses = []
         run = step.run
         step.run = lambda *given: losses.append(run(*given)) or losses[-1]
-        loop.train(
+        loop.train_steps(
             step,
             iterator,
             state,

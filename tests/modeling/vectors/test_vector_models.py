@@ -11,7 +11,7 @@ from modeling.vectors.vector_models import (
     BertVectors,
     chosen_layers,
     parse_layers,
-    pool,
+    pool_vectors,
 )
 from tests.reference import numpy_bert
 
@@ -90,7 +90,7 @@ def test_without_mask_and_of_nothing():
     # A row that only fills a batch must not bring NaN into anything.
     for pooling in ("mean", "max", "cls"):
         vectors = np.ones((1, 3, 2), np.float32)
-        assert np.isfinite(pool(vectors, np.zeros((1, 3), np.int32), pooling)).all()
+        assert np.isfinite(pool_vectors(vectors, np.zeros((1, 3), np.int32), pooling)).all()
 
 
 def test_unknown_pooling():

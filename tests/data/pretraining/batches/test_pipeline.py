@@ -10,7 +10,7 @@ from data.errors import DataError
 from data.pretraining.batches import pipeline
 from data.pretraining.batches.pipeline import describe_examples, pretraining_dataset
 from data.pretraining.records.held_out import evaluation_batches, split_held_out
-from data.pretraining.records.schema import diagnose, encode_records
+from data.pretraining.records.schema import diagnose_records, encode_records
 from tests.reference import plain_pretraining_data
 
 S, P, V = 16, 4, 5000
@@ -304,7 +304,7 @@ def test_values_out_of_range_raise(tmp_path, name, value, training):
     with pytest.raises(tf.errors.InvalidArgumentError, match=name):
         list(dataset([path, bad], training=training).take(10))
     with pytest.raises(DataError, match=f"b: record 3 has the value .* in {name}"):
-        diagnose([path, bad], S, P, V)
+        diagnose_records([path, bad], S, P, V)
 
 
 def test_errors_before_the_first_batch(files, tmp_path):
@@ -327,7 +327,7 @@ def test_later_record_of_another_length(files, monkeypatch, tmp_path):
     with pytest.raises(tf.errors.InvalidArgumentError):
         list(dataset([*files, odd], training=False))
     with pytest.raises(DataError, match=r"odd: record 0 has 15 values of input_ids"):
-        diagnose([*files, odd], S, P, V)
+        diagnose_records([*files, odd], S, P, V)
 
 
 @pytest.mark.parametrize("settings", [{}, {"held_out": "train"}, {"num_shards": 2}])

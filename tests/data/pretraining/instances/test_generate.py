@@ -15,7 +15,7 @@ from data.pretraining.instances import generate, pairs
 from data.pretraining.instances.generate import Counts, instance_batches
 from data.pretraining.instances.settings import RecordSettings
 from data.pretraining.records.record_files import count_records
-from data.pretraining.records.schema import diagnose
+from data.pretraining.records.schema import diagnose_records
 from data.pretraining.writing import local
 from data.tokenization import Tokenizer
 
@@ -90,7 +90,7 @@ def test_statistics_and_summary(tokenizer, tmp_path):
     assert (whole[:, 0] == TOKENS.index("[CLS]")).all()
     assert ((whole == TOKENS.index("[SEP]")).sum(axis=1) == 2).all()
     assert not np.isin(whole, [TOKENS.index(t) for t in ("[MASK]", "[UNK]", "[unused0]")]).any()
-    diagnose(files, 128, 20, len(TOKENS))
+    diagnose_records(files, 128, 20, len(TOKENS))
 
 
 def test_next_segments_are_the_text_that_follows(tokenizer, tmp_path):

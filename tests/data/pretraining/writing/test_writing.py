@@ -137,7 +137,7 @@ def test_goes_on_where_it_stopped(done, folder, tmp_path, monkeypatch):
     parts = sorted(path.name for path in (tmp_path / "made.tfrecord.parts").glob("part*.json"))
     assert parts == [f"part-{n:05d}.json" for n in range(3)]
     with pytest.raises(DataError, match=r"aren't finished"):
-        manifest.verify(list(job.output_files), 32, 5, None)
+        manifest.verify_manifest(list(job.output_files), 32, 5, None)
 
     made = []
 
@@ -167,7 +167,7 @@ def test_goes_on_where_it_stopped(done, folder, tmp_path, monkeypatch):
     # Killed while removing the parts: the records are whole all the same.
     (tmp_path / "made.tfrecord.parts").mkdir()
     jobs.write_note(f"{job.folder}/job.json", {"output_files": list(job.output_files)})
-    manifest.verify(list(job.output_files), 32, 5, None)
+    manifest.verify_manifest(list(job.output_files), 32, 5, None)
     write_records(job)
     assert not (tmp_path / "made.tfrecord.parts").exists() and not made
     # A shard is gone: it is made again, from parts made again.
@@ -265,22 +265,22 @@ def test_manifest_is_verified(done, folder, tmp_path):
         if name.endswith(".tfrecord"):
             files.append(str(tmp_path / name))
     vocab_file = str(folder / "vocab.txt")
-    manifest.verify(files, 32, 5, vocab_file)
-    manifest.verify(files[1:], 32, None, None)
+    manifest.verify_manifest(files, 32, 5, vocab_file)
+    manifest.verify_manifest(files[1:], 32, None, None)
     with pytest.raises(DataError, match=r"--max_seq_length=32.*are to be read with 64"):
-        manifest.verify(files, 64, 5, None)
+        manifest.verify_manifest(files, 64, 5, None)
     with pytest.raises(DataError, match=r"--max_predictions_per_seq=5"):
-        manifest.verify(files, 32, 20, None)
+        manifest.verify_manifest(files, 32, 20, None)
     (tmp_path / "vocab.txt").write_text("other")
     with pytest.raises(DataError, match="another vocabulary"):
-        manifest.verify(files, 32, 5, str(tmp_path / "vocab.txt"))
+        manifest.verify_manifest(files, 32, 5, str(tmp_path / "vocab.txt"))
     data = pathlib.Path(files[0]).read_bytes()
     pathlib.Path(files[0]).write_bytes(data[:100] + b"x" + data[101:])
     with pytest.raises(DataError, match="another checksum"):
-        manifest.verify(files, 32, 5, vocab_file)
+        manifest.verify_manifest(files, 32, 5, vocab_file)
     pathlib.Path(files[0]).write_bytes(data[:-1])
     with pytest.raises(DataError, match=f"has {len(data) - 1:,} bytes"):
-        manifest.verify(files, 32, 5, vocab_file)
+        manifest.verify_manifest(files, 32, 5, vocab_file)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,12 @@ import time
 import pytest
 
 from data.errors import DataError
-from data.tasks.questions.metrics import best_threshold, evaluate, normalize_answer, score
+from data.tasks.questions.metrics import (
+    best_threshold,
+    evaluate_answers,
+    normalize_answer,
+    score_answer,
+)
 from data.tasks.questions.squad import Answer, Question, read_squad
 
 
@@ -104,16 +109,20 @@ def test_forms():
 
 
 def test_scores_by_hand():
-    assert score("the cat sat", ["A cat", "dog"], version_2=False) == (0.0, 2 / 3)
-    assert score("cat cat", ["cat"], version_2=False) == (0.0, 2 / 3)
-    assert score("Cat!", ["dog", "the cat"], version_2=True) == (1.0, 1.0)
+    assert score_answer("the cat sat", ["A cat", "dog"], version_2=False) == (0.0, 2 / 3)
+    assert score_answer("cat cat", ["cat"], version_2=False) == (0.0, 2 / 3)
+    assert score_answer("Cat!", ["dog", "the cat"], version_2=True) == (1.0, 1.0)
     # The versions differ where an answer normalises to nothing.
-    assert score("the", ["A"], version_2=False) == (1.0, 0.0)
-    assert score("the", ["A"], version_2=True) == (1.0, 1.0)
-    assert score("", [], version_2=True) == score("The", [], version_2=True) == (1.0, 1.0)
-    assert score("cat", [], version_2=True) == (0.0, 0.0)
-    assert score("", ["a", "cat"], version_2=True) == (0.0, 0.0)
-    assert score("", ["a", "cat"], version_2=False) == (1.0, 0.0)
+    assert score_answer("the", ["A"], version_2=False) == (1.0, 0.0)
+    assert score_answer("the", ["A"], version_2=True) == (1.0, 1.0)
+    assert (
+        score_answer("", [], version_2=True)
+        == score_answer("The", [], version_2=True)
+        == (1.0, 1.0)
+    )
+    assert score_answer("cat", [], version_2=True) == (0.0, 0.0)
+    assert score_answer("", ["a", "cat"], version_2=True) == (0.0, 0.0)
+    assert score_answer("", ["a", "cat"], version_2=False) == (1.0, 0.0)
 
 
 @pytest.mark.parametrize("version_2", [False, True])
@@ -123,30 +132,32 @@ def test_scores_by_the_definition(version_2):
         answers = [texts(generator) for _ in range(generator.randint(1 - version_2, 3))]
         prediction = generator.choice([texts(generator), *answers])
         expected = plain_scores(prediction, answers, version_2)
-        assert score(prediction, answers, version_2=version_2) == pytest.approx(expected, abs=1e-12)
+        assert score_answer(prediction, answers, version_2=version_2) == pytest.approx(
+            expected, abs=1e-12
+        )
 
 
 def test_version_1(caplog):
     questions = [question("p", "cat", "the dog"), question("q", "cat sat"), question("r", "x")]
-    results = evaluate(questions, {"p": "Dog", "q": "cat", "other": "x"}, version_2=False)
+    results = evaluate_answers(questions, {"p": "Dog", "q": "cat", "other": "x"}, version_2=False)
     assert results == pytest.approx({"exact_match": 100 / 3, "f1": 100 * (1 + 2 / 3) / 3})
     assert list(results) == ["exact_match", "f1"]
     assert "1 of 3 questions have no prediction, such as those with the ids 'r'" in caplog.text
     with pytest.raises(DataError, match=r"f\.json: s: .*--version_2_with_negative"):
-        evaluate([*questions, question("s")], {"s": ""}, version_2=False)
+        evaluate_answers([*questions, question("s")], {"s": ""}, version_2=False)
 
 
 def test_version_2_by_hand():
     questions = [question("p", "cat"), question("q"), question("r", "dog barks"), question("s")]
     predictions = {"p": "cat", "q": "x", "r": "dog", "s": "y"}
-    results = evaluate(questions, predictions, version_2=True)
+    results = evaluate_answers(questions, predictions, version_2=True)
     names = ["exact", "f1", "total", "HasAns_exact", "HasAns_f1", "HasAns_total",
              "NoAns_exact", "NoAns_f1", "NoAns_total"]  # fmt: skip
     assert list(results) == names
     values = [25.0, 25 * (1 + 2 / 3), 4, 50.0, 50 * (1 + 2 / 3), 2, 0.0, 0.0, 2]
     assert results == pytest.approx(dict(zip(names, values, strict=True)))
     odds = {"p": -2.0, "q": 3.0, "r": 1.0, "s": 0.5, "other": -9.0}
-    results = evaluate(questions, predictions, odds, threshold=0.5, version_2=True)
+    results = evaluate_answers(questions, predictions, odds, threshold=0.5, version_2=True)
     # Odds equal to the threshold aren't above it: s is answered.
     assert [results[name] for name in names[:3]] == [50.0, 50.0, 4]
     best = {name: value for name, value in results.items() if name.startswith("best")}
@@ -156,11 +167,11 @@ def test_version_2_by_hand():
     }  # fmt: skip
     assert best_threshold(questions, predictions, odds) == -0.75
     # Only questions with answers, or only without.
-    results = evaluate(questions[::2], predictions, odds, version_2=True)
+    results = evaluate_answers(questions[::2], predictions, odds, version_2=True)
     assert "HasAns_f1" in results and "NoAns_f1" not in results
     assert results["best_f1_thresh"] == 1.0 and results["best_exact_thresh"] == -2.0
     assert best_threshold(questions[::2], predictions, odds) == 2.0
-    results = evaluate(questions[1::2], predictions, odds, threshold=0, version_2=True)
+    results = evaluate_answers(questions[1::2], predictions, odds, threshold=0, version_2=True)
     assert "HasAns_f1" not in results and results["NoAns_exact"] == 100.0
     assert (results["best_f1"], results["best_f1_thresh"]) == (100.0, 0.0)
     assert best_threshold(questions[1::2], predictions, odds) == -0.5
@@ -171,7 +182,7 @@ def test_version_2_by_hand():
 def test_version_2_by_the_definition(seed, ties):
     questions, predictions, odds = made_up(seed, 120, ties)
     for threshold in (-100.0, 0.0, 1.25, 100.0):
-        results = evaluate(questions, predictions, odds, threshold, version_2=True)
+        results = evaluate_answers(questions, predictions, odds, threshold, version_2=True)
         expected = plain_evaluate(questions, predictions, odds, threshold)
         assert [results["exact"], results["f1"]] == pytest.approx(expected)
         for prefix, part in (
@@ -215,27 +226,27 @@ def test_thresholds_that_are_near_or_far():
     assert best_threshold(questions, predictions, {"p": low, "q": high}) == low
     for odds in ({"p": -math.inf, "q": math.inf}, {"p": -1e308, "q": 1e308}):
         assert best_threshold(questions, predictions, odds) == 0.0
-        results = evaluate(questions, predictions, odds, 0.0, version_2=True)
+        results = evaluate_answers(questions, predictions, odds, 0.0, version_2=True)
         assert results["exact"] == results["best_exact"] == 100.0
 
 
 def test_what_is_refused():
     questions = [question("p", "x"), question("q")]
     with pytest.raises(DataError, match=r"f\.json: q: 1 of 2 questions have no prediction"):
-        evaluate(questions, {"p": "x"}, version_2=True)
+        evaluate_answers(questions, {"p": "x"}, version_2=True)
     for odds, match in (({"p": 1.0}, "'q' are missing"), ({"p": math.nan}, "'p' are no number")):
         with pytest.raises(DataError, match=match):
-            evaluate(questions, {"p": "x", "q": ""}, odds, version_2=True)
+            evaluate_answers(questions, {"p": "x", "q": ""}, odds, version_2=True)
     for version_2 in (False, True):
         with pytest.raises(DataError, match="no questions to evaluate"):
-            evaluate([], {}, version_2=version_2)
+            evaluate_answers([], {}, version_2=version_2)
 
 
 def test_characters():
     """Numbers by hand from CMRC 2018's definition."""
 
     def both(prediction, *answers):
-        return score(prediction, answers, version_2=False, characters=True)
+        return score_answer(prediction, answers, version_2=False, characters=True)
 
     assert both("《史记》", "史记") == (1.0, 1.0)
     assert both("司马迁", "司马光", "司马迁") == (1.0, 1.0)
@@ -252,9 +263,11 @@ def test_characters():
     assert both("New York", "new  york") == (0.0, 1.0)
     assert both("", "北京") == both("。", "北京") == (0.0, 0.0)
     questions = [question("p", "北京"), question("q", "上海"), question("r", "x")]
-    results = evaluate(questions, {"p": "北京", "q": "海"}, version_2=False, characters=True)
+    results = evaluate_answers(
+        questions, {"p": "北京", "q": "海"}, version_2=False, characters=True
+    )
     assert results == pytest.approx({"exact_match": 100 / 3, "f1": 100 * (1 + 2 / 3) / 3})
-    empty = evaluate([question("p")], {"p": ""}, version_2=True, characters=True)
+    empty = evaluate_answers([question("p")], {"p": ""}, version_2=True, characters=True)
     assert empty["exact"] == empty["f1"] == 100.0
 
 
@@ -273,14 +286,17 @@ def test_characters_by_the_definition():
         same = longest_run(bare, bare_right)
         f1 = 2 * same / (len(bare) + len(bare_right)) if same else 0.0
         expected = (float(bare == bare_right), pytest.approx(f1))
-        assert score(left, [right], version_2=False, characters=True) == expected
+        assert score_answer(left, [right], version_2=False, characters=True) == expected
 
 
 def test_real_version_1(shared_data):
     questions = read_squad(str(shared_data / "squad/dev-v1.1.json"), training=False)
     first = {q.id: q.answers[0].text for q in questions}
     begun = time.perf_counter()
-    assert evaluate(questions, first, version_2=False) == {"exact_match": 100.0, "f1": 100.0}
+    assert evaluate_answers(questions, first, version_2=False) == {
+        "exact_match": 100.0,
+        "f1": 100.0,
+    }
     assert time.perf_counter() - begun < 5
     # Two words of the context: nothing to do with the answers, everything between 0 and 1.
     words = {q.id: " ".join(q.context.split()[:2]) for q in questions}
@@ -289,16 +305,16 @@ def test_real_version_1(shared_data):
         exact, f1 = plain_scores(words[q.id], [a.text for a in q.answers], False)
         sums.update(exact_match=exact, f1=f1)
     expected = {name: 100 * total / 10_570 for name, total in sums.items()}
-    assert evaluate(questions, words, version_2=False) == pytest.approx(expected)
+    assert evaluate_answers(questions, words, version_2=False) == pytest.approx(expected)
     assert 0 < expected["exact_match"] < expected["f1"] < 20
 
 
 def test_real_version_2(shared_data):
     questions = read_squad(str(shared_data / "squad/dev-v2.0.json"), training=False)
     first = {q.id: q.answers[0].text if q.answers else "" for q in questions}
-    results = evaluate(questions, first, version_2=True)
+    results = evaluate_answers(questions, first, version_2=True)
     assert results["exact"] == results["f1"] == results["HasAns_f1"] == results["NoAns_f1"] == 100
-    empty = evaluate(questions, dict.fromkeys(first, ""), version_2=True)
+    empty = evaluate_answers(questions, dict.fromkeys(first, ""), version_2=True)
     # The share of unanswerable questions: 50.07 %, as published.
     assert empty["exact"] == empty["f1"] == 100 * 5945 / 11_873
     assert (empty["HasAns_exact"], empty["NoAns_exact"]) == (0.0, 100.0)
@@ -307,12 +323,15 @@ def test_real_version_2(shared_data):
     always = {q.id: text or "x" for q, text in zip(questions, first.values(), strict=True)}
     odds = {q.id: 5.0 if not q.answers else -1.0 for q in questions}
     begun = time.perf_counter()
-    results = evaluate(questions, always, odds, -2.0, version_2=True)
+    results = evaluate_answers(questions, always, odds, -2.0, version_2=True)
     assert time.perf_counter() - begun < 5
     assert results["exact"] == empty["exact"]
     assert (results["best_f1"], results["best_f1_thresh"]) == (100.0, -1.0)
     chosen = best_threshold(questions, always, odds)
-    assert chosen == 2.0 and evaluate(questions, always, odds, chosen, version_2=True)["f1"] == 100
+    assert (
+        chosen == 2.0
+        and evaluate_answers(questions, always, odds, chosen, version_2=True)["f1"] == 100
+    )
 
 
 def test_golden_predictions(golden):
@@ -322,18 +341,18 @@ def test_golden_predictions(golden):
         folder = golden / f"squad/pred_{name}"
         predictions = json.loads((folder / "predictions.json").read_text("utf-8"))
         if not version_2:
-            results = evaluate(questions, predictions, version_2=False)
+            results = evaluate_answers(questions, predictions, version_2=False)
             scored = [plain_scores(predictions[q.id], [a.text for a in q.answers], False)
                       for q in questions]  # fmt: skip
             expected = [100 * sum(column) / len(scored) for column in zip(*scored, strict=True)]
             assert list(results.values()) == pytest.approx(expected)
             continue
         odds = json.loads((folder / "null_odds.json").read_text("utf-8"))
-        results = evaluate(questions, predictions, odds, 0.0, version_2=True)
+        results = evaluate_answers(questions, predictions, odds, 0.0, version_2=True)
         expected = plain_evaluate(questions, predictions, odds, 0.0)
         assert [results["exact"], results["f1"]] == pytest.approx(expected)
         assert results["best_f1"] == pytest.approx(
             official_best(questions, predictions, odds, 1)[0]
         )
         # The predictions have the threshold 0 applied already.
-        assert evaluate(questions, predictions, version_2=True)["f1"] == results["f1"]
+        assert evaluate_answers(questions, predictions, version_2=True)["f1"] == results["f1"]

@@ -20,8 +20,8 @@ from data.tasks.questions.original_answers import (
     BasicWords,
     OriginalSettings,
     best_indexes,
-    final_text,
-    predict,
+    final_answer_text,
+    predict_as_original,
 )
 from data.tasks.questions.squad import Answer, Question, read_squad
 from data.tokenization.tokenizer import Tokenizer
@@ -135,7 +135,7 @@ def windows(golden, tokenizer):
 def test_predictions(golden, tokenizer, windows, tmp_path, folder, ties, settings):
     examples, features, logits = windows
     triples = zip(features, logits["start" + ties], logits["end" + ties], strict=True)
-    predictions = list(predict(examples, triples, tokenizer, settings))
+    predictions = list(predict_as_original(examples, triples, tokenizer, settings))
     version_2 = settings.version_2_with_negative
     with AnswerFiles(str(tmp_path), version_2) as files:
         for one in predictions:
@@ -172,9 +172,16 @@ def test_final_text(golden, tokenizer):
     basics = {True: BasicWords(tokenizer), False: BasicWords(cased)}
     for predicted, original, lower, expected in _load(golden / "squad/get_final_text.json"):
         basic = basics[lower].join(original.split(" "))
-        assert final_text(predicted, original, basic) == expected, (predicted, original, lower)
+        assert final_answer_text(predicted, original, basic) == expected, (
+            predicted,
+            original,
+            lower,
+        )
     for predicted, original, expected in _load(golden / "squad/get_final_text_spans.json"):
-        assert final_text(predicted, original, basics[True].join(original.split(" "))) == expected
+        assert (
+            final_answer_text(predicted, original, basics[True].join(original.split(" ")))
+            == expected
+        )
 
 
 def test_basic_words_are_those_of_the_whole_text(golden, tokenizer, monkeypatch):
@@ -301,12 +308,12 @@ def test_no_span_is_left(words, threshold):
     logits[1, 3] = 5
     triples = list(zip(features, logits, logits, strict=True))
     settings = OriginalSettings(2, 30, True, threshold)
-    predictions = list(predict(examples, triples, words, settings))
+    predictions = list(predict_as_original(examples, triples, words, settings))
     assert [prediction.text for prediction in predictions] == ["", "", "", "d"]
     assert [len(prediction.nbest) for prediction in predictions] == [1, 1, 1, 2]
     assert [prediction.null_odds for prediction in predictions] == [NO_ANSWER_ODDS] * 3 + [-4]
     assert predictions[0].nbest[0] == ("", 1.0, 3.0, 3.0)
-    predictions = list(predict(examples, triples, words, OriginalSettings(2)))
+    predictions = list(predict_as_original(examples, triples, words, OriginalSettings(2)))
     assert [prediction.text for prediction in predictions] == ["empty"] * 3 + ["d"]
     assert predictions[0].nbest == predictions[1].nbest == [("empty", 1.0, 0.0, 0.0)]
     assert predictions[0].null_odds is None
@@ -318,9 +325,9 @@ def test_windows_out_of_order(words):
     logits = _logits(features, {})
     triples = list(zip(features, logits, logits, strict=True))
     with pytest.raises(ValueError, match="Window 1000000000 of example 0"):
-        list(predict(examples, triples[::-1], words, OriginalSettings()))
+        list(predict_as_original(examples, triples[::-1], words, OriginalSettings()))
     with pytest.raises(ValueError, match="Window 1000000001"):
-        list(predict(examples[:1], triples, words, OriginalSettings()))
+        list(predict_as_original(examples[:1], triples, words, OriginalSettings()))
 
 
 def test_predictions_are_streamed(words):
@@ -338,7 +345,7 @@ def test_predictions_are_streamed(words):
             yield feature, logits, logits
 
     tracemalloc.start()
-    for number, _ in enumerate(predict(examples, windows(), words, OriginalSettings())):
+    for number, _ in enumerate(predict_as_original(examples, windows(), words, OriginalSettings())):
         assert len(taken) <= number + 2
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from data.errors import DataError
-from data.tasks.questions.windows import check, make_windows
+from data.tasks.questions.windows import check_question_lengths, make_windows
 from data.tokenization import Tokenizer
 
 WORDS = [*"abcdefgh", *(f"##{letter}" for letter in "abcdefgh"), "漢", "é", "ᄒ", "##ᅡ", "##ᆫ", "?"]
@@ -177,5 +177,5 @@ def test_100_000_words(tokenizer):
 )
 def test_lengths_that_leave_no_room(lengths, told):
     with pytest.raises(DataError, match=told):
-        check(*lengths)
-    check(68, 64, 1)
+        check_question_lengths(*lengths)
+    check_question_lengths(68, 64, 1)

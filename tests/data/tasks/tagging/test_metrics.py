@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from data.errors import DataError
-from data.tasks.tagging.metrics import evaluate, report
+from data.tasks.tagging.metrics import evaluate_tags, report_by_type
 
 
 def conlleval(gold, predicted):
@@ -76,10 +76,13 @@ def test_equals_conlleval(seed):
     gold, predicted = sequences(seed, 60, same=(0.3, 0.6, 0.9, 1.0)[seed % 4])
     right, there, found, accuracy = conlleval(gold, predicted)
     precision, recall, f1 = shares(right.total(), there.total(), found.total())
-    results = evaluate(gold, predicted)
+    results = evaluate_tags(gold, predicted)
     wanted = {"precision": precision, "recall": recall, "f1": f1, "accuracy": accuracy}
     assert results == pytest.approx(wanted, abs=1e-12)
-    rows = {line.split()[0]: line.split()[1:] for line in report(gold, predicted).splitlines()[1:]}
+    rows = {
+        line.split()[0]: line.split()[1:]
+        for line in report_by_type(gold, predicted).splitlines()[1:]
+    }
     for kind in ("PER", "LOC", "X-Y"):
         counts = right[kind], there[kind], found[kind]
         texts = [f"{value:.4f}" for value in shares(*counts)]
@@ -89,9 +92,9 @@ def test_equals_conlleval(seed):
 
 def test_iob1_and_nothing():
     gold = [("I-PER", "B-PER", "O"), ("O",)]
-    assert evaluate(gold, gold)["f1"] == 1
-    assert evaluate(gold, [("I-PER", "I-PER", "O"), ("O",)])["f1"] == 0
-    assert evaluate([["O"]], [["O"]]) == {"f1": 0, "precision": 0, "recall": 0, "accuracy": 1}
-    assert "all" in report([["O"]], [["O"]])
+    assert evaluate_tags(gold, gold)["f1"] == 1
+    assert evaluate_tags(gold, [("I-PER", "I-PER", "O"), ("O",)])["f1"] == 0
+    assert evaluate_tags([["O"]], [["O"]]) == {"f1": 0, "precision": 0, "recall": 0, "accuracy": 1}
+    assert "all" in report_by_type([["O"]], [["O"]])
     with pytest.raises(DataError, match="no words"):
-        evaluate([[]], [[]])
+        evaluate_tags([[]], [[]])

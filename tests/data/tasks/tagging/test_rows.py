@@ -194,7 +194,7 @@ def test_tag_sets(tmp_path):
     tags = make_tag_set(sentences, "iobes")
     assert len(tags) == 9
     assert tags.names[:5] == ("O", "B-X", "I-X", "E-X", "S-X")
-    labels.keep(str(tmp_path), saved_form(tags), write=True)
+    labels.keep_labels(str(tmp_path), saved_form(tags), write=True)
     assert load_tags(str(tmp_path), None) == tags
     with pytest.raises(DataError, match="not one of 1 sentences has an entity"):
         make_tag_set([sentence("a", ["O"])], "iob2")

@@ -6,7 +6,15 @@ import pytest
 from seqeval.metrics.sequence_labeling import get_entities
 
 from data.errors import DataError
-from data.tasks.tagging.schemes import SCHEMES, Entity, check_tag, decode, detect, encode, misfits
+from data.tasks.tagging.schemes import (
+    SCHEMES,
+    Entity,
+    check_tag,
+    decode_entities,
+    detect_scheme,
+    encode_entities,
+    misfitting_tags,
+)
 
 EXAMPLES = {
     "iob1": "I-PER I-PER O I-LOC B-LOC I-LOC I-ORG",
@@ -21,9 +29,9 @@ ENTITIES = [Entity("PER", 0, 2), Entity("LOC", 3, 4), Entity("LOC", 4, 6), Entit
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_written_by_hand(scheme):
     tags = EXAMPLES[scheme].split()
-    assert decode(tags) == ENTITIES
-    assert encode(ENTITIES, 7, scheme) == tags
-    assert misfits(tags, scheme) == []
+    assert decode_entities(tags) == ENTITIES
+    assert encode_entities(ENTITIES, 7, scheme) == tags
+    assert misfitting_tags(tags, scheme) == []
 
 
 def random_entities(draw, length):
@@ -44,13 +52,13 @@ def test_round_trips_and_detection():
         length = draw.randrange(12)
         entities = random_entities(draw, length)
         for scheme in SCHEMES:
-            tags = encode(entities, length, scheme)
-            assert len(tags) == length and decode(tags) == entities
+            tags = encode_entities(entities, length, scheme)
+            assert len(tags) == length and decode_entities(tags) == entities
             for tag in tags:
                 check_tag(tag, scheme, "here")
     for scheme in SCHEMES:
-        sentences = [encode(random_entities(draw, 20), 20, scheme) for _ in range(30)]
-        assert detect(sentences, "here") == scheme
+        sentences = [encode_entities(random_entities(draw, 20), 20, scheme) for _ in range(30)]
+        assert detect_scheme(sentences, "here") == scheme
 
 
 def test_any_sequence_is_read_as_seqeval_reads_it():
@@ -60,11 +68,14 @@ def test_any_sequence_is_read_as_seqeval_reads_it():
     for _ in range(2000):
         sequence = draw.choices(tags, k=draw.randrange(1, 9))
         theirs = [(kind, start, end + 1) for kind, start, end in get_entities(sequence)]
-        assert [tuple(entity) for entity in decode(sequence)] == theirs, sequence
+        assert [tuple(entity) for entity in decode_entities(sequence)] == theirs, sequence
         # Writing down what was read doesn't change it, and fits.
         for scheme in SCHEMES:
-            right = encode(decode(sequence), len(sequence), scheme)
-            assert decode(right) == decode(sequence) and misfits(right, scheme) == []
+            right = encode_entities(decode_entities(sequence), len(sequence), scheme)
+            assert (
+                decode_entities(right) == decode_entities(sequence)
+                and misfitting_tags(right, scheme) == []
+            )
 
 
 @pytest.mark.parametrize(
@@ -81,12 +92,12 @@ def test_any_sequence_is_read_as_seqeval_reads_it():
     ],
 )
 def test_misfits(tags, scheme, wrong):
-    assert misfits(tags.split(), scheme) == wrong
+    assert misfitting_tags(tags.split(), scheme) == wrong
 
 
 def test_without_types():
-    assert decode(["B", "I", "O", "I"]) == [Entity("", 0, 2), Entity("", 3, 4)]
-    assert encode([Entity("", 0, 2)], 3, "iobes") == ["B", "E", "O"]
+    assert decode_entities(["B", "I", "O", "I"]) == [Entity("", 0, 2), Entity("", 3, 4)]
+    assert encode_entities([Entity("", 0, 2)], 3, "iobes") == ["B", "E", "O"]
 
 
 @pytest.mark.parametrize("tag", ["", "o", "PER", "B-", "-PER", "X-PER", "B_PER", "S-PER"])
@@ -97,4 +108,4 @@ def test_no_tag(tag):
 
 def test_letters_of_no_scheme():
     with pytest.raises(DataError, match=r"B, M, U.*--tag_column"):
-        detect([["B-A", "M-A", "U-B"]], "f")
+        detect_scheme([["B-A", "M-A", "U-B"]], "f")
