@@ -152,7 +152,8 @@ def best_threshold(
     that are equally good it is the lowest.
 
     Args:
-        questions, predictions, null_odds, characters: See `evaluate_answers`; SQuAD 2.0's rules hold.
+        questions, predictions, null_odds, characters: See `evaluate_answers`; SQuAD 2.0's
+            rules hold.
         measure: "f1" or "exact".
 
     Raises:

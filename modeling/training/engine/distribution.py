@@ -208,7 +208,7 @@ def share_of_worker(batch_size: int) -> Share:
 
 
 def batches_per_step() -> int:
-    """Elements of a data set, made by the rule of `share_of_worker`, that this process takes in a step."""
+    """Elements of a data set by the rule of `share_of_worker` that this process takes in a step."""
     return len(share_of_worker(1).parts)
 
 

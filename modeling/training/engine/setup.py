@@ -39,7 +39,8 @@ class Settings:
         lr_decay_power: Of the schedule "polynomial".
         weight_decay_rate: Decoupled decay, as a share of the learning rate.
         layerwise_lr_decay: Factor of the learning rate from each layer to the one below it.
-        freeze_layers: First layers of the encoder that aren't trained, see `layerwise.trained_weights`.
+        freeze_layers: First layers of the encoder that aren't trained, see
+            `layerwise.trained_weights`.
         accumulation_steps: Micro-batches of a step, one after the other.
         jit_compile: Compile with XLA. TPUs do anyway, and there it is left out.
     """

@@ -41,8 +41,8 @@ class Stage:
 
     Attributes:
         last_step: Updates done when it ends, those of the stages before it counted.
-        make_dataset: Endless batches, by the rule of `distribution.share_of_worker`, always in the same
-            order.
+        make_dataset: Endless batches, by the rule of `distribution.share_of_worker`, always in
+            the same order.
         data_id: Says in words which data and order that is; see `RunState`.
         batch_size: Examples per update, over all replicas.
         describe_examples: Says which examples the `index` of a batch means, for messages.

@@ -51,7 +51,7 @@ def weighted_mean(pairs: Sequence[tuple[float, float]]) -> float:
 
 
 def _finite_mean(pairs: Sequence[tuple[float, float]]) -> float | None:
-    """`weighted_mean` without steps whose value overflowed, as happens where float16 skips the update.
+    """`weighted_mean` without steps whose value overflowed, as where float16 skips the update.
 
     None if no step is left.
     """
