@@ -66,7 +66,7 @@ from modeling.training.engine.setup import make_train_step
 from modeling.training.phases import Phase, folder_names, parse_phases
 from modeling.training.runs import run_folder, run_state
 from modeling.training.runs.best import load_best
-from modeling.training.runs.fit import Stage, fit_run
+from modeling.training.runs.fit import RunStage, fit_run
 from modeling.training.runs.reporting import Reporter, reported_evaluation, write_results
 from modeling.training.runs.session import session
 from modeling.training.runs.summary import RunSummary
@@ -145,13 +145,13 @@ def read_config(phases: list[Phase]) -> BertConfig:
 
 def find_records(
     config: BertConfig, phase: Phase, directory: str, vocab_file: str | None
-) -> from_text.Records:
+) -> from_text.PretrainingRecords:
     """The training and held-out records of a phase, made from raw text where that was given."""
     if FLAGS.input_file and not FLAGS.demo:
         place = {"max_seq_length": phase.max_seq_length}
         return from_text.existing_records(
-            from_text.fill_in(FLAGS.input_file, place),
-            from_text.fill_in(FLAGS.eval_file, place),
+            from_text.fill_in_length(FLAGS.input_file, place),
+            from_text.fill_in_length(FLAGS.eval_file, place),
             vocab_file,
             config.vocab_size,
             phase.max_seq_length,
@@ -167,7 +167,7 @@ def find_records(
         **pretraining_flags.record_settings(FLAGS),
     )
     text, held_out = (
-        from_text.Text(corpus.expand(files), text_field=FLAGS.text_field) if files else None
+        from_text.CorpusText(corpus.expand(files), text_field=FLAGS.text_field) if files else None
         for files in (FLAGS.corpus_file, FLAGS.eval_corpus_file)
     )
     return from_text.make_records(
@@ -184,7 +184,7 @@ def find_records(
 
 
 def make_dataset(
-    phase: Phase, records: from_text.Records, config: BertConfig, masks, training: bool
+    phase: Phase, records: from_text.PretrainingRecords, config: BertConfig, masks, training: bool
 ):
     """Batches of one phase: endless ones for training, or its held-out records once.
 
@@ -274,7 +274,7 @@ def run(summary: RunSummary) -> None:
             phase.batch_size,
             eval_batch_size=FLAGS.eval_batch_size,
         )
-    records: list[from_text.Records] = []
+    records: list[from_text.PretrainingRecords] = []
     for phase, name in zip(phases, folder_names(phases), strict=True):
         folder = os.path.join(FLAGS.output_dir, name) if len(phases) > 1 else FLAGS.output_dir
         vocab_file = records[0].vocab_file if records else FLAGS.vocab_file
@@ -319,7 +319,7 @@ def run(summary: RunSummary) -> None:
                 FLAGS, num_train_steps, FLAGS.num_warmup_steps
             )
             stages = [
-                Stage(
+                RunStage(
                     phase.last_step,
                     functools.partial(make_dataset, phase, found, config, masks, training=True),
                     f"{found.describe()}\nlength {phase.max_seq_length} batch {phase.batch_size} "

@@ -116,7 +116,7 @@ def batches(
     return deterministic(dataset).prefetch(1)
 
 
-def sources(examples: Sequence[Example], index: np.ndarray) -> str:
+def example_sources(examples: Sequence[Example], index: np.ndarray) -> str:
     """Where the examples of a batch come from, for messages: "a.tsv: lines 3, 17; b.tsv: line 5".
 
     The index, int64 [B], has their places among all examples; -1 for rows that only fill it.

@@ -119,7 +119,9 @@ def fingerprint(parts: Iterable) -> str:
     return digest.hexdigest()
 
 
-def cached(folder: str | None, name: str, identity: str, make: Callable[[], Features]) -> Features:
+def cached_features(
+    folder: str | None, name: str, identity: str, make: Callable[[], Features]
+) -> Features:
     """What `make` gives, or what it gave before for the same data.
 
     A cache is a convenience: where it can't be written a warning says so, and nothing else happens.

@@ -53,7 +53,7 @@ def main(argv: list[str]) -> None:
         print(f"{text}\n", flush=True)
     if FLAGS.record and not (FLAGS.json or FLAGS.plot):
         return
-    inspected = inspection.inspect(files, specials, FLAGS.max_records)
+    inspected = inspection.inspect_record_files(files, specials, FLAGS.max_records)
     summary = reports.summarize(inspected, tokens, specials.replacements if specials else None)
     print(reports.text_report(summary))
     if FLAGS.json:

@@ -100,7 +100,7 @@ def read_rows(path: str) -> Iterator[tuple[str, dict[str, object]]]:
             isn't UTF-8; names the row.
     """
     with _open(path) as file:
-        check_names(path, file.schema_arrow.names)
+        check_column_names(path, file.schema_arrow.names)
         number = 0
         for batch in _stream(file, path, batch_size=_BATCH_ROWS):
             for fields in _unpacked(path, batch, number):
@@ -108,7 +108,7 @@ def read_rows(path: str) -> Iterator[tuple[str, dict[str, object]]]:
                 yield f"{path}: row {number}", fields
 
 
-def check_names(source: str, names: list[str]) -> None:
+def check_column_names(source: str, names: list[str]) -> None:
     """Raises DataError if two columns have one name."""
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from data.errors import DataError
-from data.files.parquet import check_names, read_rows
+from data.files.parquet import check_column_names, read_rows
 from data.files.text_files import (
     PACKED,
     csv_records,
@@ -136,7 +136,7 @@ def _named(
         if names is None:
             if has_header:
                 names = values
-                check_names(source, names)
+                check_column_names(source, names)
                 continue
             names = [str(column) for column in range(len(values))]
         first = "header" if has_header else "first row"

@@ -63,10 +63,10 @@ def documents() -> list[corpus.Document]:
     return docstrings.docstring_documents(CORPUS_BYTES)
 
 
-def demo_text() -> from_text.Text:
+def demo_text() -> from_text.CorpusText:
     """That corpus, named."""
     name = f"docstrings around TensorFlow {tf.__version__}, {len(documents())} documents"
-    return from_text.Text(documents=documents, name=name)
+    return from_text.CorpusText(documents=documents, name=name)
 
 
 def show_demo(
@@ -93,7 +93,7 @@ def show_demo(
         masked = batch["masked_lm_ids"].numpy()[batch["masked_lm_weights"].numpy() > 0]
         counts += np.bincount(masked, minlength=len(counts))
     baseline = tokenizer.vocab[counts.argmax()], counts.max() / max(1, counts.sum())
-    held_out = from_text.Sides(demo_text()).documents(training=False)
+    held_out = from_text.CorpusSides(demo_text()).documents(training=False)
     sentences, inputs = _masked_sentences(held_out, tokenizer, max_seq_length, seed)
     ids, probabilities = fill_masks(inputs)
     print(

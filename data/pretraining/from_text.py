@@ -1,6 +1,6 @@
 """From raw text to everything that pre-training reads: vocabulary, training and held-out records.
 
-    text = Text(files=["corpus.txt"])
+    text = CorpusText(files=["corpus.txt"])
     records = make_records(text, "out", 30522, RecordSettings())
 
 What was made is described in `records/made.json`, written last. A later call with the same
@@ -21,7 +21,7 @@ from data.errors import DataError
 from data.pretraining import corpus
 from data.pretraining.batches import pipeline, text_stream
 from data.pretraining.corpus import Document
-from data.pretraining.corpus.parts import Parts, divide
+from data.pretraining.corpus.parts import CorpusParts, divide_corpus
 from data.pretraining.instances import generate
 from data.pretraining.instances.settings import RecordSettings
 from data.pretraining.records import schema
@@ -40,7 +40,7 @@ Documents = Callable[[], Iterable[Document]]
 
 
 @dataclasses.dataclass(frozen=True)
-class Text:
+class CorpusText:
     """A corpus: files, or documents in memory.
 
     Attributes:
@@ -67,7 +67,7 @@ class Text:
 
 
 @dataclasses.dataclass(frozen=True)
-class Records:
+class PretrainingRecords:
     """The record files of a run.
 
     Attributes:
@@ -82,7 +82,7 @@ class Records:
     eval_files: list[str]
     vocab_file: str | None
     shared: bool = False
-    corpus: Parts | None = None
+    corpus: CorpusParts | None = None
     settings: RecordSettings | None = None
 
     def side(self, training: bool) -> str | None:
@@ -110,7 +110,7 @@ class Records:
             options["pack_sequences"] = False
         if training and self.corpus is not None:
             names = ("batch_size", "seed", "num_shards", "shard_index", "pack_sequences")
-            return text_stream.stream(
+            return text_stream.stream_instances(
                 self.corpus,
                 Tokenizer(self.vocab_file, self.settings.do_lower_case),
                 self.settings,
@@ -154,7 +154,7 @@ def existing_records(
     vocab_size: int,
     max_seq_length: int,
     max_predictions_per_seq: int | None,
-) -> Records:
+) -> PretrainingRecords:
     """Records that were made before, checked against the manifests beside them.
 
     Args:
@@ -171,7 +171,7 @@ def existing_records(
     eval_files = _record_files(eval_file) if eval_file else train_files
     files = list(dict.fromkeys(train_files + eval_files))
     manifest.verify_manifest(files, max_seq_length, max_predictions_per_seq, vocab_file)
-    return Records(train_files, eval_files, vocab_file, shared=not eval_file)
+    return PretrainingRecords(train_files, eval_files, vocab_file, shared=not eval_file)
 
 
 def _record_files(patterns: str) -> list[str]:
@@ -197,15 +197,15 @@ def check_vocab_size(vocab_file: str, vocab_size: int) -> None:
 
 
 def make_records(
-    text: Text,
+    text: CorpusText,
     directory: str,
     vocab_size: int,
     settings: RecordSettings,
     vocab_file: str | None = None,
-    held_out: Text | None = None,
+    held_out: CorpusText | None = None,
     keep_vocabulary: bool = False,
     num_workers: int = 1,
-) -> Records:
+) -> PretrainingRecords:
     """Makes the vocabulary (unless given) and the records in `directory/records`.
 
     Args:
@@ -230,9 +230,9 @@ def make_records(
         check_vocab_size(vocab_file, vocab_size)
     used_vocab = vocab_file or os.path.join(folder, "vocab.txt")
     _, train_files = shards.name_shards(os.path.join(folder, "train.tfrecord"), _TRAIN_SHARDS)
-    sides = Sides(text, held_out)
+    sides = CorpusSides(text, held_out)
     stream = sides.parts() if settings.dynamic_masking else None
-    records = Records(
+    records = PretrainingRecords(
         [] if stream else train_files,
         [os.path.join(folder, "heldout.tfrecord")],
         used_vocab,
@@ -277,14 +277,14 @@ def make_records(
     return records
 
 
-class Sides:
+class CorpusSides:
     """The training and the held-out documents of a corpus, told apart by a hash of their text.
 
     Raises:
         DataError: There are fewer than four documents.
     """
 
-    def __init__(self, text: Text, held_out: Text | None = None):
+    def __init__(self, text: CorpusText, held_out: CorpusText | None = None):
         self._text, self._held_out = text, held_out
         self._split: tuple[list[Document], list[Document]] | None = None
         if held_out is None:
@@ -298,13 +298,13 @@ class Sides:
                         f"add text."
                     )
 
-    def parts(self) -> Parts | None:
+    def parts(self) -> CorpusParts | None:
         """The training side in parts, for a stream; None if it can't be read by parts."""
         text = self._text
         if self._split or not text.files:
             return None
         side = None if self._held_out else ("train", HELD_OUT_SHARE)
-        return divide(text.files, text_stream.number_of_parts, text.text_field, side)
+        return divide_corpus(text.files, text_stream.number_of_parts, text.text_field, side)
 
     def documents(self, training: bool) -> Iterator[Document]:
         """Streams the documents of one side."""
@@ -350,7 +350,7 @@ def describe_files(files: list[str]) -> str:
     return "\n".join(f"{path} {tf.io.gfile.stat(path).length}" for path in files)
 
 
-def fill_in(pattern: str | None, values: Mapping[str, int]) -> str | None:
+def fill_in_length(pattern: str | None, values: Mapping[str, int]) -> str | None:
     """A file pattern with its {max_seq_length} replaced."""
     for name, value in values.items():
         pattern = pattern and pattern.replace("{" + name + "}", str(value))

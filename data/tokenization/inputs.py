@@ -56,11 +56,11 @@ def pack_inputs(
     length_a = tf.cast(pieces_a.row_lengths(), tf.int32)
     if pieces_b is None:
         keep_a = tf.minimum(length_a, max_seq_length - 2)
-        return joined(tokenizer, long_texts.kept_pieces(pieces_a, keep_a, long_text), None)
+        return joined_pieces(tokenizer, long_texts.kept_pieces(pieces_a, keep_a, long_text), None)
     length_b = tf.cast(pieces_b.row_lengths(), tf.int32)
     limit = tf.where(length_b == 0, max_seq_length - 2, max_seq_length - 3)
     keep_a, keep_b = truncated_lengths(length_a, length_b, limit)
-    return joined(
+    return joined_pieces(
         tokenizer,
         long_texts.kept_pieces(pieces_a, keep_a, long_text),
         long_texts.kept_pieces(pieces_b, keep_b, long_text),
@@ -85,7 +85,7 @@ def pack_windows(
     rows_a, rows_b, counts = long_texts.piece_windows(
         pieces_a, pieces_b, max_seq_length, stride, max_windows
     )
-    return *joined(tokenizer, rows_a, rows_b), counts
+    return *joined_pieces(tokenizer, rows_a, rows_b), counts
 
 
 def check_length(max_seq_length: int) -> None:
@@ -96,7 +96,7 @@ def check_length(max_seq_length: int) -> None:
         )
 
 
-def joined(
+def joined_pieces(
     tokenizer: Tokenizer, pieces_a: tf.RaggedTensor, pieces_b: tf.RaggedTensor | None, always=False
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
     """[CLS] A [SEP], and where B has pieces (or `always`) B [SEP]: ids and segments."""

@@ -39,13 +39,13 @@ def kept_pieces(pieces: tf.RaggedTensor, lengths: tf.Tensor, long_text: str) -> 
     starts, present = pieces.row_starts(), pieces.row_lengths()
     lengths = tf.cast(lengths, present.dtype)
     if long_text == "head":
-        return slices(pieces, starts, lengths)
+        return piece_slices(pieces, starts, lengths)
     if long_text == "tail":
-        return slices(pieces, starts + present - lengths, lengths)
+        return piece_slices(pieces, starts + present - lengths, lengths)
     head = tf.where(lengths < present, -(-lengths // HEAD_SHARE), lengths)
     tail = lengths - head
     return tf.concat(
-        [slices(pieces, starts, head), slices(pieces, starts + present - tail, tail)], 1
+        [piece_slices(pieces, starts, head), piece_slices(pieces, starts + present - tail, tail)], 1
     )
 
 
@@ -92,7 +92,7 @@ def piece_windows(
 
     def rows(pieces, moves):
         starts = tf.gather(pieces.row_starts(), example)
-        return slices(
+        return piece_slices(
             pieces,
             starts + tf.where(moves, begin, 0),
             tf.where(moves, size, tf.gather(fixed, example)),
@@ -102,7 +102,7 @@ def piece_windows(
     return rows_a, None if pieces_b is None else rows(pieces_b, ~a_moves), counts
 
 
-def slices(pieces: tf.RaggedTensor, begins: tf.Tensor, lengths: tf.Tensor) -> tf.RaggedTensor:
+def piece_slices(pieces: tf.RaggedTensor, begins: tf.Tensor, lengths: tf.Tensor) -> tf.RaggedTensor:
     """Row i is pieces.values[begins[i] : begins[i] + lengths[i]]; both int64 [rows]."""
     places = tf.ragged.range(begins, begins + lengths)
     return places.with_values(tf.gather(pieces.values, places.values))

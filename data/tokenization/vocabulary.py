@@ -81,7 +81,7 @@ def token_ids(tokens: Sequence[str]) -> dict[str, int]:
     return {token: index for index, token in enumerate(tokens)}
 
 
-def reachable(tokens: Sequence[str]) -> list[bool]:
+def reachable_tokens(tokens: Sequence[str]) -> list[bool]:
     """Which ids the tokenization of some text can yield.
 
     Not duplicates but the last, nor blanks, nor a token that mixes a character that is always a

@@ -38,7 +38,7 @@ CHECKPOINT_BYTES = 12
 
 
 @dataclasses.dataclass(frozen=True)
-class Work:
+class StepWork:
     """What one device does in a step.
 
     Attributes:
@@ -110,7 +110,7 @@ def step_work(
     half_precision: bool = True,
     accumulation_steps: int = 1,
     remat: bool = False,
-) -> Work:
+) -> StepWork:
     """The work of one training step.
 
     Args:
@@ -134,7 +134,7 @@ def step_work(
     weights = parameters(config)
     # Forward and twice backward, each reads the weights and the last writes gradients.
     per_batch = 16 if accumulation_steps == 1 else 24
-    return Work(
+    return StepWork(
         dense_flops=(total - attention) * again,
         attention_flops=attention * again,
         activation_bytes=activations * again + logits * 4 * LOGIT_PASSES,

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from modeling.layers.dropout import dropped
-from modeling.layers.execution import PLAIN, Execution, chain
+from modeling.layers.execution import PLAIN, Execution, compiled_chain
 from modeling.layers.tensors import add_bias, is_float16
 
 
@@ -85,13 +85,13 @@ ACTIVATIONS = {
 }
 
 
-@chain
+@compiled_chain
 def activate(x, bias, *, name):
     """The activation of that name of rows `x` [N, H] + `bias` [H]."""
     return ACTIVATIONS[name](add_bias(x, bias))
 
 
-@chain
+@compiled_chain
 def layer_norm(x, gamma, beta, *, epsilon):
     """Normalises the last axis with float32 statistics (biased variance), whatever x's dtype.
 
@@ -106,7 +106,7 @@ def layer_norm(x, gamma, beta, *, epsilon):
     return ops.cast(x * scale + (beta - mean * scale), dtype)
 
 
-@chain
+@compiled_chain
 def dropout_add_norm(x, bias, residual, gamma, beta, key, site, *, rate, epsilon):
     """`layer_norm(dropout(x + bias) + residual)`, the end of both halves of a Transformer layer.
 

@@ -3,7 +3,7 @@
 import numpy as np
 from keras import ops
 
-from modeling.layers.execution import chain
+from modeling.layers.execution import compiled_chain
 
 
 def dropout(x, rate, key, site, compiled=False):
@@ -25,7 +25,7 @@ def dropout(x, rate, key, site, compiled=False):
     return dropped(x, key, site, rate=rate, compiled=compiled)
 
 
-@chain
+@compiled_chain
 def dropped(x, key, site, *, rate):
     """`dropout` with a key."""
     # The rate is right to 2⁻³², and so is the expectation.

@@ -31,8 +31,8 @@ class Execution:
     """How a forward pass is run.
 
     Attributes:
-        compile_chains: Chains of small operations are one program each, see `chain`. For training
-            where XLA doesn't compile everything anyway.
+        compile_chains: Chains of small operations are one program each, see `compiled_chain`. For
+            training where XLA doesn't compile everything anyway.
         inference: Nobody asks for gradients, so forms may be taken that have none.
         unpad: Nobody reads what is computed for padding, as the original's postprocessing of
             SQuAD does, so it may be left out, see `modeling.layers.unpadding`.
@@ -59,7 +59,7 @@ PLAIN = Execution()
 INFERENCE = Execution(inference=True)
 
 
-def chain(function: Callable) -> Callable:
+def compiled_chain(function: Callable) -> Callable:
     """Makes a function of tensors a chain, which takes one argument more, `compiled`.
 
     A layer's activation, or dropout → residual → LayerNorm, is a dozen elementwise operations,

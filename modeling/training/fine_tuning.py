@@ -19,7 +19,7 @@ from modeling.training.engine import distribution, precision
 from modeling.training.engine.setup import make_train_step
 from modeling.training.runs import run_folder, run_state
 from modeling.training.runs.best import has_best, load_best
-from modeling.training.runs.fit import Stage, fit_run
+from modeling.training.runs.fit import RunStage, fit_run
 from modeling.training.runs.identity import weights_checksum
 from modeling.training.runs.reporting import Reporter, reported_evaluation
 from modeling.training.runs.summary import RunSummary
@@ -132,7 +132,7 @@ class _Driver:
 
     # ---- One run ----
 
-    def stages(self, trial: Trial) -> list[Stage]:
+    def stages(self, trial: Trial) -> list[RunStage]:
         """What a run trains on, part after part."""
         stages, last_step = [], 0
         for number, split in enumerate(self.train_splits):
@@ -141,7 +141,7 @@ class _Driver:
             last_step += self.settings.num_train_steps or int(per_epoch * epochs)
             seed = trial.seed + number
             stages.append(
-                Stage(
+                RunStage(
                     last_step,
                     functools.partial(self.batches, split, trial.batch_size, seed),
                     f"{split.name}: {len(split)} rows, content {split.fingerprint}, "

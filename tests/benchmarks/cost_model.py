@@ -186,7 +186,7 @@ def name_of(size: str, rows: int, length: int, dtype: str) -> str:
     return f"{size} {rows} × {length} {dtype}"
 
 
-def work_of(size: str, rows: int, length: int, dtype: str) -> cost_model.Work:
+def work_of(size: str, rows: int, length: int, dtype: str) -> cost_model.StepWork:
     config = BertConfig.named(size, VOCAB_SIZE)
     half = dtype != "float32"
     return cost_model.step_work(config, rows, length, predictions(length), 2, half_precision=half)

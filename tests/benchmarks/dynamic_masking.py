@@ -57,12 +57,12 @@ def make_datasets(folder: str) -> dict[str, object]:
 
     masks = MaskSettings(vocabulary)
     whole_words = MaskSettings(vocabulary, do_whole_word_mask=True, max_ngram=3)
-    divided = parts.divide(files, text_stream.number_of_parts)
+    divided = parts.divide_corpus(files, text_stream.number_of_parts)
     return {
         "masked records": stored(),
         "fresh masks": stored(dynamic_masking=masks),
         "fresh spans of words": stored(dynamic_masking=whole_words),
-        "raw text": text_stream.stream(
+        "raw text": text_stream.stream_instances(
             divided, tokenizer, settings, masks, batch_size=FLAGS.batch_size, seed=1
         ),
     }

@@ -22,7 +22,7 @@ import tensorflow as tf
 from absl import app, flags
 
 from data.pretraining import corpus
-from data.pretraining.batches.packing import WINDOW, pack
+from data.pretraining.batches.packing import WINDOW, pack_dataset
 from data.pretraining.instances.masking import MaskingVocabulary, MaskSettings, mask_instances
 from data.tokenization import Tokenizer
 from modeling.config import BertConfig
@@ -74,7 +74,7 @@ def batches(instances: dict[str, np.ndarray], batch_size: int, packed: bool, see
     data = data.shuffle(len(instances["input_ids"]), seed=seed).repeat()
     if packed:
         sizes = FLAGS.max_seq_length, FLAGS.max_predictions_per_seq
-        data = pack(data.batch(WINDOW), batch_size, *sizes, seed, words)
+        data = pack_dataset(data.batch(WINDOW), batch_size, *sizes, seed, words)
     else:
         data = data.batch(batch_size, drop_remainder=True)
     return data.prefetch(tf.data.AUTOTUNE)

@@ -35,4 +35,4 @@ def test_records(training, tmp_path):
 def test_text(tmp_path):
     path = tmp_path / "1.txt"
     path.write_text(test_text_stream.text_of(test_text_stream.corpus(60)))
-    check(test_text_stream.stream(test_text_stream.parts.divide([str(path)], lambda _: 6)))
+    check(test_text_stream.stream(test_text_stream.parts.divide_corpus([str(path)], lambda _: 6)))

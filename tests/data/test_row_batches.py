@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data.batching import Batching, batches, sources, steps_per_epoch
+from data.batching import Batching, batches, example_sources, steps_per_epoch
 from data.errors import DataError
 from data.features import Features
 from data.tasks.sentences.examples import Example, Kind
@@ -243,5 +243,5 @@ def test_batches_are_what_texts_become(data, tokenizer):
 
 def test_sources(data):
     examples, _ = data["single"]
-    assert sources(examples, np.array([3, 0, -1, 3])) == "f: lines 0, 3"
-    assert sources(examples, np.array([7])) == "f: line 7"
+    assert example_sources(examples, np.array([3, 0, -1, 3])) == "f: lines 0, 3"
+    assert example_sources(examples, np.array([7])) == "f: line 7"

@@ -17,7 +17,7 @@ from data.tasks.questions import (
     answers as squad_answers,
 )
 from data.tasks.sentences.examples import Example, Kind
-from data.tasks.sentences.rows import TextSettings, cached
+from data.tasks.sentences.rows import TextSettings, cached_rows
 from data.tokenization import Tokenizer, vocabulary
 from data.vectors.store import stored_vectors
 from data.vectors.texts import LineVectors
@@ -40,7 +40,7 @@ def checkpoint(folder):
 def pieces(folder):
     examples, settings = [Example("1", "the dog", None, None, "f:1")], TextSettings(8)
     tokenizer = Tokenizer.from_vocab(VOCAB)
-    cached(folder, "train", tokenizer, examples, Kind.REGRESSION, [], settings)
+    cached_rows(folder, "train", tokenizer, examples, Kind.REGRESSION, [], settings)
 
 
 def vectors(folder):

@@ -17,7 +17,7 @@ _STREAMS = 5
 _ALGORITHM = "philox"
 
 
-def unmask(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+def unmask_batch(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     """Puts the masked words back: masked_lm_ids at masked_lm_positions where the weight isn't 0.
 
     Args:

@@ -81,15 +81,15 @@ def pack_window(
     """Packs instances into rows.
 
     Args:
-        window: W instances as `packing.pack` takes them.
+        window: W instances as `packing.pack_dataset` takes them.
         limits: Of a row.
         rng: Shuffles the rows.
-        continues_word: See `packing.pack`.
+        continues_word: See `packing.pack_dataset`.
         keep_rest: Whether the last few rows stay out if they can't be filled.
 
     Returns:
-        (R rows as `packing.pack` gives them; what stays out, as instances of the same form as the
-        window's, with index only if that has it.)
+        (R rows as `packing.pack_dataset` gives them; what stays out, as instances of the same
+        form as the window's, with index only if that has it.)
 
     Raises:
         DataError: An instance might not fit into a row.

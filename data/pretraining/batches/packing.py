@@ -23,7 +23,7 @@ WINDOW = 512
 """Instances that are packed together; more would not fill rows better."""
 
 
-def pack(
+def pack_dataset(
     windows: tf.data.Dataset,
     batch_size: int,
     max_seq_length: int,

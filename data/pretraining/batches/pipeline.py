@@ -17,7 +17,7 @@ import tensorflow as tf
 from data.dataset_options import deterministic
 from data.errors import DataError
 from data.pretraining.batches import packing
-from data.pretraining.batches.graph_masking import mask_batch, unmask
+from data.pretraining.batches.graph_masking import mask_batch, unmask_batch
 from data.pretraining.flags import check_objective
 from data.pretraining.instances.masking import MaskSettings
 from data.pretraining.records.held_out import HELD_OUT_SHARE, evaluation_batches, split_held_out
@@ -86,8 +86,8 @@ def pretraining_dataset(
             from the seed, the shard and the number of the batch. In evaluation records keep their
             masks; those without get some that depend on the seed and the record's place alone:
             the same ones in every evaluation, whatever B and num_shards are.
-        pack_sequences: Puts several short instances in a row (see `packing.pack`), in training
-            and for the objective "mlm" only.
+        pack_sequences: Puts several short instances in a row (see `packing.pack_dataset`), in
+            training and for the objective "mlm" only.
         continues_word: bool [vocab_size], the pieces that continue a word, before which packing
             doesn't cut.
 
@@ -96,7 +96,7 @@ def pretraining_dataset(
         masked_lm_positions, masked_lm_ids int32 [B, P]; masked_lm_weights float32 [B, P];
         next_sentence_labels int32 [B, 1]; is_real_example float32 [B], 0 for the padding of the
         last evaluation batch, whose masked_lm_weights are 0 too; in training index int64 [B], see
-        `describe_examples`. Packed ones are those of `packing.pack`.
+        `describe_examples`. Packed ones are those of `packing.pack_dataset`.
 
         Iterating raises `tf.errors.InvalidArgumentError` for a record of another length or a
         value out of range, `tf.errors.DataLossError` for a damaged file; then
@@ -136,13 +136,15 @@ def pretraining_dataset(
     if dynamic_masking:
         vocab_size = pieces
         stream = shard_index if training else -1
-        mask = masker(dynamic_masking, max_predictions_per_seq, seed, stream, keep=not training)
+        mask = batch_masker(
+            dynamic_masking, max_predictions_per_seq, seed, stream, keep=not training
+        )
 
     def parse(index: tf.Tensor, records: tf.Tensor) -> Batch:
         batch = tf.io.parse_example(records, description)
         batch = _checked(batch, vocab_size, max_seq_length)
         if objective in ONE_WAY:
-            batch = predict_neighbours(unmask(batch), from_left=objective == LTR)
+            batch = predict_neighbours(unmask_batch(batch), from_left=objective == LTR)
         batch["is_real_example"] = tf.ones(tf.shape(records), tf.float32)
         if training:
             batch["index"] = index
@@ -163,7 +165,7 @@ def pretraining_dataset(
         if pack_sequences:
             own_seed = seed + 2 + shard_index
             sizes = (batch_size, max_seq_length, max_predictions_per_seq)
-            dataset = packing.pack(dataset, *sizes, own_seed, continues_word)
+            dataset = packing.pack_dataset(dataset, *sizes, own_seed, continues_word)
     else:
         dataset = dataset.batch(batch_size)
         if not dynamic_masking:
@@ -214,7 +216,7 @@ def _read(
     return files.interleave(read, cycle_length=min(_CYCLE_LENGTH, len(paths)), block_length=4)
 
 
-def masker(
+def batch_masker(
     settings: MaskSettings, max_predictions: int, seed: int, stream: int, keep: bool
 ) -> Callable[[tf.Tensor, Batch], Batch]:
     """What masks a batch by its number.
@@ -231,7 +233,7 @@ def masker(
         key = tf.stack([tf.constant(seed & _SEED_MASK, tf.int64), number])
         key = tf.random.fold_in(key, tf.constant(stream, tf.int64), alg="philox")
         if not keep:
-            batch = unmask(batch) if "masked_lm_weights" in batch else batch
+            batch = unmask_batch(batch) if "masked_lm_weights" in batch else batch
             return mask_batch(batch, settings, max_predictions, key)
         masked = mask_batch(batch, settings, max_predictions, key)
         has = tf.reduce_any(batch["masked_lm_weights"] > 0, axis=1, keepdims=True)

@@ -22,8 +22,8 @@ import tensorflow as tf
 from data.dataset_options import deterministic
 from data.errors import DataError
 from data.pretraining.batches import packing
-from data.pretraining.batches.pipeline import PREFETCHED, masker
-from data.pretraining.corpus.parts import Parts
+from data.pretraining.batches.pipeline import PREFETCHED, batch_masker
+from data.pretraining.corpus.parts import CorpusParts
 from data.pretraining.instances import generate
 from data.pretraining.instances.masking import MaskSettings
 from data.pretraining.instances.settings import RecordSettings
@@ -42,8 +42,8 @@ def number_of_parts(text_bytes: int) -> int:
 
 # Rewriting the functions of its steps by AutoGraph, which none of them needs, takes seconds.
 @tf.autograph.experimental.do_not_convert
-def stream(
-    corpus: Parts,
+def stream_instances(
+    corpus: CorpusParts,
     tokenizer: Any,
     settings: RecordSettings,
     masks: MaskSettings,
@@ -56,7 +56,7 @@ def stream(
     """Endless training batches.
 
     Args:
-        corpus: See `parts.divide`.
+        corpus: See `parts.divide_corpus`.
         tokenizer: A `data.tokenization.Tokenizer`.
         settings: How instances are made; each part is gone through once in an epoch, whatever
             its dupe_factor.
@@ -64,7 +64,7 @@ def stream(
         batch_size: B, of this shard.
         seed: Of the order, the pairs and the masks.
         num_shards, shard_index: This worker takes every so many-th part.
-        pack_sequences: See `packing.pack`; for single segments only.
+        pack_sequences: See `packing.pack_dataset`; for single segments only.
 
     Returns:
         A dataset of the features that `pipeline.pretraining_dataset` gives, without index.
@@ -102,7 +102,7 @@ def stream(
     )
     dataset = dataset.batch(packing.WINDOW if pack_sequences else batch_size, drop_remainder=True)
     predictions = settings.max_predictions_per_seq
-    mask = masker(masks, predictions, seed, shard_index, keep=False)
+    mask = batch_masker(masks, predictions, seed, shard_index, keep=False)
     dataset = dataset.enumerate().map(mask)
     dataset = dataset.map(
         lambda batch: (
@@ -112,12 +112,14 @@ def stream(
     if pack_sequences:
         continues_word = masks.vocabulary.continues_word
         own_seed = seed + 2 + shard_index
-        dataset = packing.pack(dataset, batch_size, length, predictions, own_seed, continues_word)
+        dataset = packing.pack_dataset(
+            dataset, batch_size, length, predictions, own_seed, continues_word
+        )
     return deterministic(dataset).prefetch(PREFETCHED)
 
 
 def _instances(
-    corpus: Parts,
+    corpus: CorpusParts,
     tokenizer: Any,
     settings: RecordSettings,
     seed: int,

@@ -10,8 +10,8 @@ docstrings.py    the default corpus that every machine has: docstrings of instal
 from data.files.text_files import expand
 from data.pretraining.corpus.formats import TEXT_FIELD, Document
 from data.pretraining.corpus.sources import (
+    CorpusSource,
     ReadingProgress,
-    Source,
     document_hash,
     is_held_out,
     open_source,
@@ -21,9 +21,9 @@ from data.pretraining.corpus.sources import (
 
 __all__ = [
     "TEXT_FIELD",
+    "CorpusSource",
     "Document",
     "ReadingProgress",
-    "Source",
     "document_hash",
     "expand",
     "is_held_out",

@@ -72,14 +72,14 @@ def format_of(first: str) -> str:
     return "json" if _JSON.match(first) else "plain"
 
 
-def parse(
+def parse_documents(
     lines: Lines,
     format: str,
     begin: int = 0,
     end: int | None = None,
     text_field: str = TEXT_FIELD,
 ) -> Iterator[Document]:
-    """Streams the documents that start in a range of a file, see `sources.Source`.
+    """Streams the documents that start in a range of a file, see `sources.CorpusSource`.
 
     Args:
         lines: The file's stripped lines from byte `begin` on.

@@ -3,7 +3,7 @@
     corpus = divide(["a.txt", "b.jsonl.gz"], lambda text_bytes: 1 + text_bytes // PART_BYTES)
 
 Nothing but the files' sizes is read to divide
-them, unless they are compressed and large (see `sources.Source`).
+them, unless they are compressed and large (see `sources.CorpusSource`).
 """
 
 import bisect
@@ -23,8 +23,8 @@ SEGMENTS = 16
 
 
 @dataclass(frozen=True)
-class Span:
-    """Documents of one file: those that start in [begin, end), in `corpus.Source`'s units."""
+class CorpusSpan:
+    """Documents of one file: those that start in [begin, end), in `corpus.CorpusSource`'s units."""
 
     path: str
     begin: int = 0
@@ -32,8 +32,8 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Parts:
-    """A divided corpus. Made by `divide`.
+class CorpusParts:
+    """A divided corpus. Made by `divide_corpus`.
 
     Attributes:
         files: (path, size, time of change in ns) of the files.
@@ -47,7 +47,7 @@ class Parts:
     files: tuple[tuple[str, int, int], ...]
     text_field: str
     held_out: tuple[str, float] | None
-    spans: tuple[tuple[Span, ...], ...]
+    spans: tuple[tuple[CorpusSpan, ...], ...]
     text_bytes: int
 
     def __len__(self) -> int:
@@ -76,17 +76,17 @@ class Parts:
         return f"{shown} and {more} more files" if more > 0 else shown
 
 
-def divide(
+def divide_corpus(
     files: Sequence[str],
     number_of_parts: Callable[[int], int],
     text_field: str = corpus.TEXT_FIELD,
     held_out: tuple[str, float] | None = None,
     segments: int = SEGMENTS,
-) -> Parts:
+) -> CorpusParts:
     """Divides a corpus into parts of about one size.
 
     Args:
-        files, text_field, held_out: See `Parts`.
+        files, text_field, held_out: See `CorpusParts`.
         number_of_parts: From the bytes of text, about, to how many parts to make.
         segments: Most pieces that a compressed file is read in, each by decompressing from its
             start; further parts of it stay empty.
@@ -97,7 +97,7 @@ def divide(
     sources = [corpus.open_source(path, text_field) for path in files]
     total = sum(source.weight for source in sources)
     stats = [tf.io.gfile.stat(path) for path in files]
-    return Parts(
+    return CorpusParts(
         tuple((f, s.length, s.mtime_nsec) for f, s in zip(files, stats, strict=True)),
         text_field,
         held_out,
@@ -107,8 +107,8 @@ def divide(
 
 
 def _spans(
-    sources: Sequence[corpus.Source], total: int, count: int, segments: int
-) -> Iterator[tuple[Span, ...]]:
+    sources: Sequence[corpus.CorpusSource], total: int, count: int, segments: int
+) -> Iterator[tuple[CorpusSpan, ...]]:
     """The spans of each of `count` parts of equal weight."""
     borders = [total * k // count for k in range(count)] + [total + 1]
     starts = np.cumsum([0] + [source.weight for source in sources]).tolist()
@@ -120,17 +120,17 @@ def _spans(
             end = start + source.weight
             if not source.divisible or (low <= start and end <= high):
                 if low <= start:
-                    spans.append(Span(source.path))
+                    spans.append(CorpusSpan(source.path))
             elif low < end:
                 first = _place(source, start, segments, low)
                 last = None if end <= high else _place(source, start, segments, high)
                 if first != last:
-                    spans.append(Span(source.path, first, last))
+                    spans.append(CorpusSpan(source.path, first, last))
             number += 1
         yield tuple(spans)
 
 
-def _place(source: corpus.Source, start: int, segments: int, border: int) -> int:
+def _place(source: corpus.CorpusSource, start: int, segments: int, border: int) -> int:
     """Where in a source, in its units, a border of parts lies."""
     inside = max(0, border - start)
     if source.compression is not None:

@@ -34,7 +34,7 @@ _SHOW_SECONDS = 10
 
 
 @dataclasses.dataclass(frozen=True)
-class Source:
+class CorpusSource:
     """One corpus file; `open_source` makes it. Small and picklable.
 
     Attributes:
@@ -98,17 +98,17 @@ class Source:
 
         Raises:
             DataError: Naming the file, and the line or row, for anything that can't be read:
-                see `lines.Lines`, `formats.parse` and `parquet.read_column`.
+                see `lines.Lines`, `formats.parse_documents` and `parquet.read_column`.
         """
         if self.rows is not None:
             rows = parquet.read_column(self.path, self.text_field, begin, end, on_read)
             documents = (formats.document_of(text, source) for source, text in rows)
             return (document for document in documents if document.sentences)
         lines = Lines(self.path, self.compression, begin, end, on_read)
-        return formats.parse(lines, self.format, begin, end, self.text_field)
+        return formats.parse_documents(lines, self.format, begin, end, self.text_field)
 
 
-def open_source(path: str, text_field: str = TEXT_FIELD) -> Source:
+def open_source(path: str, text_field: str = TEXT_FIELD) -> CorpusSource:
     """Looks at the beginning of a file (of Parquet, at its metadata).
 
     Args:
@@ -124,7 +124,7 @@ def open_source(path: str, text_field: str = TEXT_FIELD) -> Source:
     stored = stored_bytes(path)
     if head.startswith(parquet.MAGIC):
         rows, weight = parquet.measure(path, text_field)
-        return Source(path, "parquet", None, text_field, stored, weight, rows)
+        return CorpusSource(path, "parquet", None, text_field, stored, weight, rows)
     if path.lower().endswith(".parquet"):
         raise DataError(
             f"{path} isn't a Parquet file, as its name says: it doesn't begin with"
@@ -133,7 +133,7 @@ def open_source(path: str, text_field: str = TEXT_FIELD) -> Source:
     compression = compression_of(head)
     format = formats.format_of(first_line(path, compression))
     weight = stored if compression is None else _USUAL_RATIO * stored
-    return Source(path, format, compression, text_field, stored, weight)
+    return CorpusSource(path, format, compression, text_field, stored, weight)
 
 
 def read_documents(

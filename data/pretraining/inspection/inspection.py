@@ -1,7 +1,7 @@
 """Looks through pre-training records: reads files of any kind, checks each record, counts.
 
     from data.pretraining.inspection import inspection
-    found = inspection.inspect(["train.tfrecord"])
+    result = inspection.inspect_record_files(["train.tfrecord"])
     found.statistics.summary(), found.problems
 
 Takes the records of `records.schema` and the original release's, of any length, also without the
@@ -39,7 +39,7 @@ _SHOW_SECONDS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class RecordProblem:
     """What is wrong with a record (counted from 0 in its file), as the rest of a sentence."""
 
     file: str
@@ -72,7 +72,7 @@ class Specials:
 
 @dataclass(slots=True)
 class Inspection:
-    """What `inspect` found.
+    """What `inspect_record_files` found.
 
     Attributes:
         files: Paths, all that were to be looked at.
@@ -88,10 +88,10 @@ class Inspection:
     statistics: Statistics
     records: int = 0
     damaged: int = 0
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[RecordProblem] = field(default_factory=list)
     complete: bool = True
 
-    def add_problem(self, problem: Problem) -> None:
+    def add_problem(self, problem: RecordProblem) -> None:
         """Counts a damaged record."""
         self.damaged += 1
         if len(self.problems) < KEPT_PROBLEMS:
@@ -107,7 +107,7 @@ class Inspection:
             )
 
 
-def inspect(
+def inspect_record_files(
     files: Sequence[str], specials: Specials | None = None, max_records: int | None = None
 ) -> Inspection:
     """Checks and counts records.
@@ -144,7 +144,7 @@ def inspect(
         except DamagedFileError as error:
             inspection.records += 1
             inspection.complete = False
-            inspection.add_problem(Problem(path, error.record, error.text))
+            inspection.add_problem(RecordProblem(path, error.record, error.text))
         if max_records is not None and inspection.records >= max_records:
             inspection.complete = False
             break
@@ -195,13 +195,13 @@ def _sound_rows(
             for name in next(iter(decoded.values()), ())
         }
     if values:
-        bad = problems(values, specials)
+        bad = record_problems(values, specials)
         wrong |= {numbers[row]: text for row, text in bad.items()}
         if bad:
             sound = np.setdiff1d(np.arange(len(numbers)), list(bad))
             values = {name: value[sound] for name, value in values.items()}
     for row in sorted(wrong):
-        inspection.add_problem(Problem(path, first + row, wrong[row]))
+        inspection.add_problem(RecordProblem(path, first + row, wrong[row]))
     return values, layout
 
 
@@ -211,13 +211,15 @@ def _words(layout: tuple[int, int | None]) -> str:
     return f"{length} pieces and {masks}"
 
 
-def problems(values: dict[str, np.ndarray], specials: Specials | None = None) -> dict[int, str]:
+def record_problems(
+    values: dict[str, np.ndarray], specials: Specials | None = None
+) -> dict[int, str]:
     """Checks a batch whose features have the right kinds and lengths.
 
     Args:
         values: integers [n, S], [n, P] or [n, 1], weights float32 [n, P]; the masked_lm features
             may be absent.
-        specials: See `inspect`.
+        specials: See `inspect_record_files`.
 
     Returns:
         For each row where something is wrong, the first such thing, as the rest of a sentence.

@@ -97,7 +97,7 @@ def show_record(
     if problem is None:
         specials = inspection.Specials.from_tokens(tokens) if tokens else None
         rows = {feature: value[None] for feature, value in values.items()}
-        problem = inspection.problems(rows, specials).get(0)
+        problem = inspection.record_problems(rows, specials).get(0)
     lines = [f"{name}  {_heading(values)}".rstrip()]
     if problem:
         lines.append(_wrap(f"{_INDENT}Damaged: it {problem}", width))

@@ -123,13 +123,15 @@ def instance_batches(
             if own < 2:
                 chunk = reader.with_lent(chunk, lenders)
             plan = pairs.plan_instances(chunk, *options, own_documents=own)
-            plan = pairs.truncate(plan.take(rng.permutation(len(plan))), length, rng)
+            plan = pairs.truncate_segments(plan.take(rng.permutation(len(plan))), length, rng)
         else:
             plan = pairs.plan_segments(chunk, *options)
             plan = plan.take(rng.permutation(len(plan)))
         for begin in range(0, len(plan), step):
             rows = plan.take(slice(begin, begin + step))
-            batch = pairs.assemble(chunk, rows, length, vocabulary.cls_id, vocabulary.sep_id)
+            batch = pairs.assemble_instances(
+                chunk, rows, length, vocabulary.cls_id, vocabulary.sep_id
+            )
             continues = batch.pop("continues")
             if not settings.dynamic_masking:
                 ids, mask = batch["input_ids"], batch["input_mask"]
@@ -144,7 +146,7 @@ def instance_batches(
             yield batch
 
 
-def check_any(counts: Counts, origin: str) -> None:
+def check_any_instances(counts: Counts, origin: str) -> None:
     """Raises DataError if nothing was made."""
     if counts.instances == 0:
         raise DataError(

@@ -81,10 +81,10 @@ def number_to_predict(lengths: np.ndarray, probability: float, max_predictions: 
     return np.minimum(max_predictions, np.maximum(1, rounded))
 
 
-def check_shares(mask_share: float, random_share: float) -> None:
+def check_mask_shares(mask_share: float, random_share: float) -> None:
     """Raises DataError unless both are from 0 to 1 and leave a rest from 0 to 1."""
     for name, share in (("mask_share", mask_share), ("random_share", random_share)):
-        check_share(name, share)
+        check_mask_share(name, share)
     if mask_share + random_share > 1 + 1e-9:
         raise DataError(
             f"mask_share {mask_share} and random_share {random_share} make"
@@ -93,7 +93,7 @@ def check_shares(mask_share: float, random_share: float) -> None:
         )
 
 
-def check_share(name: str, share: float) -> None:
+def check_mask_share(name: str, share: float) -> None:
     """Raises DataError for what isn't a share."""
     if not 0 <= share <= 1:
         raise DataError(f"{name} is {share}, but a share from 0 to 1 was expected.")
@@ -128,8 +128,8 @@ class MaskSettings:
     max_ngram: int = 1
 
     def __post_init__(self):
-        check_share("masked_lm_prob", self.masked_lm_prob)
-        check_shares(self.mask_share, self.random_share)
+        check_mask_share("masked_lm_prob", self.masked_lm_prob)
+        check_mask_shares(self.mask_share, self.random_share)
         if self.max_ngram < 1:
             raise DataError(
                 f"max_ngram is {self.max_ngram}, but it is the most words that are masked as one"

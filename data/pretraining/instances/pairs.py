@@ -300,7 +300,9 @@ def _targets(
     return np.where(chance < short_seq_prob, 2 + (share * (longest - 1)).astype(np.int64), longest)
 
 
-def truncate(plan: SegmentPlan, max_seq_length: int, rng: np.random.Generator) -> SegmentPlan:
+def truncate_segments(
+    plan: SegmentPlan, max_seq_length: int, rng: np.random.Generator
+) -> SegmentPlan:
     """Cuts pairs to max_seq_length − 3 pieces.
 
     Piece by piece from the longer segment (B if equal), from its front or its back by a fair
@@ -320,7 +322,7 @@ def truncate(plan: SegmentPlan, max_seq_length: int, rng: np.random.Generator) -
     )
 
 
-def assemble(
+def assemble_instances(
     chunk: Chunk, plan: SegmentPlan, max_seq_length: int, cls_id: int, sep_id: int
 ) -> dict[str, np.ndarray]:
     """Makes tensors of a truncated plan.

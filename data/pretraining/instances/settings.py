@@ -60,7 +60,7 @@ class RecordSettings:
                     f"{name} is {value}, but {low} is the least that works ({why}). Set --{name} "
                     f"to {low} or more."
                 )
-        masking.check_share("short_seq_prob", self.short_seq_prob)
+        masking.check_mask_share("short_seq_prob", self.short_seq_prob)
         self.masks(None)
         for name, known in (("objective", OBJECTIVES), ("word_boundaries", WORD_BOUNDARIES)):
             if getattr(self, name) not in known:

@@ -63,8 +63,10 @@ def write_records(job: Job, runner: str, options: str = "") -> Counts:
     def each(function: Callable[[Job, int], Any], count: int, what: str) -> None:
         run(lambda pipeline: _numbers(pipeline, count) | what >> beam.Map(_make, function, job))
 
-    with local.prepared(job):
-        return local.carry_out(job, each, lambda: run(lambda pipeline: find_copies(pipeline, job)))
+    with local.prepared_job(job):
+        return local.carry_out_job(
+            job, each, lambda: run(lambda pipeline: find_copies(pipeline, job))
+        )
 
 
 def find_copies(pipeline, job: Job):

@@ -29,7 +29,7 @@ from data.errors import DataError
 from data.files import atomic
 from data.pretraining import corpus
 from data.pretraining.corpus import Document
-from data.pretraining.corpus.parts import PART_BYTES, SEGMENTS, Parts, divide
+from data.pretraining.corpus.parts import PART_BYTES, SEGMENTS, CorpusParts, divide_corpus
 from data.pretraining.instances import generate
 from data.pretraining.instances.generate import Counts
 from data.pretraining.instances.settings import RecordSettings
@@ -57,7 +57,7 @@ class Job:
     """
 
     name: str
-    corpus: Parts
+    corpus: CorpusParts
     output_files: tuple[str, ...]
     vocab_file: str
     vocab_sha256: str
@@ -146,7 +146,7 @@ def plan_job(
     number = functools.partial(_number_of_parts, len(output_files), part_bytes)
     return Job(
         name or output_files[0],
-        divide(files, number, text_field, held_out, max(SEGMENTS, len(output_files))),
+        divide_corpus(files, number, text_field, held_out, max(SEGMENTS, len(output_files))),
         tuple(output_files),
         vocab_file,
         shards.sha256(vocab_file),

@@ -82,7 +82,7 @@ def write_records(job: Job, num_workers: int = 1) -> Summary:
         return Summary(done, len(job.output_files))
     num_workers = num_workers or len(os.sched_getaffinity(0))
     with contextlib.ExitStack() as stack:
-        stack.enter_context(prepared(job))
+        stack.enter_context(prepared_job(job))
         counter = _Counter(job)
         workers = stack.enter_context(_Workers(min(num_workers, len(job.corpus)), counter))
 
@@ -90,18 +90,18 @@ def write_records(job: Job, num_workers: int = 1) -> Summary:
             task = function if function is jobs.make_part else partial(_numbered, function)
             deque(workers.map(partial(task, job), range(count), what), maxlen=0)
 
-        counts = carry_out(job, each, lambda: _find_copies(job, workers))
+        counts = carry_out_job(job, each, lambda: _find_copies(job, workers))
         peak, tokens = workers.peak_megabytes(), counter.tokens.value
     return Summary(counts, len(job.output_files), time.monotonic() - start, peak, tokens)
 
 
-def carry_out(
+def carry_out_job(
     job: Job, each: Callable[[Callable[..., Any], int, str], None], find_copies: Callable[[], None]
 ) -> Counts:
     """The steps of a job, whoever does their work.
 
     Args:
-        job: A `prepared` one.
+        job: A `prepared_job` one.
         each: Calls a function with the job and each number below a count, and waits; its last
             argument says what is counted.
         find_copies: Writes the `jobs.copies_file` of every part.
@@ -114,7 +114,7 @@ def carry_out(
     each(jobs.make_part, len(parts), "parts")
     notes = [jobs.read_note(job.note("part", part)) for part in parts]
     counts = sum((Counts(**note["counts"]) for note in notes), Counts())
-    generate.check_any(counts, job.corpus.names())
+    generate.check_any_instances(counts, job.corpus.names())
     manifest.remove_manifest(job.name)
     each(jobs.make_shard, len(shards), "shards")
     manifest.write_manifest(
@@ -131,7 +131,7 @@ def already_made(job: Job) -> Counts | None:
     if (
         content
         and content["fingerprint"] == job.fingerprint()
-        and manifest.is_whole(content, job.name)
+        and manifest.is_whole_job(content, job.name)
     ):
         logging.info("These records are there already, by %s.", path)
         if tf.io.gfile.exists(job.folder):  # killed while it was being removed
@@ -141,7 +141,7 @@ def already_made(job: Job) -> Counts | None:
 
 
 @contextlib.contextmanager
-def prepared(job: Job) -> Iterator[None]:
+def prepared_job(job: Job) -> Iterator[None]:
     """The job's folder is there, and none of another job; it goes if a failure leaves no instances.
 
     It has to end after all who write into that folder.
@@ -341,5 +341,5 @@ def create_pretraining_records(
             chunk_bytes=chunk_bytes,
         ):
             writers.write(schema.encode_records(batch))
-        generate.check_any(counts, "the documents given")
+        generate.check_any_instances(counts, "the documents given")
     return counts

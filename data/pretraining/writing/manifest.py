@@ -57,7 +57,7 @@ def write_manifest(job: Job, counts: Counts, files: Sequence[dict[str, Any]]) ->
     jobs.write_note(manifest_path(job.name), value)
 
 
-def is_whole(content: Manifest, name: str) -> bool:
+def is_whole_job(content: Manifest, name: str) -> bool:
     """Whether all files of a manifest are there with the sizes that it tells."""
     folder = os.path.dirname(name)
     return all(

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from data.errors import DataError
 from data.tokenization import Tokenizer, bytes_to_characters, long_texts
-from data.tokenization.inputs import joined
+from data.tokenization.inputs import joined_pieces
 
 
 class QuestionWindows(NamedTuple):
@@ -81,10 +81,10 @@ def make_windows(
     number = tf.range(tf.size(question, tf.int64)) - tf.gather(first_row, question)
     begins = number * tf.gather(step, question)
     sizes = tf.minimum(tf.gather(body, question), tf.gather(lengths, question) - begins)
-    rows = long_texts.slices(
+    rows = long_texts.piece_slices(
         pieces.ids, tf.gather(pieces.ids.row_starts(), question) + begins, sizes
     )
-    input_ids, _ = joined(tokenizer, tf.gather(query, question), rows, always=True)
+    input_ids, _ = joined_pieces(tokenizer, tf.gather(query, question), rows, always=True)
     first_lengths = tf.gather(query_lengths, question) + 2
     last = number + 1 == tf.gather(counts, question)
     places = _most_context(begins, sizes, last) + (first_lengths - begins)[:, tf.newaxis]

@@ -75,7 +75,7 @@ def read_splits(
 
     A further split whose file is absent, such as GLUE's diagnostic set, is left out.
 
-    Pieces are kept in the folder `cache`, see `rows.cached`; for the budget see `TaskSplit`.
+    Pieces are kept in the folder `cache`, see `rows.cached_rows`; for the budget see `TaskSplit`.
     """
     # A task without that split says so itself.
     main, *further = task.splits(purpose) or (purpose,)
@@ -84,7 +84,9 @@ def read_splits(
     splits = []
     for name in [main, *(name for name in further if exists(data_dir, name))]:
         examples = task.read(data_dir, name)
-        features = rows.cached(cache, name, tokenizer, examples, task.kind, task.labels, settings)
+        features = rows.cached_rows(
+            cache, name, tokenizer, examples, task.kind, task.labels, settings
+        )
         logging.info("%s: %d examples of %s", name, len(examples), task.name)
         texts = rows.texts_fingerprint(tokenizer, examples, task.kind, settings)
         splits.append(
@@ -92,7 +94,7 @@ def read_splits(
                 name,
                 features,
                 fingerprint([texts, features.label_ids, task.labels]),
-                functools.partial(batching.sources, examples),
+                functools.partial(batching.example_sources, examples),
                 examples,
                 budget=budget,
             )

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from data.errors import DataError
 from data.features import Features, concatenated, fingerprint, row_splits
-from data.features import cached as features_cached
+from data.features import cached_features as features_cached
 from data.tasks.sentences.examples import Example, Kind
 from data.tasks.sentences.labelled import check_labels
 from data.tokenization import Tokenizer, long_texts
@@ -132,7 +132,7 @@ def label_ids(examples: Sequence[Example], kind: Kind, labels: Sequence[str]) ->
     return ids
 
 
-def cached(
+def cached_rows(
     folder: str | None,
     name: str,
     tokenizer: Tokenizer,
@@ -141,7 +141,7 @@ def cached(
     labels: Sequence[str],
     settings: TextSettings,
 ) -> Features:
-    """`tokenize_examples`, or what it gave before for the same texts; see `features.cached`.
+    """`tokenize_examples`, or what it gave before for the same texts; see `cached_features`.
 
     Labels aren't kept, so that other ones need no new pieces.
     """

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from data.errors import DataError
 from data.tokenization import Tokenizer, long_texts
-from data.tokenization.inputs import check_length, joined
+from data.tokenization.inputs import check_length, joined_pieces
 
 
 class WordWindows(NamedTuple):
@@ -60,8 +60,8 @@ def make_windows(
     number = tf.range(tf.size(text, tf.int64)) - tf.gather(tf.cumsum(counts, exclusive=True), text)
     begins = number * tf.gather(beyond, text) // tf.maximum(tf.gather(counts, text) - 1, 1)
     sizes = tf.minimum(tf.gather(lengths, text), body)
-    rows = long_texts.slices(pieces, tf.gather(pieces.row_starts(), text) + begins, sizes)
-    input_ids, _ = joined(tokenizer, rows, None)
+    rows = long_texts.piece_slices(pieces, tf.gather(pieces.row_starts(), text) + begins, sizes)
+    input_ids, _ = joined_pieces(tokenizer, rows, None)
 
     last = number + 1 == tf.gather(counts, text)
     next_begins = tf.concat([begins[1:], begins[-1:]], 0)

@@ -342,7 +342,7 @@ def _forms(char: str) -> list[str]:
     A punctuation or CJK character is always a word, so its "##" form would never be used.
     """
     continuing = vocabulary.CONTINUATION + char
-    return [char, continuing] if vocabulary.reachable([continuing])[0] else [char]
+    return [char, continuing] if vocabulary.reachable_tokens([continuing])[0] else [char]
 
 
 def _fitting(ranked: list[str], room: int) -> list[str]:

@@ -179,7 +179,7 @@ def is_chief() -> bool:
     return worker_index() == 0
 
 
-class Share(NamedTuple):
+class WorkerShare(NamedTuple):
     """What one process has to read of a data set.
 
     Attributes:
@@ -197,14 +197,14 @@ class Share(NamedTuple):
     parts: range
 
 
-def share_of_worker(batch_size: int) -> Share:
+def share_of_worker(batch_size: int) -> WorkerShare:
     """This process's part of batches of `batch_size` examples over all replicas."""
     if not _is_multi_worker():
-        return Share(1, 0, batch_size, 1, range(1))
+        return WorkerShare(1, 0, batch_size, 1, range(1))
     replicas = tf.distribute.get_strategy().num_replicas_in_sync
     own, index = replicas // num_workers(), worker_index()
     parts = range(index * own, (index + 1) * own)
-    return Share(num_workers(), index, batch_size // replicas, replicas, parts)
+    return WorkerShare(num_workers(), index, batch_size // replicas, replicas, parts)
 
 
 def batches_per_step() -> int:

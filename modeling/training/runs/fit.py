@@ -1,7 +1,8 @@
 """A whole training run: from where it stands, stage after stage, to the weights to go on with.
 
-step = fit_run(train_step, [Stage(1000, make_dataset, "my data", 32)], output_dir, None, reporter,
-           Options(save_checkpoints_steps=100))
+stages = [RunStage(1000, make_dataset, "my data", 32)]
+step = fit_run(train_step, stages, output_dir, None, reporter,
+               Options(save_checkpoints_steps=100))
 """
 
 import contextlib
@@ -36,7 +37,7 @@ _STEPS = "num_train_steps"
 
 
 @dataclasses.dataclass(frozen=True)
-class Stage:
+class RunStage:
     """A part of a run with data of its own.
 
     Attributes:
@@ -57,7 +58,7 @@ class Stage:
 
 def fit_run(
     train_step: TrainStep,
-    stages: Sequence[Stage],
+    stages: Sequence[RunStage],
     directory: str,
     init_checkpoint: str | None,
     reporter: Reporter,
@@ -188,7 +189,7 @@ class _Run:
             first_step = stage.last_step
         return self._best(step)
 
-    def _take_up(self, stage: Stage, first_step: int, step: int):
+    def _take_up(self, stage: RunStage, first_step: int, step: int):
         iterator, can_be_saved = make_iterator(stage.make_dataset(), max(step - first_step, 0))
         self.state.change_data(iterator if can_be_saved else None, stage.data_id, first_step)
         self.reporter.batch_size = stage.batch_size
@@ -219,7 +220,7 @@ class _Run:
             history=[(step, value) for step, value in curve if step > first_step],
         )
 
-    def _train(self, stage: Stage, iterator) -> None:
+    def _train(self, stage: RunStage, iterator) -> None:
         if self.keeper and self.keeper.should_stop:
             self._refuse_changes(self.state.saved_step)
             logging.info("This run has stopped early already.")

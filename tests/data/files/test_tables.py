@@ -174,6 +174,6 @@ def test_cell_of_ten_megabytes(name, written):
     assert row.fields == {"text": text, "label": "x"}
 
 
-def test_nearest_name():
+def test_nearest():
     assert "'text'" in nearest("Txt", ["label", "text"])
     assert nearest("zzz", ["label", "text"]) == ""

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from data.errors import DataError
 from data.pretraining.corpus import Document
-from data.pretraining.from_text import Text, make_records
+from data.pretraining.from_text import CorpusText, make_records
 from data.pretraining.instances.settings import RecordSettings
 from data.pretraining.records.schema import feature_description
 
@@ -25,7 +25,7 @@ def make(folder, **changes):
     settings = RecordSettings(
         max_seq_length=32, max_predictions_per_seq=5, dupe_factor=2, **changes
     )
-    text = Text(documents=documents, name="made")
+    text = CorpusText(documents=documents, name="made")
     return make_records(text, str(folder), len(TOKENS), settings, str(vocab_file))
 
 

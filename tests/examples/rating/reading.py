@@ -71,6 +71,6 @@ def read_split(name: str, path: str, tokenizer: Tokenizer, max_seq_length: int) 
         name,
         features,
         fingerprint([texts, features.label_ids]),
-        functools.partial(batching.sources, examples),
+        functools.partial(batching.example_sources, examples),
         examples,
     )

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from modeling.config import BertConfig
 from modeling.layers.dense import ACTIVATIONS, activate, dropout_add_norm, layer_norm
-from modeling.layers.execution import Execution, chain
+from modeling.layers.execution import Execution, compiled_chain
 from modeling.losses import PretrainingLosses
 from modeling.models import BertPretrainer
 from tests.modeling.test_models import pretraining_batch
@@ -86,11 +86,11 @@ def test_half_precision_is_float32_inside(name):
 
 
 def test_a_chain_within_a_chain_is_a_part_of_it():
-    @chain
+    @compiled_chain
     def inner(x):
         return x + 1
 
-    @chain
+    @compiled_chain
     def outer(x):
         return inner(x) * 2
 

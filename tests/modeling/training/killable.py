@@ -19,7 +19,7 @@ from modeling import checkpoints
 from modeling.checkpoints import tf1
 from modeling.losses import PretrainingLosses
 from modeling.training.engine.setup import Settings, make_train_step
-from modeling.training.runs.fit import Options, Stage, fit_run
+from modeling.training.runs.fit import Options, RunStage, fit_run
 from modeling.training.runs.reporting import Reporter
 from modeling.training.runs.run_folder import prepare_directory
 from tests.modeling.training.test_training import batches, tiny_model
@@ -64,7 +64,7 @@ def main(folder: str, replicas: int, fatal_operation: int) -> None:
         train_step = make_train_step(model, PretrainingLosses(), Settings(1e-3, STEPS, 20, seed=7))
         fit_run(
             train_step,
-            [Stage(150, batches, "first data", 8), Stage(STEPS, batches, "second data", 8)],
+            [RunStage(150, batches, "first data", 8), RunStage(STEPS, batches, "second data", 8)],
             folder,
             None,
             Reporter(folder, STEPS, 8),

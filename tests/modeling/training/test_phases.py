@@ -45,7 +45,7 @@ def test_best_weights_need_evaluations():
 class Small:
     """A run of two stages, whose evaluations give what `values` says."""
 
-    stages = (fit.Stage(4, batches, "first data", 8), fit.Stage(8, batches, "second data", 8))
+    stages = (fit.RunStage(4, batches, "first data", 8), fit.RunStage(8, batches, "second data", 8))
 
     def __init__(self, directory, values):
         prepare_directory(str(directory))

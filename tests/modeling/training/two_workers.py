@@ -61,7 +61,7 @@ def second_run(folder: str, step: TrainStep) -> tuple[int, bool]:
     step.global_step.assign(0)
     try:
         fit.fit_run(
-            *(step, [fit.Stage(6, lambda: own_part(batches()), "data", 8)], folder, None),
+            *(step, [fit.RunStage(6, lambda: own_part(batches()), "data", 8)], folder, None),
             Reporter(folder, 6, 8),
             # The last evaluation isn't one of the loop's.
             fit.Options(10, eval_steps=4, best_metric="step"),

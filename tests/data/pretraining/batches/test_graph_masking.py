@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data.pretraining.batches.graph_masking import mask_batch, unmask
+from data.pretraining.batches.graph_masking import mask_batch, unmask_batch
 from data.pretraining.instances.masking import MaskSettings
 from tests.data.pretraining.instances.masks import (
     TOKENS,
@@ -35,7 +35,7 @@ def masker(width=128, predictions=P, **settings):
         made = mask_batch({"input_ids": ids, "input_mask": real}, settings, predictions, seed)
         assert made["input_ids"].shape[1] == width
         assert made["masked_lm_positions"].shape[1] == predictions
-        back = unmask(made)["input_ids"]
+        back = unmask_batch(made)["input_ids"]
         return made | {"unmasked": back}
 
     def run(ids, real, seed=(1, 2)):

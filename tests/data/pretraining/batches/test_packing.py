@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from data.errors import DataError
 from data.pretraining.batches.packed_rows import MIN_PART, RowLimits, pack_window
-from data.pretraining.batches.packing import WINDOW, pack
+from data.pretraining.batches.packing import WINDOW, pack_dataset
 from tests.data.pretraining.batches.padding import padding_share
 
 S, P = 128, 20
@@ -286,7 +286,7 @@ def numpy_batches(dataset):
 def test_shapes_are_static():
     dataset, _ = windows([100])
     dataset = dataset.map(lambda w: w | {"next_sentence_labels": w["index"]})
-    spec = pack(dataset, 8, S, P).element_spec
+    spec = pack_dataset(dataset, 8, S, P).element_spec
     assert {k: (*v.shape, v.dtype) for k, v in spec.items()} == {
         "input_ids": (8, S, tf.int32),
         "input_mask": (8, S, tf.int32),
@@ -300,15 +300,17 @@ def test_shapes_are_static():
         "index": (8, 32, tf.int64),
     }
     without = dataset.map(lambda w: {k: v for k, v in w.items() if k != "index"})
-    assert "index" not in pack(without, 8, S, P).element_spec
-    assert len(list(pack(without, 8, S, P))) == len(list(pack(dataset, 8, S, P))) > 2
+    assert "index" not in pack_dataset(without, 8, S, P).element_spec
+    assert (
+        len(list(pack_dataset(without, 8, S, P))) == len(list(pack_dataset(dataset, 8, S, P))) > 2
+    )
 
 
 @pytest.mark.parametrize("sizes", [[200, 3, 1, 150, 64], [1], [2, 2, 2]])
 def test_a_dataset_keeps_everything(sizes):
     """Also what waits from window to window, and through windows that fill no row at all."""
     dataset, everything = windows(sizes)
-    batches = numpy_batches(pack(dataset, 4, S, P, drop_remainder=False))
+    batches = numpy_batches(pack_dataset(dataset, 4, S, P, drop_remainder=False))
     assert sum((all_of(b) for b in batches), collections.Counter()) == everything
     for batch in batches:
         parts_of(batch)
@@ -324,9 +326,9 @@ def test_a_dataset_keeps_everything(sizes):
 @pytest.mark.parametrize("batch_size", [8, 32])
 def test_no_batch_is_more_than_five_percent_padding(name, batch_size):
     dataset, _ = windows([256] * 2, name, epochs=-1)
-    batches = numpy_batches(pack(dataset, batch_size, S, P).take(640 // batch_size))
+    batches = numpy_batches(pack_dataset(dataset, batch_size, S, P).take(640 // batch_size))
     assert max(1 - b["input_mask"].mean() for b in batches) <= 0.05
-    share = padding_share(pack(dataset, batch_size, S, P), len(batches))
+    share = padding_share(pack_dataset(dataset, batch_size, S, P), len(batches))
     assert share == pytest.approx(np.mean([1 - b["input_mask"].mean() for b in batches]))
 
 
@@ -336,7 +338,7 @@ def test_padding_share_before_and_after():
     assert padding_share(dataset, 5) == pytest.approx(1 - real / (512 * S))
     first = next(iter(dataset))["input_mask"].numpy().mean()
     assert padding_share(dataset, 1) == pytest.approx(1 - first)
-    assert padding_share(pack(dataset, 8, S, P), 5) < 0.02 < 0.5 < padding_share(dataset, 5)
+    assert padding_share(pack_dataset(dataset, 8, S, P), 5) < 0.02 < 0.5 < padding_share(dataset, 5)
     assert padding_share(dataset.take(0), 1) == 0
 
 
@@ -344,11 +346,13 @@ def test_same_seed_same_batches_and_no_order_by_length():
     dataset, _ = windows([WINDOW] * 2)
 
     def ids(seed):
-        return np.concatenate([b["input_ids"] for b in numpy_batches(pack(dataset, 8, S, P, seed))])
+        return np.concatenate(
+            [b["input_ids"] for b in numpy_batches(pack_dataset(dataset, 8, S, P, seed))]
+        )
 
     assert (ids(1) == ids(1)).all()
     assert (ids(1) != ids(2)).any()
-    rows = numpy_batches(pack(dataset.take(1), 1, S, P))
+    rows = numpy_batches(pack_dataset(dataset.take(1), 1, S, P))
     counts = [row["sequence_ids"].max() for row in rows]
     middle = len(counts) // 2
     assert 0.6 < np.mean(counts[:middle]) / np.mean(counts[middle:]) < 1.6
@@ -362,7 +366,7 @@ def test_a_restored_iterator_goes_on(tmp_path, taken):
         dataset, _ = windows([60, 50], epochs=-1)
         # As in training: windows made of single records after a shuffle.
         records = dataset.unbatch().shuffle(100, seed=3).batch(64)
-        return iter(pack(records, 4, S, P, seed=5).prefetch(2))
+        return iter(pack_dataset(records, 4, S, P, seed=5).prefetch(2))
 
     iterator = fresh()
     for _ in range(taken):
@@ -381,11 +385,11 @@ def test_a_restored_iterator_goes_on(tmp_path, taken):
 def test_refusals():
     dataset, _ = windows([10])
     with pytest.raises(DataError, match="nothing as masked_lm_ids"):
-        pack(dataset.map(_without_ids), 4, S, P)
+        pack_dataset(dataset.map(_without_ids), 4, S, P)
     with pytest.raises(DataError, match=r"as input_ids, but int32 \[number of instances, 64\]"):
-        pack(dataset, 4, 64, P)
+        pack_dataset(dataset, 4, 64, P)
     with pytest.raises(DataError, match=r"as masked_lm_positions, but .*, 19\] was expected"):
-        pack(dataset, 4, S, 19)
+        pack_dataset(dataset, 4, S, 19)
 
 
 def _without_ids(window):

@@ -21,13 +21,13 @@ MASKS = MaskSettings(MaskingVocabulary.from_tokens(TOKENS))
 def divided(tmp_path_factory):
     path = tmp_path_factory.mktemp("text") / "1.txt"
     path.write_text(text_of(corpus(60)))
-    return parts.divide([str(path)], lambda _: 6)
+    return parts.divide_corpus([str(path)], lambda _: 6)
 
 
 def stream(divided, settings=SETTINGS, **options):
     tokenizer = Tokenizer.from_vocab(TOKENS)
     options = {"batch_size": 8, "seed": 3} | options
-    return text_stream.stream(divided, tokenizer, settings, MASKS, **options)
+    return text_stream.stream_instances(divided, tokenizer, settings, MASKS, **options)
 
 
 def unmasked(batch):
@@ -93,7 +93,7 @@ def test_text_that_cannot_be_read_is_named(tmp_path):
     path = tmp_path / "1.txt"
     good = text_of(corpus(5)).encode()
     path.write_bytes(good + b"cafe au lait\n")
-    divided = parts.divide([str(path)], lambda _: 1)
+    divided = parts.divide_corpus([str(path)], lambda _: 1)
     path.write_bytes(good + b"caf\xe9 au lait\n")
     lines = path.read_bytes().count(b"\n")
     with pytest.raises(tf.errors.InvalidArgumentError) as raised:

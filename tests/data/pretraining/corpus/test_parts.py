@@ -19,7 +19,7 @@ def test_every_document_once(tmp_path, monkeypatch, count, segments):
     (tmp_path / "d.txt").write_text("")
     files = sorted(str(path) for path in tmp_path.iterdir())
     assert [parts.corpus.open_source(path).divisible for path in files[:2]] == [True, False]
-    divided = parts.divide(files, lambda _: count, segments=segments)
+    divided = parts.divide_corpus(files, lambda _: count, segments=segments)
     assert len(divided) == count and divided.text_bytes > 100_000
     found = [d.sentences for n in range(count) for d in divided.documents(n)]
     assert found == [d.sentences for d in read_documents(files)]
@@ -32,7 +32,7 @@ def test_every_document_once(tmp_path, monkeypatch, count, segments):
 def test_sides_are_complements(tmp_path):
     (tmp_path / "c.txt").write_text(text_of(corpus(100, seed=3)))
     sides = [
-        parts.divide([str(tmp_path / "c.txt")], lambda _: 3, held_out=(side, 0.3))
+        parts.divide_corpus([str(tmp_path / "c.txt")], lambda _: 3, held_out=(side, 0.3))
         for side in ("train", "eval")
     ]
     found = [{d.source for n in range(3) for d in side.documents(n)} for side in sides]

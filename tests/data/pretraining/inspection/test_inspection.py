@@ -98,7 +98,7 @@ def random_files(tmp_path_factory):
 
 def test_statistics(random_files):
     counts, lists, labels = plain_count(random_files)
-    found = inspection.inspect(random_files, SPECIALS)
+    found = inspection.inspect_record_files(random_files, SPECIALS)
     assert (found.records, found.damaged, found.complete) == (counts["records"], 0, True)
     summary = found.statistics.summary()
     for name in ("records", "masked_records", "tokens"):
@@ -135,7 +135,7 @@ def test_statistics(random_files):
     shares = found.statistics.padding_shares
     assert shares.total == counts["records"] and found.statistics.masked_shares.total == 1623
 
-    concluded = inspection.inspect(random_files).statistics.summary()
+    concluded = inspection.inspect_record_files(random_files).statistics.summary()
     assert concluded["replaced"].pop("mask_id_is_concluded")
     assert not summary["replaced"].pop("mask_id_is_concluded")
     assert concluded == summary
@@ -143,7 +143,7 @@ def test_statistics(random_files):
 
 def test_limit(random_files):
     for limit, files in ((0, []), (700, random_files[:1]), (1105, random_files[:3])):
-        found = inspection.inspect(random_files, max_records=limit)
+        found = inspection.inspect_record_files(random_files, max_records=limit)
         assert found.records == found.statistics.records == limit and not found.complete
         if limit == 700:
             counts = plain_count(files)[1]["length"][:700]
@@ -226,7 +226,7 @@ def test_damaged_records(tmp_path, specials):
         places.append(len(records))
         records.append(made)
     path = write(tmp_path / "damaged", records)
-    found = inspection.inspect([path], specials)
+    found = inspection.inspect_record_files([path], specials)
     assert [p.record for p in found.problems] == places
     for problem, expected in zip(found.problems, damage, strict=True):
         assert problem.file == path and expected in problem.text, (expected, problem)
@@ -244,13 +244,13 @@ def test_unusual_records_that_are_sound(tmp_path):
         features([MASK, THE], [THE], 0, [(1, UNK)]),
         features([CLS, THE], [SEP], 0, [(1, THE), (4, THE)]),
     ]
-    found = inspection.inspect([write(tmp_path / "a", records)], SPECIALS)
+    found = inspection.inspect_record_files([write(tmp_path / "a", records)], SPECIALS)
     assert found.problems == [] and found.statistics.predictions.sum == 3
 
 
 def test_many_problems_are_counted_but_not_kept(tmp_path):
     path = write(tmp_path / "a", [changed("input_mask", 0, 3)] * 700)
-    found = inspection.inspect([path])
+    found = inspection.inspect_record_files([path])
     assert (found.damaged, len(found.problems)) == (700, inspection.KEPT_PROBLEMS)
     report = reports.text_report(reports.summarize(found))
     assert "700 of them damaged" in report and "… and 680 more damaged records" in report
@@ -268,7 +268,7 @@ def test_damaged_files(tmp_path, compression):
     data = open(write(path, records, compression), "rb").read()  # noqa: SIM115
     for cut in (60, 2, 59, 37):
         path.write_bytes(data[: len(data) * 9 // 10 - cut])
-        found = inspection.inspect([str(path), good])
+        found = inspection.inspect_record_files([str(path), good])
         assert found.damaged == 1 and not found.complete
         problem = found.problems[0]
         assert 500 < problem.record < 600 and "truncated" in problem.text
@@ -277,7 +277,7 @@ def test_damaged_files(tmp_path, compression):
     damaged = bytearray(data)
     damaged[len(data) // 2] ^= 0xFF
     path.write_bytes(damaged)
-    found = inspection.inspect([str(path), good])
+    found = inspection.inspect_record_files([str(path), good])
     assert found.damaged == 1 and "corrupt" in found.problems[0].text
     assert found.statistics.records == found.problems[0].record + 9
     shown = list(record_text.show_records([str(path), good], VOCAB, count=605))
@@ -289,18 +289,18 @@ def test_foreign_files(tmp_path):
     text = tmp_path / "vocab.txt"
     text.write_text("\n".join(VOCAB))
     empty = write(tmp_path / "empty", [])
-    found = inspection.inspect([str(text), empty])
+    found = inspection.inspect_record_files([str(text), empty])
     assert found.damaged == 1 and "isn't a TFRecord file" in found.problems[0].text
     report = reports.text_report(reports.summarize(found))
     assert "2 files, 1 record looked at, 1 of them damaged" in report
-    assert inspection.inspect([empty]).complete
+    assert inspection.inspect_record_files([empty]).complete
     with pytest.raises(DataError, match="isn't a file"):
-        inspection.inspect([str(tmp_path / "absent")])
+        inspection.inspect_record_files([str(tmp_path / "absent")])
 
 
 def test_report(random_files):
     summary = reports.summarize(
-        inspection.inspect(random_files, SPECIALS), VOCAB, SPECIALS.replacements
+        inspection.inspect_record_files(random_files, SPECIALS), VOCAB, SPECIALS.replacements
     )
     report = reports.text_report(summary)
     assert report.startswith("4 files, 1,673 records\n")
@@ -310,9 +310,11 @@ def test_report(random_files):
     bars = [line.split() for line in report.splitlines() if "–" in line and "█" in line]
     assert sum(int(bar[1].replace(",", "")) for bar in bars) == 1673
     assert max(len(bar[2]) for bar in bars) == 40
-    concluded = reports.text_report(reports.summarize(inspection.inspect(random_files)))
+    concluded = reports.text_report(
+        reports.summarize(inspection.inspect_record_files(random_files))
+    )
     assert f"taken to be id {MASK}" in concluded and "id 1" in concluded
-    unmasked = inspection.inspect(random_files[3:])
+    unmasked = inspection.inspect_record_files(random_files[3:])
     assert "not masked" in reports.text_report(reports.summarize(unmasked))
 
 
@@ -329,12 +331,12 @@ def panels(path, rows):
 
 def test_picture(random_files, tmp_path):
     path = str(tmp_path / "a.png")
-    reports.write_png(inspection.inspect(random_files), path)
+    reports.write_png(inspection.inspect_record_files(random_files), path)
     assert min(panels(path, 2)) > 0.03
     first = open(path, "rb").read()  # noqa: SIM115
-    reports.write_png(inspection.inspect(random_files), path)
+    reports.write_png(inspection.inspect_record_files(random_files), path)
     assert open(path, "rb").read() == first  # noqa: SIM115
-    reports.write_png(inspection.inspect(random_files[3:]), path)
+    reports.write_png(inspection.inspect_record_files(random_files[3:]), path)
     assert min(panels(path, 1)) > 0.03
     assert [file.name for file in tmp_path.iterdir()] == ["a.png"]
 
@@ -355,7 +357,7 @@ def test_files_that_cannot_be_written(tmp_path):
 
 def test_masks_in_a_file_that_begins_without(tmp_path):
     records = [features([THE], [THE], predictions=None)] * 3 + [SHOWN]
-    found = inspection.inspect([write(tmp_path / "a", records)])
+    found = inspection.inspect_record_files([write(tmp_path / "a", records)])
     assert [problem.record for problem in found.problems] == [3]
     assert "and 4 predictions, but the file begins with 16 pieces and no" in found.problems[0].text
 
@@ -370,8 +372,8 @@ def test_every_cut_is_noticed(tmp_path):
         cuts = range(1, len(data), 5) if compression else [1, 11, 12, 13, size - 1, size + 5]
         for cut in cuts:
             path.write_bytes(data[:cut])
-            found = inspection.inspect([str(path)])
+            found = inspection.inspect_record_files([str(path)])
             assert found.damaged == 1 and not found.complete, (compression, cut)
     path.write_bytes(data * 2)  # two members, as `cat` makes them
-    found = inspection.inspect([str(path)])
+    found = inspection.inspect_record_files([str(path)])
     assert (found.damaged, found.statistics.records) == (0, 6)

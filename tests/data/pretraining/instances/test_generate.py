@@ -418,7 +418,7 @@ def test_pairs_like_plain_python_and_that_like_the_original(golden, shared_data,
     chunk = pairs.make_chunk(ids, lengths, document, continues[ids], 128)
     generator = np.random.default_rng(2)
     plan = pairs.plan_instances(chunk, 128, short, 100, generator)
-    plan = pairs.truncate(plan, 128, generator)
+    plan = pairs.truncate_segments(plan, 128, generator)
     ours = figures(
         np.stack([plan.a_length, plan.b_length, plan.is_random_next], axis=1).tolist(), 100
     )

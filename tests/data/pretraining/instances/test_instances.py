@@ -6,11 +6,11 @@ import pytest
 from data.pretraining.instances.pairs import (
     Chunk,
     SegmentPlan,
-    assemble,
+    assemble_instances,
     make_chunk,
     plan_instances,
     plan_segments,
-    truncate,
+    truncate_segments,
 )
 
 VOCAB = 1000
@@ -100,7 +100,7 @@ def test_single_segments_cut_documents_without_loss(short):
     assert plan.a_length.max() <= 62
     if not short:
         assert (plan.a_length[~last] >= 0.8 * 62).all()
-    batch = assemble(chunk, plan, 64, CLS, SEP)
+    batch = assemble_instances(chunk, plan, 64, CLS, SEP)
     assert ((batch["input_ids"] == SEP).sum(axis=1) == 1).all() and not batch["segment_ids"].any()
     np.testing.assert_array_equal(batch["input_mask"].sum(axis=1), plan.a_length + 2)
 
@@ -174,7 +174,7 @@ def test_truncation_lengths_and_coin():
     a, b = rng.integers(1, 200, n), rng.integers(1, 200, n)
     zeros = np.zeros(n, np.int32)
     plan = SegmentPlan(zeros + 1000, a, zeros + 5000, b, zeros > 0, zeros)
-    cut = truncate(plan, 128, np.random.default_rng(1))
+    cut = truncate_segments(plan, 128, np.random.default_rng(1))
     assert [*zip(cut.a_length, cut.b_length, strict=True)] == [
         python_truncation(x, y, 125) for x, y in zip(a, b, strict=True)
     ]
@@ -190,8 +190,8 @@ def test_truncation_lengths_and_coin():
 def test_assembly_against_plain_python():
     chunk = synthetic(documents=20, seed=7, max_seq_length=32)
     rng = np.random.default_rng(8)
-    plan = truncate(plan_instances(chunk, 32, 0.1, 2, rng), 32, rng)
-    batch = assemble(chunk, plan, 32, CLS, SEP)
+    plan = truncate_segments(plan_instances(chunk, 32, 0.1, 2, rng), 32, rng)
+    batch = assemble_instances(chunk, plan, 32, CLS, SEP)
     assert all(v.dtype == (bool if k == "continues" else np.int32) for k, v in batch.items())
     for i in range(len(plan)):
         a = chunk.pieces[plan.a_start[i] :][: plan.a_length[i]].tolist()
@@ -239,5 +239,5 @@ def test_concatenation():
 def test_smallest_sequence():
     chunk = synthetic(documents=10, seed=9, max_seq_length=5)
     rng = np.random.default_rng(0)
-    plan = truncate(plan_instances(chunk, 5, 0.5, 3, rng), 5, rng)
+    plan = truncate_segments(plan_instances(chunk, 5, 0.5, 3, rng), 5, rng)
     assert set(zip(plan.a_length.tolist(), plan.b_length.tolist(), strict=True)) == {(1, 1)}

@@ -10,7 +10,7 @@ from data.pretraining.instances import word_spans
 from data.pretraining.instances.masking import (
     MaskingVocabulary,
     MaskSettings,
-    check_shares,
+    check_mask_shares,
     number_to_predict,
 )
 from tests.data.pretraining.instances.masks import (
@@ -59,7 +59,7 @@ def test_against_the_papers_shares(whole_words, max_ngram):
 )
 def test_masking_mixtures(mask, random):
     ids, real, _ = batch(4000)
-    check_shares(mask, random)
+    check_mask_shares(mask, random)
     made = mask_instances(
         ids, real, VOCABULARY, 20, 0.15, False, np.random.default_rng(1), mask, random
     )
@@ -87,7 +87,7 @@ def test_masking_mixtures(mask, random):
 )
 def test_shares_out_of_range(mask, random, message):
     with pytest.raises(DataError, match=message):
-        check_shares(mask, random)
+        check_mask_shares(mask, random)
 
 
 def test_every_place_is_as_likely():

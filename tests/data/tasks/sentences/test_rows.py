@@ -11,7 +11,7 @@ from data.errors import DataError
 from data.features import Features
 from data.tasks.sentences import rows
 from data.tasks.sentences.examples import Example, Kind
-from data.tasks.sentences.rows import TextSettings, cached, tokenize_examples
+from data.tasks.sentences.rows import TextSettings, cached_rows, tokenize_examples
 from data.tokenization import Tokenizer, build_choices, build_inputs
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh", *(f"##{c}" for c in "abcdefgh")]
@@ -191,14 +191,14 @@ def test_second_call_reads_the_file(tokenizer, tmp_path, kind):
     examples = make_examples(30, kind)
     wanted = tokenize_examples(tokenizer, examples, kind, LABELS, SETTINGS)
     folder = str(tmp_path / "new" / "folder")
-    check_equal(cached(folder, "dev", tokenizer, examples, kind, LABELS, SETTINGS), wanted)
+    check_equal(cached_rows(folder, "dev", tokenizer, examples, kind, LABELS, SETTINGS), wanted)
     untouchable = Untouchable.from_vocab(VOCAB)
-    check_equal(cached(folder, "dev", untouchable, examples, kind, LABELS, SETTINGS), wanted)
+    check_equal(cached_rows(folder, "dev", untouchable, examples, kind, LABELS, SETTINGS), wanted)
     with pytest.raises(AssertionError, match="tokenised again"):
-        cached(folder, "test", untouchable, examples, kind, LABELS, SETTINGS)
+        cached_rows(folder, "test", untouchable, examples, kind, LABELS, SETTINGS)
     # Labels are not of the file, so other ones need no new pieces.
     if kind is Kind.CLASSES:
-        other = cached(folder, "dev", untouchable, examples, kind, LABELS[::-1], SETTINGS)
+        other = cached_rows(folder, "dev", untouchable, examples, kind, LABELS[::-1], SETTINGS)
         assert other.label_ids.tolist() == (2 - wanted.label_ids).tolist()
 
 
@@ -227,7 +227,7 @@ def test_what_changes_makes_a_new_file(tokenizer, tmp_path, monkeypatch):
     def names(tokenizer=tokenizer, examples=examples, kind=Kind.CLASSES, settings=SETTINGS):
         before = counted()
         for _ in range(2):
-            cached(str(tmp_path), "dev", tokenizer, examples, kind, LABELS, settings)
+            cached_rows(str(tmp_path), "dev", tokenizer, examples, kind, LABELS, settings)
             assert counted() == before + 1
         (name,) = {path.name for path in tmp_path.iterdir()} - {path.name for path in bystanders}
         return name
@@ -262,7 +262,9 @@ def test_damaged_files_are_made_again(tokenizer, tmp_path, monkeypatch):
     examples = make_examples(20)
 
     def again():
-        return cached(str(tmp_path), "dev", tokenizer, examples, Kind.CLASSES, LABELS, SETTINGS)
+        return cached_rows(
+            str(tmp_path), "dev", tokenizer, examples, Kind.CLASSES, LABELS, SETTINGS
+        )
 
     wanted = again()
     (path,) = tmp_path.iterdir()
@@ -290,7 +292,7 @@ def test_another_process_removes_the_old_file_first(tokenizer, tmp_path, monkeyp
 
     monkeypatch.setattr(tf.io.gfile, "remove", removed_by_another)
     for number in (3, 4):
-        cached(
+        cached_rows(
             str(tmp_path), "dev", tokenizer, make_examples(number), Kind.CLASSES, LABELS, SETTINGS
         )
     assert len(list(tmp_path.iterdir())) == 2
