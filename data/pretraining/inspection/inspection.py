@@ -2,7 +2,7 @@
 
     from data.pretraining.inspection import inspection
     result = inspection.inspect_record_files(["train.tfrecord"])
-    found.statistics.summary(), found.problems
+    result.statistics.summary(), result.problems
 
 Takes the records of `records.schema` and the original release's, of any length, also without the
 masked_lm_* features (not masked yet), in plain and in GZIP-compressed TFRecord files. Records are
