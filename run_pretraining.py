@@ -33,7 +33,7 @@ export_flags.define_fill_mask_flag()
 
 if __name__ == "__main__":
     # Before TensorFlow is imported, which takes seconds.
-    model_flags.answer_help(__doc__)
+    model_flags.answer_help(FLAGS, __doc__)
 
 from modeling import quiet  # noqa: F401  isort: skip
 

@@ -63,19 +63,19 @@ def define_tagger_flags() -> None:
     )
 
 
-def answer_help(documentation: str) -> None:
+def answer_help(flag_values: flags.FlagValues, documentation: str) -> None:
     """Shows what a script is for and all of its flags, and ends it, if --help is asked for."""
     if {"--help", "-help", "-h", "--helpfull", "-?", "--helpshort"} & set(sys.argv[1:]):
         with contextlib.suppress(BrokenPipeError):
-            print(help_page(documentation), flush=True)
+            print(help_page(flag_values, documentation), flush=True)
         # What is left in the buffer of a pipe that was closed would be complained of at the end.
         os._exit(0)
 
 
-def help_page(documentation: str) -> str:
+def help_page(flag_values: flags.FlagValues, documentation: str) -> str:
     """The text of --help: documentation, then the flags with their defaults, by subject."""
     titles: dict[str, list[flags.Flag]] = {title: [] for title in _GROUPS.values()}
-    for module, of_module in flags.FLAGS.flags_by_module_dict().items():
+    for module, of_module in flag_values.flags_by_module_dict().items():
         if module.partition(".")[0] not in _LIBRARIES:
             titles.setdefault(_title(module), []).extend(of_module)
     parts = [documentation.strip()]

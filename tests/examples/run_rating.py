@@ -30,7 +30,7 @@ REQUIRED = ("bert_config_file", "vocab_file", "output_dir")
 
 if __name__ == "__main__":
     # Before TensorFlow is imported, which takes seconds.
-    model_flags.answer_help(__doc__)
+    model_flags.answer_help(FLAGS, __doc__)
 
 from modeling import quiet  # noqa: F401  isort: skip
 
