@@ -18,7 +18,13 @@ from tests.fine_tuning.tiny_tasks import (
 )
 from tests.scripts import messages, succeed
 
-SCRIPTS = ("run_classifier.py", "run_ner.py", "run_squad.py", "run_pretraining.py")
+# The driver of fine-tuning is one, so the default tests ask one of its scripts.
+SCRIPTS = (
+    "run_classifier.py",
+    pytest.param("run_ner.py", marks=pytest.mark.slow),
+    pytest.param("run_squad.py", marks=pytest.mark.slow),
+    "run_pretraining.py",
+)
 
 
 @pytest.fixture(scope="module")

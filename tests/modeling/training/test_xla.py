@@ -115,7 +115,7 @@ def test_bfloat16_reaches_what_is_compiled():
         pytest.param(
             "classifier", {"freeze_layers": 1, "layerwise_lr_decay": 0.9}, marks=pytest.mark.slow
         ),
-        ("ltr classifier bilstm", {}),
+        pytest.param("ltr classifier bilstm", {}, marks=pytest.mark.slow),
         ("choices", {"accumulation_steps": 2}),
         pytest.param("classes weights windows", {}, marks=pytest.mark.slow),
         pytest.param("multi_label weights", {}, marks=pytest.mark.slow),
