@@ -85,10 +85,11 @@ def load_tags(output_dir: str, init_checkpoint: str | None) -> TagSet:
     """
     path = labels.find_labels(output_dir, init_checkpoint)
     if path is None:
-        places = " and no ".join(labels.label_places(output_dir, init_checkpoint))
+        places = " and ".join(labels.label_places(output_dir, init_checkpoint))
         raise DataError(
-            f"The tags of the model aren't known: there is no {places}. It is written beside "
-            "a model when that is trained; without it give the --train_file."
+            f"The tags of the model aren't known: {places} can't be read, as there is no such "
+            "file. It is written beside a model when that is trained; without it give the "
+            "--train_file."
         )
 
     def form(saved) -> TagSet:
