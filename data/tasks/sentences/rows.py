@@ -11,8 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from data.errors import DataError
-from data.features import Features, concatenated, fingerprint, row_splits
-from data.features import cached_features as features_cached
+from data.features import Features, cached_features, concatenated, fingerprint, row_splits
 from data.tasks.sentences.examples import Example, Kind
 from data.tasks.sentences.labelled import check_labels
 from data.tokenization import Tokenizer, long_texts
@@ -151,7 +150,7 @@ def cached_rows(
         return dataclasses.replace(features, label_ids=np.zeros(len(features), np.int32))
 
     identity = texts_fingerprint(tokenizer, examples, kind, settings)
-    features = features_cached(folder, name, identity, tokenise)
+    features = cached_features(folder, name, identity, tokenise)
     return dataclasses.replace(features, label_ids=label_ids(examples, kind, labels))
 
 
