@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from data.errors import DataError
+from data.files.bad_rows import Attempt, FileRows, at_once
 from data.files.parquet import check_column_names, read_rows
 from data.files.text_files import (
     PACKED,
@@ -63,7 +64,13 @@ class Row:
     fields: dict[str, object]
 
 
-def read_table(path: str, *, format: str | None = None, has_header: bool = True) -> Iterator[Row]:
+def read_table(
+    path: str,
+    *,
+    format: str | None = None,
+    has_header: bool = True,
+    bad_rows: FileRows | None = None,
+) -> Iterator[Row]:
     """Streams the rows of a file.
 
     Args:
@@ -72,6 +79,8 @@ def read_table(path: str, *, format: str | None = None, has_header: bool = True)
         has_header: Whether the first line of TSV and CSV names the columns. If not they are
             named "0", "1" and so on, as many as the first line has. The other formats name
             their columns always.
+        bad_rows: Takes those that aren't JSON or have more or fewer columns, so that reading goes
+            on; None: the first one is raised.
 
     Raises:
         DataError: While iterating, naming file and line: the file can't be read, isn't what the
@@ -87,18 +96,20 @@ def read_table(path: str, *, format: str | None = None, has_header: bool = True)
         )
     if format not in FORMATS:
         raise DataError(f"{path}: unknown format {format!r}; it may be one of {listing(FORMATS)}.")
+    attempt = bad_rows.attempt if bad_rows else at_once
     if format == "parquet":
         rows = (Row(*record) for record in read_rows(path))
     elif format == "jsonl":
-        rows = (Row(*record) for record in json_records(path, read_text(path)))
+        records = json_records(path, read_text(path), attempt)
+        rows = (Row(*record) for record in records if record[1] is not None)
     else:
         separator, records = (",", csv_records) if format == "csv" else ("\t", tsv_records)
-        rows = _named(records(path, read_text(path)), separator, has_header)
+        rows = _named(records(path, read_text(path)), separator, has_header, attempt)
     empty = True
     for row in rows:
         empty = False
         yield row
-    if empty:
+    if empty and not (bad_rows and bad_rows.bad):
         raise DataError(
             f"{path} is empty: it has no row"
             + (" below its header" if has_header and format in ("tsv", "csv") else "")
@@ -129,7 +140,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def _named(
-    records: Iterator[tuple[str, list[str]]], separator: str, has_header: bool
+    records: Iterator[tuple[str, list[str]]], separator: str, has_header: bool, attempt: Attempt
 ) -> Iterator[Row]:
     names: list[str] | None = None
     for source, values in records:
@@ -140,4 +151,6 @@ def _named(
                 continue
             names = [str(column) for column in range(len(values))]
         first = "header" if has_header else "first row"
-        yield Row(source, with_names(source, names, values, separator, first))
+        fields = attempt(with_names, source, names, values, separator, first)
+        if fields is not None:
+            yield Row(source, fields)

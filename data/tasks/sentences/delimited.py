@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from absl import logging
 
 from data.errors import DataError
+from data.files.bad_rows import BadRows
 from data.files.text_files import listing, placed, split_names
 from data.tasks import labels as saved_files
 from data.tasks.sentences.examples import Example, Kind
 from data.tasks.sentences.labelled import (
     Layout,
     balanced_class_weights,
-    check_labels,
     labels_of,
     split_examples,
     warn_of_labels,
@@ -70,6 +70,11 @@ class OwnFiles:
         return self.layout.text_columns
 
     @property
+    def bad_rows(self) -> BadRows:
+        """See `SentenceTask`."""
+        return self.layout.bad_rows
+
+    @property
     def pairs(self) -> bool:
         """See `SentenceTask`."""
         return len(self.text_columns) == 2
@@ -90,7 +95,7 @@ class OwnFiles:
         return tuple(s for s in self.files if s.partition("_")[0] == purpose) or (purpose,)
 
     def read(self, data_dir: str | None, split: str) -> list[Example]:
-        """See `SentenceTask`. Test examples have no label, even if their file has that column.
+        """See `SentenceTask`. Test examples have a label where their file does.
 
         `data_dir` isn't used: `make_task` was told where file names start from.
         """
@@ -98,15 +103,13 @@ class OwnFiles:
             return list(self._held_out[split == "dev"])
         if split == "train":
             return list(self._training)
-        examples = self.examples(split)
-        if split != "test" and self.kind != Kind.REGRESSION:
-            check_labels(examples, self.labels)
-        return examples
+        return self.examples(split)
 
     def examples(self, split: str, guess_kind: bool = False) -> list[Example]:
         """The examples of a file as they are, see `read`; their kind may be guessed."""
         if split in self.files:
-            return self.layout.read(self.files[split], split, None if guess_kind else self.kind)
+            kind = None if guess_kind else self.kind
+            return self.layout.read(self.files[split], split, kind, self.labels)
         if split in _NONE_GIVEN:
             raise DataError(_NONE_GIVEN[split])
         known = ["train", *self.splits("dev"), "test"]
@@ -116,7 +119,6 @@ class OwnFiles:
     def _training(self) -> list[Example]:
         examples = self.examples("train")
         if self.kind != Kind.REGRESSION:
-            check_labels(examples, self.labels)
             warn_of_labels(self.files["train"], examples, self.labels)
         return examples
 
@@ -148,6 +150,7 @@ def make_task(
     seed: int = 0,
     format: str | None = None,
     data_dir: str | None = None,
+    skip_bad_rows: bool = False,
 ) -> OwnFiles:
     """The task over these files.
 
@@ -156,7 +159,7 @@ def make_task(
 
     Args:
         text_columns: One column, or two for pairs; by default those saved.
-        label_column: Needed to train and to evaluate.
+        label_column: Needed to train and to evaluate; scores a test file that has it.
         id_column: Its values become the examples' guids and have to differ within a file;
             otherwise the guids are split and row number, such as "train-1".
         train_file, dev_files, test_file: Which of them are needed the use decides.
@@ -173,6 +176,7 @@ def make_task(
         seed: Of that split.
         format: See `read_table`; one for all files.
         data_dir: Folder that relative file names start from.
+        skip_bad_rows: Whether these are left out, see `bad_rows`.
 
     Raises:
         DataError: The arguments contradict each other, or the training file is at fault.
@@ -194,7 +198,15 @@ def make_task(
     task = OwnFiles(
         kind=kind or Kind.CLASSES,
         labels=labels or [],
-        layout=Layout(text_columns, label_column, id_column, label_separator, has_header, format),
+        layout=Layout(
+            text_columns,
+            label_column,
+            id_column,
+            label_separator,
+            has_header,
+            format,
+            BadRows(skip_bad_rows),
+        ),
         files={split: placed(data_dir, path) for split, path in files.items() if path},
         dev_fraction=dev_fraction,
         seed=seed,

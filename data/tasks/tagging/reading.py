@@ -3,6 +3,7 @@
 from absl import logging
 
 from data.features import fingerprint
+from data.files.bad_rows import BadRows
 from data.files.text_files import placed
 from data.tasks.splits import TaskSplit
 from data.tasks.tagging import conll
@@ -11,13 +12,15 @@ from data.tasks.tagging.tags import TagSet
 from data.tokenization import Tokenizer
 
 
-def read_file(values, path: str, labelled: bool, model_scheme: str) -> list[conll.Sentence]:
+def read_file(
+    values, path: str, labelled: bool, model_scheme: str, bad_rows: BadRows
+) -> list[conll.Sentence]:
     """The sentences of a file in `data_dir`, as the flags say; see `conll.read_sentences`."""
     path = placed(values.data_dir, path)
     format = conll.TagFormat(
         values.token_column, values.tag_column, values.document_column, values.scheme, model_scheme
     )
-    sentences = conll.read_sentences(path, format, labelled)
+    sentences = conll.read_sentences(path, format, labelled, bad_rows)
     documents = conll.number_of_documents(sentences)
     words = sum(len(sentence.words) for sentence in sentences)
     logging.info(f"{path}: {documents} documents, {len(sentences)} sentences, {words} words")
@@ -35,8 +38,10 @@ def tokenised(
     tokenizer: Tokenizer,
     tags: TagSet,
     settings: TaggingSettings,
+    bad_rows: BadRows,
 ) -> TaskSplit:
     """The split of that name with these sentences; its `rows` lead back to words."""
+    skipped = bad_rows.skipped.get(sentences[0].source.rpartition(":")[0], 0)
     rows = make_rows(tokenizer, sentences, tags, settings)
     logging.info(
         "%s: %d rows; %d words without a piece", name, len(rows.features), rows.words_without_piece
@@ -44,7 +49,9 @@ def tokenised(
     features = rows.features
     arrays = (features.ids, features.splits, features.first_lengths, features.piece_labels)
     content = fingerprint([*arrays, tags.names, *(sentence.tags for sentence in sentences)])
-    return TaskSplit(name, features, content, rows.describe, sentences, rows, by_piece=True)
+    return TaskSplit(
+        name, features, content, rows.describe, sentences, rows, by_piece=True, skipped=skipped
+    )
 
 
 def gold_tags(split: TaskSplit) -> list[tuple[str, ...]] | None:
