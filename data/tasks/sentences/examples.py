@@ -10,7 +10,7 @@ from typing import Protocol
 from data.files.bad_rows import BadRows
 
 
-class Kind(enum.Enum):
+class SentenceKind(enum.Enum):
     """What a task predicts, and so what an example's label is."""
 
     CLASSES = "classes"  # one of the task's labels: str
@@ -57,7 +57,7 @@ class SentenceTask(Protocol):
     """
 
     name: str
-    kind: Kind
+    kind: SentenceKind
     labels: list[str]
     metrics: tuple[str, ...]
     bad_rows: BadRows

@@ -19,21 +19,19 @@ import dataclasses
 import re
 from collections.abc import Iterator, Sequence
 
-from data.errors import DataError
+from data.errors import DataError, error_list, error_text
 from data.files.bad_rows import Attempt, BadRows
 from data.files.text_files import (
-    csv_records,
-    extension,
-    json_records,
-    listing,
-    placed,
+    csv_file_records,
+    file_extension,
+    json_file_records,
+    named_file_record,
+    placed_file,
     read_text,
-    shortened,
-    split_names,
-    tsv_records,
-    with_names,
+    split_file_names,
+    tsv_file_records,
 )
-from data.tasks.sentences.examples import Example, Kind
+from data.tasks.sentences.examples import Example, SentenceKind
 
 NAMES = ("codah", "multiple_choice", "swag")
 _PUBLISHED = {
@@ -60,7 +58,7 @@ class ChoiceTask:
 
     name: str
     files: dict[str, str]
-    kind: Kind = Kind.CHOICES
+    kind: SentenceKind = SentenceKind.CHOICES
     labels: list[str] = dataclasses.field(default_factory=list)
     metrics: tuple[str, ...] = ("accuracy",)
     bad_rows: BadRows = dataclasses.field(default_factory=BadRows)
@@ -88,8 +86,8 @@ class ChoiceTask:
                 f"The task {self.name} has no {split!r} split; it has {has}. Give a "
                 f"{split.split('_')[0]} file."
             )
-        path = placed(data_dir, self.files[split])
-        rows_of = _LAYOUTS.get(extension(path))
+        path = placed_file(data_dir, self.files[split])
+        rows_of = _LAYOUTS.get(file_extension(path))
         if rows_of is None:
             raise DataError(
                 f"{path} has an ending that multiple choice doesn't know; files may end in "
@@ -125,7 +123,7 @@ class ChoiceTask:
             label = int(label)
         if label is not None and type(label) is not int:  # bool is an int to isinstance
             raise DataError(
-                f"{source}: the label is {shortened(label)}, which is not an integer; it has to "
+                f"{source}: the label is {error_text(label)}, which is not an integer; it has to "
                 f"be the number of the right choice, here from 0 to {len(choices) - 1}."
             )
         if label is not None and not 0 <= label < len(choices):
@@ -153,7 +151,7 @@ def get_task(
     """The task "swag" or "codah", which know the published names of files, or "multiple_choice".
 
     Files that are named here take the place of those; for the splits of `dev_files` see
-    `text_files.split_names`.
+    `text_files.split_file_names`.
 
     Raises:
         DataError: There is no task of that name.
@@ -169,7 +167,7 @@ def get_task(
     files = {}
     for purpose, paths in named.items():
         paths = [path for path in paths if path] or [published.get(purpose)]
-        files |= split_names(purpose, filter(None, paths))
+        files |= split_file_names(purpose, filter(None, paths))
     return ChoiceTask(name, files, bad_rows=BadRows(skip_bad_rows))
 
 
@@ -179,11 +177,11 @@ _Row = tuple[int, str, str, list[str], object]
 
 def _csv_rows(path: str, text: str, attempt: Attempt) -> Iterator[_Row]:
     header: list[str] = []
-    for number, (source, fields) in enumerate(csv_records(path, text)):
+    for number, (source, fields) in enumerate(csv_file_records(path, text)):
         if number == 0:
             header, endings = _csv_header(source, fields)
         elif fields != [""]:
-            row = attempt(with_names, source, header, fields, ",")
+            row = attempt(named_file_record, source, header, fields, ",")
             if row is None:
                 continue
             choices = [f"{row['sent2']} {row[ending]}".strip() for ending in endings]
@@ -199,14 +197,14 @@ def _csv_header(source: str, fields: list[str]) -> tuple[list[str], list[str]]:
         missing += ["ending0, ending1 and so on"] if len(endings) < 2 else []
         raise DataError(
             f"{source}: the header has too few columns, {', '.join(missing)} missing; its columns "
-            f"are {listing(map(shortened, header))}. Use SWAG's published header (sent1, "
+            f"are {error_list(map(error_text, header))}. Use SWAG's published header (sent1, "
             "sent2, at least two choices ending0, ending1 …, and label), or JSON lines."
         )
     return header, sorted(endings, key=lambda name: int(name.removeprefix("ending")))
 
 
 def _tsv_rows(path: str, text: str, attempt: Attempt) -> Iterator[_Row]:
-    for number, (source, fields) in enumerate(tsv_records(path, text)):
+    for number, (source, fields) in enumerate(tsv_file_records(path, text)):
         row = None if fields == [""] else attempt(_tsv_row, number, source, fields)
         if row is not None:
             yield row
@@ -218,14 +216,14 @@ def _tsv_row(number: int, source: str, fields: list[str]) -> _Row:
         raise DataError(
             f"{source}: this row has {len(fields)} tab-separated columns, {unlabelled + 1} "
             f"are needed (category, prompt, {_CODAH_CHOICES} choices, label); it begins "
-            f"{shortened(fields[0])}. For another number of choices use JSON lines."
+            f"{error_text(fields[0])}. For another number of choices use JSON lines."
         )
     label = fields[unlabelled] if len(fields) > unlabelled else None
     return number, source, fields[1], fields[2:unlabelled], label or None
 
 
 def _json_rows(path: str, text: str, attempt: Attempt) -> Iterator[_Row]:
-    for number, (source, fields) in enumerate(json_records(path, text, attempt)):
+    for number, (source, fields) in enumerate(json_file_records(path, text, attempt)):
         row = fields and attempt(_json_row, number, source, fields)
         if row is not None:
             yield row
@@ -237,7 +235,7 @@ def _json_row(number: int, source: str, row: dict[str, object]) -> _Row:
     if not all(isinstance(text, str) for text in texts):
         raise DataError(
             f"{source}: expected an object with a text 'context' (or 'startphrase') and a list "
-            f"of texts 'choices', found {shortened(row)}. Correct or remove the line."
+            f"of texts 'choices', found {error_text(row)}. Correct or remove the line."
         )
     return number, source, context, choices, row.get("label", row.get("answer"))
 

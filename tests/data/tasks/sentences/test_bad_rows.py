@@ -9,9 +9,9 @@ import pytest
 
 from data.errors import DataError
 from data.tasks.sentences import glue, multiple_choice
-from data.tasks.sentences.delimited import make_task
-from data.tasks.sentences.reading import open_task, read_splits
-from data.tasks.sentences.rows import TextSettings
+from data.tasks.sentences.delimited import make_sentence_task
+from data.tasks.sentences.reading import open_sentence_task, read_sentence_splits
+from data.tasks.sentences.rows import SentenceSettings
 from data.tokenization import Tokenizer
 
 ROWS = [("a", "x"), ("b", "y"), ("c", " "), ("d", "x"), ("e", "z"), ("f", "y"), ("g", "x")]
@@ -36,7 +36,7 @@ def task_of(folder, rows=ROWS, name="t.tsv", split="train", **options):
         path.write_text(lines_of(name, rows))
     file = {"dev_files": str(path)} if split == "dev" else {f"{split}_file": str(path)}
     options = {"text_columns": "text", "label_column": "label", "labels": "x,y"} | options
-    return make_task(**file, **options)
+    return make_sentence_task(**file, **options)
 
 
 @pytest.mark.parametrize("name", ["t.tsv", "t.csv", "t.jsonl", "t.parquet"])
@@ -66,14 +66,14 @@ def test_broken_lines(tmp_path):
     path.write_text(good + "{\n" + good + "[1]\n" + good)
     options = {"text_columns": "text", "label_column": "label", "labels": "x,y"}
     with pytest.raises(DataError, match=r"jsonl:2: this line isn't JSON(?s:.*)jsonl:4: expected"):
-        make_task(train_file=str(path), **options).read(None, "train")
-    task = make_task(train_file=str(path), skip_bad_rows=True, **options)
+        make_sentence_task(train_file=str(path), **options).read(None, "train")
+    task = make_sentence_task(train_file=str(path), skip_bad_rows=True, **options)
     assert [e.source[-2:] for e in task.read(None, "train")] == [":1", ":3", ":5"]
     # Where a quotation doesn't end nobody knows which rows it has swallowed.
     path = tmp_path / "t.csv"
     path.write_text('text,label\na,x\nb,y\n"c,x\nd,y\n')
     with pytest.raises(DataError, match="csv:4: the row that begins here isn't CSV"):
-        make_task(train_file=str(path), skip_bad_rows=True, **options).read(None, "train")
+        make_sentence_task(train_file=str(path), skip_bad_rows=True, **options).read(None, "train")
 
 
 def test_a_column_that_is_not_there_is_no_matter_of_rows(tmp_path):
@@ -117,7 +117,7 @@ def test_a_run_without_bad_rows_is_the_run_of_the_corrected_file(tmp_path):
 
     def split(rows, skip, name):
         task = task_of(tmp_path, rows, name, "dev", skip_bad_rows=skip)
-        return read_splits(task, "dev", tokenizer, TextSettings(8))[0]
+        return read_sentence_splits(task, "dev", tokenizer, SentenceSettings(8))[0]
 
     skipped = split(ROWS, True, "all.tsv")
     good = split([r for n, r in enumerate(ROWS) if n not in BAD], False, "good.tsv")
@@ -132,7 +132,9 @@ def test_the_flag_reaches_every_task(tmp_path):
     values |= {"label_kind": None, "labels": ["x", "y"], "label_separator": ",", "random_seed": 0}
     values |= {"dev_fraction": 0.0, "file_format": None, "skip_bad_rows": True}
     for name in ("delimited", "multiple_choice", "SWAG", "mrpc"):
-        task = open_task(types.SimpleNamespace(**values | {"task_name": name}), train=False)
+        task = open_sentence_task(
+            types.SimpleNamespace(**values | {"task_name": name}), train=False
+        )
         assert task.bad_rows.skip
 
 
@@ -172,7 +174,7 @@ def test_ids_and_labels_keep_unusual_white_space(tmp_path):
     path.write_text(
         "".join(json.dumps({"text": a, "label": b, "id": f"{b}{a} "}) + "\n" for a, b in rows)
     )
-    task = make_task(
+    task = make_sentence_task(
         train_file=str(path), text_columns="text", label_column="label", id_column="id"
     )
     assert [e.label for e in task.read(None, "train")] == ["x\u00a0", "\u3000x", "x"]

@@ -9,7 +9,12 @@ import pytest
 from data.errors import DataError
 from data.files.bad_rows import BadRows
 from data.tasks.tagging import reading
-from data.tasks.tagging.conll import Sentence, TagFormat, number_of_documents, read_sentences
+from data.tasks.tagging.conll import (
+    ConllSentence,
+    TagFormat,
+    number_of_conll_documents,
+    read_conll_sentences,
+)
 from data.tasks.tagging.rows import TaggingSettings
 from data.tasks.tagging.tags import TagSet
 from data.tokenization import Tokenizer
@@ -21,7 +26,7 @@ WANTED = [(("EU", "said"), ("B-ORG", "O")), (("Bonn",), ("B-LOC",))]
 def read(tmp_path, content, labelled=True, name="f.txt", **format):
     path = tmp_path / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return read_sentences(str(path), TagFormat(**format), labelled)
+    return read_conll_sentences(str(path), TagFormat(**format), labelled)
 
 
 def pairs(sentences):
@@ -50,10 +55,10 @@ def test_one_content_in_many_forms(tmp_path, content):
 
 def test_places(tmp_path):
     sentences = read(tmp_path, PLAIN + "\n-DOCSTART- -X- O O\n-DOCSTART- x\nA B O\n")
-    assert sentences[0] == Sentence(("EU", "said"), ("B-ORG", "O"), 0, f"{tmp_path}/f.txt:3")
+    assert sentences[0] == ConllSentence(("EU", "said"), ("B-ORG", "O"), 0, f"{tmp_path}/f.txt:3")
     assert [sentence.document for sentence in sentences] == [0, 0, 1]
     assert [sentence.source[-3:] for sentence in sentences] == ["t:3", "t:6", ":10"]
-    assert number_of_documents(sentences) == 2
+    assert number_of_conll_documents(sentences) == 2
 
 
 def test_columns(tmp_path):
@@ -156,7 +161,7 @@ def test_bad_sentences_are_told_together_or_left_out(tmp_path, caplog):
         bad_rows = BadRows(skip=True)
         path = tmp_path / name
         path.write_text(text)
-        sentences = read_sentences(str(path), TagFormat(), True, bad_rows)
+        sentences = read_conll_sentences(str(path), TagFormat(), True, bad_rows)
         assert ["".join(sentence.words) for sentence in sentences] == [*words]
         assert bad_rows.skipped == {str(path): 2}
     assert "Left out 2 of 5 sentences" in caplog.text
@@ -173,7 +178,7 @@ def test_left_out_sentences_are_said_with_the_score(tmp_path):
         bad_rows = BadRows(skip=True)
         args = types.SimpleNamespace(**values), name, True, "iob2", bad_rows
         how = (tokenizer, TagSet("iob2", ("O", "B-X", "I-X")), TaggingSettings(8), bad_rows)
-        splits.append(reading.tokenised("dev", reading.read_file(*args), *how))
+        splits.append(reading.tokenised_tagging("dev", reading.read_tagging_file(*args), *how))
     assert [split.left_out for split in splits] == [{"skipped_rows": 1}, {}]
     assert splits[0].fingerprint == splits[1].fingerprint
 
@@ -208,16 +213,18 @@ def test_entities_at_the_end_of_schemes_without_an_end(tmp_path, caplog, scheme)
 
 def test_no_file(tmp_path):
     with pytest.raises(DataError, match="can't be read"):
-        read_sentences(str(tmp_path / "absent"), TagFormat(), True)
+        read_conll_sentences(str(tmp_path / "absent"), TagFormat(), True)
 
 
 def test_real_sets(shared_data):
     """Sentences as the publishers count them; entities as of the CoNLL task's paper (Table 2)."""
-    sentences = read_sentences(str(shared_data / "conll2003/eng.testb"), TagFormat(), True)
-    assert len(sentences) == 3453 and number_of_documents(sentences) == 231
+    sentences = read_conll_sentences(str(shared_data / "conll2003/eng.testb"), TagFormat(), True)
+    assert len(sentences) == 3453 and number_of_conll_documents(sentences) == 231
     assert sum(len(sentence.words) for sentence in sentences) == 46435
     begun = [tag[2:] for sentence in sentences for tag in sentence.tags if tag[0] == "B"]
     counts = {kind: begun.count(kind) for kind in ("LOC", "MISC", "ORG", "PER")}
     assert counts == {"LOC": 1668, "MISC": 702, "ORG": 1661, "PER": 1617}
-    weibo = read_sentences(str(shared_data / "chinese/weibo_ner/dev.all.bmes"), TagFormat(), True)
+    weibo = read_conll_sentences(
+        str(shared_data / "chinese/weibo_ner/dev.all.bmes"), TagFormat(), True
+    )
     assert len(weibo) == 270 and {tag[0] for s in weibo for tag in s.tags} == {*"OBI"}
