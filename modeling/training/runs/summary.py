@@ -52,7 +52,7 @@ class RunSummary:
 
     Args:
         directory: The run's output folder; must exist.
-        flags: See `given_flags`.
+        flags: See `given_run_flags`.
 
     Attributes:
         entry: What the file will say of this session; may be added to.
@@ -172,7 +172,7 @@ class RunSummary:
         )
 
 
-def given_flags(flag_values: absl_flags.FlagValues) -> dict[str, dict[str, Any]]:
+def given_run_flags(flag_values: absl_flags.FlagValues) -> dict[str, dict[str, Any]]:
     """The flags of a script with their values, those of libraries left out.
 
     Args:
