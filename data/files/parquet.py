@@ -113,8 +113,8 @@ def check_parquet_columns(source: str, names: list[str]) -> None:
     if twice:
         raise DataError(
             f"{source}: the columns {error_list(map(error_text, names))} have a name twice:"
-            f" {error_list(map(error_text, twice))}. Rename one of them; if the first line is data and"
-            " no header, say so (--noheader)."
+            f" {error_list(map(error_text, twice))}. Rename one of them; if the first line is data"
+            " and no header, say so (--noheader)."
         )
 
 

@@ -119,8 +119,8 @@ def table_value(row: TableRow, column: str) -> object:
         return row.fields[column]
     raise DataError(
         f"{row.source}: there is no column {column!r}; the columns are"
-        f" {error_list(map(error_text, row.fields))}{did_you_mean(column, row.fields)}. Name one that is"
-        " there."
+        f" {error_list(map(error_text, row.fields))}{did_you_mean(column, row.fields)}. Name one"
+        " that is there."
     )
 
 

@@ -123,8 +123,8 @@ def _text(stream: LineStream, specs: Specs) -> Iterator[Record]:
             return dict(zip(names, values, strict=True))
         raise DataError(
             f"{source}: this line has {len(fields)} columns between tabs; expected {len(names)}"
-            f"{' or more' * listed}: {error_list(names)}. It begins {error_text(fields[0])}. Correct "
-            f"it, or give TSV with a header or JSON lines (--input_format)."
+            f"{' or more' * listed}: {error_list(names)}. It begins {error_text(fields[0])}. "
+            f"Correct it, or give TSV with a header or JSON lines (--input_format)."
         )
 
     for source, fields in _tab_separated(stream):
@@ -177,10 +177,10 @@ def _below_header(rows: Iterator[tuple], specs: Specs, separator: str) -> Iterat
         expected = [f"{name}_0, {name}_1 …" if name in lists else name for name in specs]
         wrong = f"{error_list(twice)} twice" if twice else f"no {error_list(lacking)}"
         raise DataError(
-            f"{source}: expected a header that names the model's inputs, {error_list(expected)}; it "
-            f"has {wrong}{'' if twice else did_you_mean(lacking[0], names)}. The header is "
-            f"{error_list(map(error_text, names))}. Correct it; a file without a header can be read as "
-            f"lines of text (--input_format=text)."
+            f"{source}: expected a header that names the model's inputs, {error_list(expected)}; "
+            f"it has {wrong}{'' if twice else did_you_mean(lacking[0], names)}. The header is "
+            f"{error_list(map(error_text, names))}. Correct it; a file without a header can be "
+            f"read as lines of text (--input_format=text)."
         )
 
     def record(source: str, values: list[str]) -> dict[str, object]:

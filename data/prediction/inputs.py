@@ -60,7 +60,8 @@ class PredictionInputs:
         files: A comma-separated list of globs; "-" is standard input.
         specs: The model's inputs, see `data.prediction.formats`.
         format: One of FORMATS, of every file.
-        skip_bad_lines: Whether a bad line becomes an `PredictionRequest` with an error; else it's raised.
+        skip_bad_lines: Whether a bad line becomes a `PredictionRequest` with an error; else it
+            is raised.
 
     Attributes:
         live: Whether somebody may wait for the answer to each line, see `LineStream`.
@@ -145,8 +146,9 @@ def _values(source: str, record: dict[str, object], specs: Specs) -> dict[str, V
         value = record.get(name)
         if value is None:
             raise DataError(
-                f"{source}: the field {name!r} is missing{did_you_mean(name, record)}. The model takes "
-                f"{error_list(specs)}; this line has {error_list(map(error_text, record)) or 'none'}."
+                f"{source}: the field {name!r} is missing{did_you_mean(name, record)}. The model "
+                f"takes {error_list(specs)}; this line has"
+                f" {error_list(map(error_text, record)) or 'none'}."
             )
         if spec.dtype != tf.string:
             values[name] = _numbers(source, name, value, spec)

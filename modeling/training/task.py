@@ -49,8 +49,8 @@ class TrainingTaskSplit(Protocol):
         """Batches of every example once; with a seed endless ones, in an order that it decides.
 
         A batch is a dict of all that the model and the losses take. Besides it holds, for
-        `engine.evaluation.ReplicaPredictor` and for messages, `index` int64 [B], the example's place in
-        the split, and `is_real_example` float32 [B], 0 for rows that only fill the batch.
+        `engine.evaluation.ReplicaPredictor` and for messages, `index` int64 [B], the example's
+        place in the split, and `is_real_example` float32 [B], 0 for rows that only fill the batch.
 
         Args:
             batch_size: Examples, over all processes.

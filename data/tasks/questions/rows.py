@@ -148,7 +148,7 @@ def training_question_rows(
 
 @functools.lru_cache(maxsize=2)
 def _windows_function(tokenizer: Tokenizer, settings: QuestionSettings):
-    """The graph of `make_question_rows`, kept since prediction calls that once per thousand questions."""
+    """The graph of `make_question_rows`, kept: prediction calls it once per thousand questions."""
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)] * 2, autograph=False)
     def windows(texts, contexts):

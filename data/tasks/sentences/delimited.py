@@ -1,8 +1,8 @@
 """A task over the user's own files: TSV, CSV, JSON lines or Parquet, with columns named.
 
 Labels are classes (found in the training file, or given), sets of classes, or numbers. What was
-found is kept with the model (`saved_sentence_labels`), so that evaluation and prediction need no training
-file.
+found is kept with the model (`saved_sentence_labels`), so that evaluation and prediction need no
+training file.
 """
 
 import dataclasses

@@ -1,7 +1,7 @@
 """Rows of a table to examples, and what can be said of their labels.
 
-Which columns are what (`SentenceLayout`), the order of labels, their counts and weights, and the part of
-a training set that is held out.
+Which columns are what (`SentenceLayout`), the order of labels, their counts and weights, and the
+part of a training set that is held out.
 """
 
 import contextlib
@@ -116,8 +116,8 @@ def check_sentence_labels(examples: Iterable[Example], labels: Sequence[str]) ->
                 near = did_you_mean(label, labels) if isinstance(label, str) else ""
                 raise DataError(
                     f"{example.source}: the label is {error_text(label)}; the labels are"
-                    f" {error_list(labels)}{near}. They are the task's, those of the training file or"
-                    " of --labels, or the trained model's; correct or remove the row, or train"
+                    f" {error_list(labels)}{near}. They are the task's, those of the training file"
+                    " or of --labels, or the trained model's; correct or remove the row, or train"
                     " with this label too."
                 )
 

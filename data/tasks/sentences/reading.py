@@ -75,7 +75,8 @@ def read_sentence_splits(
 
     A further split whose file is absent, such as GLUE's diagnostic set, is left out.
 
-    Pieces are kept in the folder `cache`, see `rows.cached_sentence_rows`; for the budget see `TaskSplit`.
+    Pieces are kept in the folder `cache`, see `rows.cached_sentence_rows`; for the budget see
+    `TaskSplit`.
     """
     # A task without that split says so itself.
     main, *further = task.splits(purpose) or (purpose,)

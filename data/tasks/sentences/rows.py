@@ -122,7 +122,7 @@ def tokenize_examples(
 def sentence_label_ids(
     examples: Sequence[Example], kind: SentenceKind, labels: Sequence[str]
 ) -> np.ndarray:
-    """Labels as numbers, see `Features.label_ids`; DataError as `labelled.check_sentence_labels`."""
+    """Labels as numbers, see `Features.label_ids`; errors as of `check_sentence_labels`."""
     if kind in (SentenceKind.CLASSES, SentenceKind.MULTI_LABEL):
         check_sentence_labels(
             (example for example in examples if example.label is not None), labels

@@ -154,9 +154,9 @@ def _tag_column(path, number, fields, format: TagFormat, labelled: bool) -> int 
     if not labelled:
         return None
     raise DataError(
-        f"{path}:{number}: there is no column {column} with a tag in this line, which has {width} "
-        f"({error_text(' '.join(fields))}), the word in column {token}. Expected a word and its tag "
-        f"in every line; name their columns with --token_column and --tag_column, counting from 0, "
+        f"{path}:{number}: there is no column {column} with a tag in this line, which has "
+        f"{width} ({error_text(' '.join(fields))}), the word in column {token}. Expected a word "
+        f"and its tag in every line; name their columns with --token_column and --tag_column, counting from 0, "
         f"or from -1 backwards."
     )
 

@@ -77,12 +77,12 @@ def extend_from_files(
         vocab_file: A vocabulary with [unusedN] tokens.
         files: Corpus files; none if `reserved_tokens` are all that is to be added.
         vocab_size: If given, it has to be the size that the vocabulary has and keeps.
-        **reading: `heldout_share` and `text_field`, as for `learner.read_learner_corpus`; the others are
-            those of `extend_vocabulary`.
+        **reading: `heldout_share` and `text_field`, as for `learner.read_learner_corpus`; the
+            others are those of `extend_vocabulary`.
 
     Raises:
-        DataError: As `extend_vocabulary`, `vocabulary.load_vocab` and `learner.read_learner_corpus`, or
-            nothing is given to add.
+        DataError: As `extend_vocabulary`, `vocabulary.load_vocab` or
+            `learner.read_learner_corpus`, or nothing is given to add.
     """
     tokens = vocabulary.load_vocab(vocab_file)
     options = {"reserved_tokens": reserved_tokens, "num_unused": num_unused}
