@@ -4,7 +4,7 @@ gzip, bzip2 (as WikiExtractor's --compress writes it), xz and Zstandard are told
 bytes, whatever a file's name. Files of several members or frames in a row, as `cat` and parallel
 compressors make them, are one text. Zstandard needs the package `zstandard`.
 
-    for block in read_blocks(path, compression_of(read_head(path))):
+    for block in read_blocks(path, file_compression(read_file_head(path))):
         …
 """
 

@@ -1,6 +1,6 @@
 """Formats of what a model is asked: lines to records, each with the model's inputs by name.
 
-for source, record in records(open_lines("reviews.tsv"), specs): …
+for source, record in prediction_records(open_lines("reviews.tsv"), specs): …
 
 A model's inputs are told by their names, types and shapes, as a signature of a SavedModel has
 them. What comes of lines are texts, string [B]; lists of texts, string [B, N]; and, from JSON

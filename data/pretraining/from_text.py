@@ -1,7 +1,7 @@
 """From raw text to everything that pre-training reads: vocabulary, training and held-out records.
 
-    text = CorpusText(files=["corpus.txt"])
-    records = make_records(text, "out", 30522, RecordSettings())
+    text = PretrainingText(files=["corpus.txt"])
+    records = make_records_from_text(text, "out", 30522, InstanceSettings())
 
 What was made is described in `records/made.json`, written last. A later call with the same
 text and settings finds it and makes nothing again, so an interrupted run goes on at once.

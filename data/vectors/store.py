@@ -1,7 +1,7 @@
 """Vectors of a frozen encoder on disk: computed once for a list of rows, streamed in training.
 
 stored = stored_vectors(folder, "train", features, fingerprint, width, extract)
-for batch in stored.batches(features, Batching(32, default_buckets(128)), training=True): …
+for batch in stored.batches(features, Batching(32, default_batching_buckets(128)), training=True): …
 """
 
 import dataclasses

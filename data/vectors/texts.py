@@ -1,6 +1,6 @@
 """Lines of text to rows for a model and back: the text side of `modeling.extract_features`.
 
-for chunk in read_chunks("input.txt", tokenizer, settings):
+for chunk in read_vector_texts("input.txt", tokenizer, settings):
     vectors = …  # of chunk.features
     writer.write(chunk.rows(vectors))
 """

@@ -1,7 +1,7 @@
 """The one driver of fine-tuning: trains, evaluates on the way, searches, predicts, exports.
 
     with session(values, …) as summary:
-        fine_tune(task, run_settings(values), summary)
+        fine_tune(task, fine_tuning_settings(values), summary)
 
 What a task has to say is in `training.task`.
 """

@@ -1,6 +1,6 @@
 """From the values of flags to what training takes: devices, trials, and all that a run is told.
 
-settings = run_settings(values)
+settings = fine_tuning_settings(values)
 """
 
 from dataclasses import dataclass, fields

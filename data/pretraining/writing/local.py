@@ -1,7 +1,7 @@
 """Doing a job on this machine: in this process, or in several that share its parts.
 
-    job = jobs.plan_job(files, ["train.tfrecord"], "vocab.txt", RecordSettings())
-    summary = write_records(job, num_workers=8)
+    job = jobs.plan_job(files, ["train.tfrecord"], "vocab.txt", InstanceSettings())
+    summary = write_job_locally(job, num_workers=8)
 
 A job that was killed goes on when it is called again: parts and shards that are done stay.
 """

@@ -1,7 +1,7 @@
 """Questions to rows of pieces with the places of their answers, and spans back to text.
 
-rows = make_rows(tokenizer, questions, SpanSettings(384, 128, 64), training=True)
-batches(rows.features, Batching(12, default_buckets(384)), training=True)
+rows = make_question_rows(tokenizer, questions, QuestionSettings(384, 128, 64), training=True)
+batches(rows.features, Batching(12, default_batching_buckets(384)), training=True)
 """
 
 import dataclasses

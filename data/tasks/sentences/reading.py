@@ -1,7 +1,7 @@
 """From the values of flags to a task on sentences, and to its splits, read and tokenised.
 
-task = open_task(values, train=True)
-splits = read_splits(task, "dev", tokenizer, TextSettings(128), data_dir)
+task = open_sentence_task(values, train=True)
+splits = read_sentence_splits(task, "dev", tokenizer, SentenceSettings(128), data_dir)
 """
 
 import functools

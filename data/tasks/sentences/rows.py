@@ -1,6 +1,6 @@
 """Examples of sentence tasks to rows of pieces, tokenised once.
 
-settings = TextSettings(max_seq_length=128)
+settings = SentenceSettings(max_seq_length=128)
 features = tokenize_examples(tokenizer, examples, Kind.CLASSES, ["0", "1"], settings)
 """
 

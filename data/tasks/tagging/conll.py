@@ -1,6 +1,6 @@
 """Reading sentences of words with tags: the CoNLL tasks' column format, and JSON lines.
 
-    sentences = read_sentences("eng.train", TagFormat(), labelled=True)
+    sentences = read_conll_sentences("eng.train", TagFormat(), labelled=True)
 
 A CoNLL file has a word per line, its columns separated by tabs or by blanks, and a blank line
 behind each sentence; a line whose word is -DOCSTART- begins a document. JSON lines hold a sentence
@@ -156,8 +156,8 @@ def _tag_column(path, number, fields, format: TagFormat, labelled: bool) -> int 
     raise DataError(
         f"{path}:{number}: there is no column {column} with a tag in this line, which has "
         f"{width} ({error_text(' '.join(fields))}), the word in column {token}. Expected a word "
-        f"and its tag in every line; name their columns with --token_column and --tag_column, counting from 0, "
-        f"or from -1 backwards."
+        f"and its tag in every line; name their columns with --token_column and --tag_column, "
+        f"counting from 0, or from -1 backwards."
     )
 
 

@@ -1,7 +1,7 @@
 """Sentences to rows of pieces with the tags of first pieces, and what is predicted back to words.
 
-rows = make_rows(tokenizer, sentences, tags, TaggingSettings(128))
-batches(rows.features, Batching(32, default_buckets(128)), training=True)
+rows = make_tagging_rows(tokenizer, sentences, tags, TaggingSettings(128))
+batches(rows.features, Batching(32, default_batching_buckets(128)), training=True)
 predicted = rows.tags_of_words(predicted_numbers, tags)
 """
 

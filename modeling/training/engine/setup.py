@@ -1,7 +1,7 @@
 """From settings to a training step: the one place that puts optimizer and step together.
 
 with strategy.scope():
-    train_step = make_train_step(model, ClassifierLosses(), Settings(2e-5, 1000, 100, seed=1))
+    train_step = make_train_step(model, ClassifierLosses(), EngineSettings(2e-5, 1000, 100, seed=1))
 """
 
 import dataclasses

@@ -2,7 +2,7 @@
 
 stages = [RunStage(1000, make_dataset, "my data", 32)]
 step = fit_run(train_step, stages, output_dir, None, reporter,
-               Options(save_checkpoints_steps=100))
+               LoopOptions(save_checkpoints_steps=100))
 """
 
 import contextlib

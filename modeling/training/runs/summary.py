@@ -1,6 +1,6 @@
 """What a run was: flags, model, code, machine, time, memory and outcome, in run_summary.json.
 
-    with RunSummary(output_dir, flags=given_flags(flag_values)) as summary:
+    with RunSummary(output_dir, flags=given_run_flags(flag_values)) as summary:
         ...
         summary.attach(model=model, train_step=train_step, reporter=reporter)
         train(...)
