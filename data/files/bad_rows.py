@@ -18,15 +18,15 @@ from absl import logging
 
 from data.errors import DataError
 
-MOST_TOLD = 20
+MOST_BAD_ROWS_TOLD = 20
 """Rows that a message names."""
 
 _REASON = 160  # characters of what is wrong with a row, but for the first
 
-Attempt = Callable[..., Any]
+RowAttempt = Callable[..., Any]
 
 
-def at_once(function: Callable, *arguments):
+def first_bad_row_raises(function: Callable, *arguments):
     """In place of `FileRows.attempt` where the first bad row ends everything."""
     return function(*arguments)
 
@@ -62,6 +62,7 @@ class FileRows:
         self._all = all_files
         self._path = path
         self._called = called
+        self._untold = 0
         self._reasons: dict[str, list[str]] = {}
 
     def attempt(self, function: Callable, *arguments, size: int = 1):
@@ -69,12 +70,14 @@ class FileRows:
         try:
             return function(*arguments)
         except DataError as error:
-            if self.bad < MOST_TOLD:
+            if self.bad < MOST_BAD_ROWS_TOLD:
                 # "file:line: …", of Parquet "file: row 3: …", of SQuAD "file: data[0]…: …".
                 place = re.match(re.escape(self._path) + r"(:\d+|: [^:]*)(?=: )", str(error))
                 place = place[0] if place else self._path
                 reason = str(error).removeprefix(f"{place}: ")
                 self._reasons.setdefault(reason, []).append(place)
+            else:
+                self._untold += size
             self.bad += size
             return None
 
@@ -110,5 +113,4 @@ class FileRows:
         for reason, places in others:
             shown = reason if len(reason) <= _REASON else f"{reason[:_REASON]}…"
             text += f" {', '.join(places)}: {shown}"
-        more = self.bad - sum(map(len, self._reasons.values()))
-        return f"{text} And {more} more." if more > 0 else text
+        return f"{text} And {self._untold} more." if self._untold else text

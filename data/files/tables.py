@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from data.errors import DataError, did_you_mean, error_list, error_text
-from data.files.bad_rows import Attempt, FileRows, at_once
+from data.files.bad_rows import FileRows, RowAttempt, first_bad_row_raises
 from data.files.parquet import check_parquet_columns, read_rows
 from data.files.text_files import (
     PACKED,
@@ -95,7 +95,7 @@ def read_table(
         raise DataError(
             f"{path}: unknown format {format!r}; it may be one of {error_list(FORMATS)}."
         )
-    attempt = bad_rows.attempt if bad_rows else at_once
+    attempt = bad_rows.attempt if bad_rows else first_bad_row_raises
     if format == "parquet":
         rows = (TableRow(*record) for record in read_rows(path))
     elif format == "jsonl":
@@ -134,7 +134,7 @@ def table_value(row: TableRow, column: str) -> object:
 
 
 def _named(
-    records: Iterator[tuple[str, list[str]]], separator: str, has_header: bool, attempt: Attempt
+    records: Iterator[tuple[str, list[str]]], separator: str, has_header: bool, attempt: RowAttempt
 ) -> Iterator[TableRow]:
     names: list[str] | None = None
     for source, values in records:

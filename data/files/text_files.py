@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from data.errors import DataError, error_text
 from data.files import streams
-from data.files.bad_rows import Attempt, at_once
+from data.files.bad_rows import RowAttempt, first_bad_row_raises
 from data.files.lines import not_utf8
 from data.files.streams import READABLE, unreadable
 
@@ -205,7 +205,7 @@ def without_last_blanks(
 
 
 def json_file_records(
-    path: str, text: str, attempt: Attempt = at_once
+    path: str, text: str, attempt: RowAttempt = first_bad_row_raises
 ) -> Iterator[tuple[str, dict[str, object] | None]]:
     """Sources and objects of JSON lines, an object on every line; blank lines are skipped.
 

@@ -6,7 +6,7 @@ Defined without TensorFlow, since --help needs none.
 from absl import flags
 
 
-def define_row_flags() -> None:
+def define_bad_row_flags() -> None:
     """What becomes of the rows of files."""
     flags.DEFINE_bool(
         "skip_bad_rows",

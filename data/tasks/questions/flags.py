@@ -5,12 +5,12 @@ Defined without TensorFlow, since --help needs none.
 
 from absl import flags
 
-from data.tasks.flags import define_row_flags
+from data.tasks.flags import define_bad_row_flags
 
 
 def define_question_flags() -> None:
     """All of them."""
-    define_row_flags()
+    define_bad_row_flags()
     flags.DEFINE_list(
         "train_file",
         [],

@@ -21,7 +21,7 @@ import tensorflow as tf
 from absl import logging
 
 from data.errors import DataError, error_text
-from data.files.bad_rows import Attempt, BadRows
+from data.files.bad_rows import BadRows, RowAttempt
 from data.files.text_files import lines_of, placed_file, read_text
 from data.tasks.sentences.examples import Example, SentenceKind
 
@@ -161,7 +161,7 @@ class PublishedTask:
         return self.tables[split]
 
     def _examples(
-        self, path: str, table: _Table, split: str, lines: list[str], attempt: Attempt
+        self, path: str, table: _Table, split: str, lines: list[str], attempt: RowAttempt
     ) -> Iterator[Example]:
         at = _positions(path, table, lines)
         needed = 1 + max(at.values())

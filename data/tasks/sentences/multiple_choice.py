@@ -20,7 +20,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from data.errors import DataError, error_list, error_text
-from data.files.bad_rows import Attempt, BadRows
+from data.files.bad_rows import BadRows, RowAttempt
 from data.files.text_files import (
     csv_file_records,
     file_extension,
@@ -175,7 +175,7 @@ def get_task(
 _Row = tuple[int, str, str, list[str], object]
 
 
-def _csv_rows(path: str, text: str, attempt: Attempt) -> Iterator[_Row]:
+def _csv_rows(path: str, text: str, attempt: RowAttempt) -> Iterator[_Row]:
     header: list[str] = []
     for number, (source, fields) in enumerate(csv_file_records(path, text)):
         if number == 0:
@@ -203,7 +203,7 @@ def _csv_header(source: str, fields: list[str]) -> tuple[list[str], list[str]]:
     return header, sorted(endings, key=lambda name: int(name.removeprefix("ending")))
 
 
-def _tsv_rows(path: str, text: str, attempt: Attempt) -> Iterator[_Row]:
+def _tsv_rows(path: str, text: str, attempt: RowAttempt) -> Iterator[_Row]:
     for number, (source, fields) in enumerate(tsv_file_records(path, text)):
         row = None if fields == [""] else attempt(_tsv_row, number, source, fields)
         if row is not None:
@@ -222,9 +222,9 @@ def _tsv_row(number: int, source: str, fields: list[str]) -> _Row:
     return number, source, fields[1], fields[2:unlabelled], label or None
 
 
-def _json_rows(path: str, text: str, attempt: Attempt) -> Iterator[_Row]:
+def _json_rows(path: str, text: str, attempt: RowAttempt) -> Iterator[_Row]:
     for number, (source, fields) in enumerate(json_file_records(path, text, attempt)):
-        row = fields and attempt(_json_row, number, source, fields)
+        row = None if fields is None else attempt(_json_row, number, source, fields)
         if row is not None:
             yield row
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from absl import logging
 
 from data.errors import DataError, error_list, error_text
-from data.files.bad_rows import Attempt, BadRows
+from data.files.bad_rows import BadRows, RowAttempt
 from data.files.text_files import file_extension, json_file_records, lines_of, read_text
 from data.tasks.tagging import schemes as ner_schemes
 
@@ -103,7 +103,7 @@ def number_of_conll_documents(sentences: Sequence[ConllSentence]) -> int:
 # ---- Columns ----
 
 
-def _columns(path: str, text: str, format: TagFormat, labelled: bool, attempt: Attempt):
+def _columns(path: str, text: str, format: TagFormat, labelled: bool, attempt: RowAttempt):
     """(sentence, line numbers of its words) of a file in the CoNLL tasks' format."""
     lines = list(enumerate(lines_of(text), 1))
     # A word may hold blanks if it's tabs that separate the columns, and in every line.
@@ -167,8 +167,8 @@ def _tag_column(path, number, fields, format: TagFormat, labelled: bool) -> int 
     raise DataError(
         f"{path}:{number}: there is no column {column} with a tag in this line, which has "
         f"{width} ({error_text(' '.join(fields))}), the word in column {token}. Expected a word "
-        f"and its tag in every line; name their columns with --token_column and --tag_column, counting from 0, "
-        f"or from -1 backwards."
+        f"and its tag in every line; name their columns with --token_column and --tag_column, "
+        f"counting from 0, or from -1 backwards."
     )
 
 
@@ -185,11 +185,11 @@ def _number(column: str | None, default: int, name: str) -> int:
 # ---- JSON lines ----
 
 
-def _json_lines(path: str, text: str, format: TagFormat, labelled: bool, attempt: Attempt):
+def _json_lines(path: str, text: str, format: TagFormat, labelled: bool, attempt: RowAttempt):
     """(sentence, line numbers of its words) of JSON lines."""
     document, last, none_yet = 0, None, True
     for source, fields in json_file_records(path, text, attempt):
-        row = fields and attempt(_json_words, source, fields, format, labelled)
+        row = None if fields is None else attempt(_json_words, source, fields, format, labelled)
         if row is None:
             continue
         words, tags = row
@@ -266,7 +266,7 @@ def _converted(path, sentences, places, format: TagFormat) -> list[ConllSentence
 def _misfit(tags: Sequence[str], place: int, scheme: str) -> str:
     """What is wrong at a place, in words: what is before it, and what it breaks off."""
     text = f"{tags[place]} behind {tags[place - 1] if place else _BEGINNING}"
-    begins_or_goes_on = {"B", "I"} if ner_schemes.marks_ends(scheme) else set()
+    begins_or_goes_on = {"B", "I"} if ner_schemes.scheme_marks_ends(scheme) else set()
     if ner_schemes.split_tag(tags[place])[0] not in begins_or_goes_on:
         return text
     if place + 1 == len(tags):

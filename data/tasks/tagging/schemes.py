@@ -122,7 +122,7 @@ def detect_scheme(sentences: Sequence[Sequence[str]], where: str) -> str:
     )
 
 
-def marks_ends(scheme: str) -> bool:
+def scheme_marks_ends(scheme: str) -> bool:
     """Whether the scheme has letters of its own for an entity's last and only word."""
     return len(SCHEMES[scheme]) > 2
 

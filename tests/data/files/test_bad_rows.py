@@ -3,7 +3,7 @@
 import pytest
 
 from data.errors import DataError
-from data.files.bad_rows import MOST_TOLD, BadRows, at_once
+from data.files.bad_rows import MOST_BAD_ROWS_TOLD, BadRows, first_bad_row_raises
 
 
 def fail(message):
@@ -37,7 +37,10 @@ def test_one_message_for_all():
     assert "x…" in told and len(told) < 500
     rows = [f"f.tsv:{number}: bad." for number in range(1, 31)]
     told = message(rows + good * 4)
-    assert f"f.tsv:{MOST_TOLD}. And 10 more." in told and f":{MOST_TOLD + 1}" not in told
+    assert (
+        f"f.tsv:{MOST_BAD_ROWS_TOLD}. And 10 more." in told
+        and f":{MOST_BAD_ROWS_TOLD + 1}" not in told
+    )
     # SQuAD's places have a colon inside.
     told = message([f"f.tsv: data[0].qas[{n}]: the question is empty." for n in (1, 2)] + good)
     assert told.startswith("f.tsv: data[0].qas[1]: the question is empty. The same at f.tsv: data")
@@ -58,6 +61,6 @@ def test_at_most_half():
 
 
 def test_at_once():
-    assert at_once(int, "7") == 7
+    assert first_bad_row_raises(int, "7") == 7
     with pytest.raises(DataError, match="now"):
-        at_once(fail, "now")
+        first_bad_row_raises(fail, "now")

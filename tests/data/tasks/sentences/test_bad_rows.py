@@ -91,7 +91,7 @@ def test_choices(name, tmp_path):
         rows = [f"o\tp\ta\tb\tc\td\t{label}" for label in labels] + ["o\tp\ta"]
     else:
         row = {"context": "p", "choices": ["a", "b", "c", "d"]}
-        rows = [*(json.dumps(row | {"label": label}) for label in labels), "{"]
+        rows = [*(json.dumps(row | {"label": label}) for label in labels), "{}"]
     path = tmp_path / name
     path.write_text("\n".join(rows) + "\n")
     with pytest.raises(DataError, match=r"(?s)out of range.*not an integer.*3 of 6 rows"):
