@@ -62,9 +62,9 @@ from modeling.training.engine.evaluation import ReplicaPredictor
 from modeling.training.fine_tuning import fine_tune
 from modeling.training.runs import charts
 from modeling.training.runs.identity import weights_identity
-from modeling.training.runs.reporting import write_results
+from modeling.training.runs.reporting import write_run_results
 from modeling.training.runs.session import session
-from modeling.training.settings import check_model_fits, fine_tuning_settings
+from modeling.training.settings import check_training_fits_model, fine_tuning_settings
 from modeling.training.task import TaskEvaluation
 
 
@@ -78,7 +78,7 @@ class SentenceClassification:
         self.second = read_second_config(FLAGS, config)
         if self.second:
             path = FLAGS.second_bert_config_file
-            check_model_fits(FLAGS, self.second, tokenizer.vocab_size, path)
+            check_training_fits_model(FLAGS, self.second, tokenizer.vocab_size, path)
         self.settings = SentenceSettings(
             FLAGS.max_seq_length, FLAGS.long_text, FLAGS.window_stride, FLAGS.max_windows
         )
@@ -157,7 +157,7 @@ class SentenceClassification:
     def write_evaluation(self, split, logits, results, first: bool) -> None:
         """eval_results.txt, and for people: report by class, confusion matrix, worst errors."""
         end = "" if first else f"_{split.name}"
-        write_results(FLAGS.output_dir, f"eval_results{end}.txt", {**results, **split.left_out})
+        write_run_results(FLAGS.output_dir, f"eval_results{end}.txt", {**results, **split.left_out})
         self._report(split, logits, end)
 
     def _report(self, split, logits, end: str) -> None:
@@ -170,7 +170,9 @@ class SentenceClassification:
         path = os.path.join(FLAGS.output_dir, "{}" + end + "{}")
         kind, names = self.task.kind, self.task.labels
         if kind in (SentenceKind.CLASSES, SentenceKind.MULTI_LABEL):
-            report = metrics.format_metrics_report(metrics.class_report(judged, label_ids, names))
+            report = metrics.format_metrics_report(
+                metrics.class_metrics_report(judged, label_ids, names)
+            )
             logging.info("%s by class\n%s", split.name, report)
             atomic.write_text(path.format("class_report", ".txt"), report + "\n")
         if kind is SentenceKind.CLASSES:
@@ -178,7 +180,7 @@ class SentenceClassification:
             charts.confusion_png(matrix, names, path.format("confusion", ".png"))
         path = path.format("errors", ".tsv")
         raw = FLAGS.raw_cells
-        predictions.write_errors(path, split.examples, kind, names, outputs, raw_cells=raw)
+        predictions.write_sentence_errors(path, split.examples, kind, names, outputs, raw_cells=raw)
 
     def _write_scores(self, split, logits, step: int, end: str) -> None:
         """test_results.txt, and what people read, where the file has labels."""
@@ -196,7 +198,7 @@ class SentenceClassification:
             )
         named = {name.replace("eval_", "test_"): value for name, value in results.items()}
         named |= {"global_step": step, **split.left_out}
-        write_results(FLAGS.output_dir, f"test_results{end}.txt", named)
+        write_run_results(FLAGS.output_dir, f"test_results{end}.txt", named)
         self._report(split, logits, f"_{split.name}")
 
     def write_predictions(self, split, logits, step: int, first: bool) -> None:
@@ -260,7 +262,7 @@ def main(_) -> None:
         config = BertConfig.from_json_file(FLAGS.bert_config_file)
         casing.check_casing(FLAGS.do_lower_case, FLAGS.init_checkpoint)
         tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)
-        check_model_fits(FLAGS, config, tokenizer.vocab_size)
+        check_training_fits_model(FLAGS, config, tokenizer.vocab_size)
         task = reading.open_sentence_task(FLAGS, FLAGS.do_train)
         fine_tune(SentenceClassification(task, tokenizer, config), settings, summary)
 

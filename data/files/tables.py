@@ -24,12 +24,12 @@ from data.files.bad_rows import FileRows, RowAttempt, first_bad_row_raises
 from data.files.parquet import check_parquet_columns, read_rows
 from data.files.text_files import (
     PACKED,
-    csv_file_records,
+    csv_file_rows,
     file_extension,
-    json_file_records,
-    named_file_record,
+    json_file_rows,
+    named_file_row,
     read_text,
-    tsv_file_records,
+    tsv_file_rows,
 )
 
 FORMATS = ("tsv", "csv", "jsonl", "parquet")
@@ -99,12 +99,10 @@ def read_table(
     if format == "parquet":
         rows = (TableRow(*record) for record in read_rows(path))
     elif format == "jsonl":
-        records = json_file_records(path, read_text(path), attempt)
+        records = json_file_rows(path, read_text(path), attempt)
         rows = (TableRow(*record) for record in records if record[1] is not None)
     else:
-        separator, records = (
-            (",", csv_file_records) if format == "csv" else ("\t", tsv_file_records)
-        )
+        separator, records = (",", csv_file_rows) if format == "csv" else ("\t", tsv_file_rows)
         rows = _named(records(path, read_text(path)), separator, has_header, attempt)
     empty = True
     for row in rows:
@@ -145,6 +143,6 @@ def _named(
                 continue
             names = [str(column) for column in range(len(values))]
         first = "header" if has_header else "first row"
-        fields = attempt(named_file_record, source, names, values, separator, first)
+        fields = attempt(named_file_row, source, names, values, separator, first)
         if fields is not None:
             yield TableRow(source, fields)

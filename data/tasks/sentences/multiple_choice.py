@@ -22,14 +22,14 @@ from collections.abc import Iterator, Sequence
 from data.errors import DataError, error_list, error_text
 from data.files.bad_rows import BadRows, RowAttempt
 from data.files.text_files import (
-    csv_file_records,
+    csv_file_rows,
     file_extension,
-    json_file_records,
-    named_file_record,
+    json_file_rows,
+    named_file_row,
     placed_file,
     read_text,
     split_file_names,
-    tsv_file_records,
+    tsv_file_rows,
 )
 from data.tasks.sentences.examples import Example, SentenceKind
 
@@ -177,11 +177,11 @@ _Row = tuple[int, str, str, list[str], object]
 
 def _csv_rows(path: str, text: str, attempt: RowAttempt) -> Iterator[_Row]:
     header: list[str] = []
-    for number, (source, fields) in enumerate(csv_file_records(path, text)):
+    for number, (source, fields) in enumerate(csv_file_rows(path, text)):
         if number == 0:
             header, endings = _csv_header(source, fields)
         elif fields != [""]:
-            row = attempt(named_file_record, source, header, fields, ",")
+            row = attempt(named_file_row, source, header, fields, ",")
             if row is None:
                 continue
             choices = [f"{row['sent2']} {row[ending]}".strip() for ending in endings]
@@ -204,7 +204,7 @@ def _csv_header(source: str, fields: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _tsv_rows(path: str, text: str, attempt: RowAttempt) -> Iterator[_Row]:
-    for number, (source, fields) in enumerate(tsv_file_records(path, text)):
+    for number, (source, fields) in enumerate(tsv_file_rows(path, text)):
         row = None if fields == [""] else attempt(_tsv_row, number, source, fields)
         if row is not None:
             yield row
@@ -223,7 +223,7 @@ def _tsv_row(number: int, source: str, fields: list[str]) -> _Row:
 
 
 def _json_rows(path: str, text: str, attempt: RowAttempt) -> Iterator[_Row]:
-    for number, (source, fields) in enumerate(json_file_records(path, text, attempt)):
+    for number, (source, fields) in enumerate(json_file_rows(path, text, attempt)):
         row = None if fields is None else attempt(_json_row, number, source, fields)
         if row is not None:
             yield row

@@ -16,7 +16,7 @@ from absl import logging
 
 from data.errors import DataError, error_list, error_text
 from data.files.bad_rows import BadRows, RowAttempt
-from data.files.text_files import file_extension, json_file_records, lines_of, read_text
+from data.files.text_files import file_extension, json_file_rows, lines_of, read_text
 from data.tasks.tagging import schemes as ner_schemes
 
 DOCUMENT = "-DOCSTART-"
@@ -188,7 +188,7 @@ def _number(column: str | None, default: int, name: str) -> int:
 def _json_lines(path: str, text: str, format: TagFormat, labelled: bool, attempt: RowAttempt):
     """(sentence, line numbers of its words) of JSON lines."""
     document, last, none_yet = 0, None, True
-    for source, fields in json_file_records(path, text, attempt):
+    for source, fields in json_file_rows(path, text, attempt):
         row = None if fields is None else attempt(_json_words, source, fields, format, labelled)
         if row is None:
             continue
