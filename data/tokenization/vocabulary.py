@@ -83,8 +83,8 @@ def token_ids(tokens: Sequence[str]) -> dict[str, int]:
 
 
 def vocabulary_checksum(tokens: Sequence[str]) -> str:
-    """SHA-256 of the tokens, 64 hexadecimal digits: the same however a file's lines end."""
-    return hashlib.sha256("\n".join(tokens).encode()).hexdigest()
+    """32 hexadecimal digits for the tokens: the same however a file's lines end."""
+    return hashlib.sha256("\n".join(tokens).encode()).hexdigest()[:32]
 
 
 def reachable_tokens(tokens: Sequence[str]) -> list[bool]:

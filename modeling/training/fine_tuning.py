@@ -196,6 +196,7 @@ class _Driver:
             result_names=lambda: self.task.result_names if judge else (),
             plot=plot,
             identity=identity,
+            vocabulary=self.settings.vocabulary,
         )
         if evaluate:
             evaluate(step)
@@ -212,7 +213,8 @@ class _Driver:
             "num_train_steps": settings.num_train_steps,
         }
         metric = settings.loop.best_metric or self.task.result_names[0]
-        Search(settings.output_dir, metric, identity).run(settings.trials, self._try)
+        search = Search(settings.output_dir, metric, identity, settings.vocabulary)
+        search.run(settings.trials, self._try)
 
     def _try(self, trial: Trial, folder: str) -> Finished:
         precision.forget_model()
