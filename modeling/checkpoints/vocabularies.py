@@ -79,9 +79,10 @@ def check_vocabulary(path: str | os.PathLike, vocab_file: str | os.PathLike) -> 
         logging.info("%s has words of its own in place of unused tokens of %s.", vocab_file, source)
         return
     raise ModelingError(
-        f"The checkpoint {path} belongs to another vocabulary than {vocab_file}, as {source} tells. "
-        f"It has {len(tokens)} tokens, but they aren't the same, so ids would mean other words than "
-        f"those that the weights were trained with. Give the vocab.txt of the checkpoint."
+        f"The checkpoint {path} belongs to another vocabulary than {vocab_file}, as {source} "
+        f"tells. It has {len(tokens)} tokens, but they aren't the same, so ids would mean other "
+        f"words than those that the weights were trained with. Give the vocab.txt of the "
+        f"checkpoint."
     )
 
 
