@@ -41,8 +41,6 @@ import dataclasses
 import functools
 import math
 import os
-from collections.abc import Mapping
-from typing import Any
 
 import tensorflow as tf
 from absl import logging
@@ -219,27 +217,6 @@ def make_model(config: BertConfig) -> BertPretrainer:
     return model
 
 
-def check_vocabulary(records: from_text.PretrainingRecords) -> Mapping[str, Any] | None:
-    """Which vocabulary the weights belong to, None if nothing tells it.
-
-    Raises:
-        ModelingError: The weights to start from belong to another one.
-    """
-    start = run_folder.latest_checkpoint(FLAGS.output_dir) or FLAGS.init_checkpoint
-    if records.vocab_file:
-        if start:
-            checkpoints.check_vocabulary(start, records.vocab_file)
-        return checkpoints.describe_vocabulary(records.vocab_file)
-    known, source = checkpoints.vocabulary_of(start) if start else (None, "")
-    if known and records.vocabulary and known["checksum"] != records.vocabulary:
-        raise errors.ModelingError(
-            f"The records were made with another vocabulary than {start} belongs to, by what "
-            f"{records.train_files[0]} and {source} tell. Make the records with the vocabulary of "
-            f"the checkpoint; or give --vocab_file, if only unused tokens have become words."
-        )
-    return records.vocabulary and {"checksum": records.vocabulary}
-
-
 def load_weights(model: BertPretrainer) -> int:
     """Those of an earlier run or of --init_checkpoint; returns the step they are of."""
     directory, initial = FLAGS.output_dir, FLAGS.init_checkpoint
@@ -303,7 +280,9 @@ def run(summary: RunSummary) -> None:
         folder = os.path.join(FLAGS.output_dir, name) if len(phases) > 1 else FLAGS.output_dir
         vocab_file = records[0].vocab_file if records else FLAGS.vocab_file
         records.append(find_records(config, phase, folder, vocab_file))
-    vocabulary = check_vocabulary(records[0])
+    start = run_folder.latest_checkpoint(FLAGS.output_dir) or FLAGS.init_checkpoint
+    made_with = records[0].vocab_file, records[0].vocabulary
+    vocabulary = checkpoints.agreed_vocabulary(start, *made_with)
     masks = None
     if FLAGS.dynamic_masking:
         masks = MaskSettings.from_flags(FLAGS, records[0].vocab_file)

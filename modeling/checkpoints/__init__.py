@@ -13,10 +13,10 @@ from modeling.checkpoints.loading import LoadReport, find, load, open_contents
 from modeling.checkpoints.names import ENCODER, HUGGINGFACE, TF1, weights_by_name
 from modeling.checkpoints.saving import FORMATS, save, write
 from modeling.checkpoints.vocabularies import (
+    agreed_vocabulary,
     check_vocabulary,
     describe_vocabulary,
     stage_vocabulary,
-    vocabulary_of,
 )
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "TF1",
     "Conversion",
     "LoadReport",
+    "agreed_vocabulary",
     "check_vocabulary",
     "convert",
     "describe_vocabulary",
@@ -34,7 +35,6 @@ __all__ = [
     "open_contents",
     "save",
     "stage_vocabulary",
-    "vocabulary_of",
     "weights_by_name",
     "write",
 ]

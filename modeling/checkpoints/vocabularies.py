@@ -86,6 +86,33 @@ def check_vocabulary(path: str | os.PathLike, vocab_file: str | os.PathLike) -> 
     )
 
 
+def agreed_vocabulary(
+    path: str | None, vocab_file: str | None, checksum: str | None
+) -> Description | None:
+    """What is known of a run's vocabulary, None if nothing is.
+
+    Args:
+        path: The checkpoint that the run starts from, None without one.
+        vocab_file: The vocabulary, None if only its checksum may be known.
+        checksum: What the records tell of it.
+
+    Raises:
+        ModelingError: The checkpoint belongs to another one.
+    """
+    if vocab_file:
+        if path:
+            check_vocabulary(path, vocab_file)
+        return describe_vocabulary(vocab_file)
+    known, source = vocabulary_of(path) if path and checksum else (None, "")
+    if known and known["checksum"] != checksum:
+        raise ModelingError(
+            f"The records were made with another vocabulary than the checkpoint {path} belongs to, "
+            f"by what their first records and {source} tell. Make them again with the checkpoint's "
+            f"vocabulary; or give --vocab_file, if only unused tokens have become words."
+        )
+    return {"checksum": checksum} if checksum else None
+
+
 def vocabulary_of(path: str | os.PathLike) -> tuple[Description | None, str]:
     """What a checkpoint's vocabulary is, None if nothing tells it, and the file that does.
 

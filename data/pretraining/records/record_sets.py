@@ -23,7 +23,6 @@ from data.pretraining.records.shard_marks import ShardMark, read_mark
 _NAME = re.compile(r"^(.*)-(\d+)-of-(\d+)([^/]*)$")
 _SHOWN = 3
 _READERS = 16
-_AGAIN = "Copy or make it again, or leave it out."
 
 
 @dataclass(slots=True)
@@ -99,7 +98,7 @@ def examine_sets(
                 sets.problems.append(
                     f"{path} has another length than its first record tells, by which it was made "
                     f"with {mark.records:,} records: records are missing, or there are others "
-                    f"behind them. {_AGAIN}"
+                    f"behind them. Copy or make it again, or leave it out."
                 )
     sets.problems += _wrong_vocabularies(sets.marks, vocabulary)
     sets.problems += _doubles(sets.marks)

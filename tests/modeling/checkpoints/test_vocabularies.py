@@ -79,6 +79,26 @@ def test_a_release_is_told_by_its_vocab_txt(saved, tmp_path, caplog):
         checkpoints.check_vocabulary(saved, given)
 
 
+def test_records_tell_their_vocabulary(saved, tmp_path):
+    """Pre-training's own may be known by its checksum alone."""
+    own, start = checkpoints.describe_vocabulary(tmp_path / "own.txt"), str(saved)
+    agreed = checkpoints.agreed_vocabulary
+    assert agreed(start, str(tmp_path / "own.txt"), None) == own
+    assert agreed(start, None, own["checksum"]) == {"checksum": own["checksum"]}
+    assert agreed(start, None, None) is None
+    other = vocabulary_checksum(EXTENDED)
+    with pytest.raises(ModelingError, match="records were made with another vocabulary"):
+        agreed(start, None, other)
+    assert agreed(start, str(write_vocab(tmp_path / "new.txt", EXTENDED)), other)["tokens"] == 9
+    # A note that holds the checksum alone.
+    with staged(str(tmp_path)) as temporary:
+        checkpoints.stage_vocabulary(f"{temporary}/b.ckpt", {"checksum": own["checksum"]})
+        tf1.write_bundle(f"{temporary}/b.ckpt", {"x": np.zeros(2, np.float32)})
+    checkpoints.check_vocabulary(tmp_path / "b.ckpt", tmp_path / "own.txt")
+    with pytest.raises(ModelingError, match="another vocabulary"):
+        checkpoints.check_vocabulary(tmp_path / "b.ckpt", tmp_path / "new.txt")
+
+
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[]", b"{}", b'"checksum"'])
 def test_a_damaged_note_is_said(saved, tmp_path, caplog, content):
     (tmp_path / "model.ckpt-1.vocabulary").write_bytes(content)
