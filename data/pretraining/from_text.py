@@ -352,18 +352,20 @@ class CorpusSides:
     ) -> generate.Counts:
         """Makes the records of one side."""
         text = self._text if training or not self._held_out else self._held_out
+        side, name = ("train", "train") if training else ("eval", "heldout")
+        name = os.path.join(os.path.dirname(files[0]), f"{name}.tfrecord")
         if self._split or not text.files:
+            manifest.remove_manifest(name)  # of records that were made of a larger corpus
             tokenizer = Tokenizer(vocab_file, settings.do_lower_case)
             return local.create_pretraining_records(
                 self.documents(training), tokenizer, files, settings
             )
-        side, name = ("train", "train") if training else ("eval", "heldout")
         job = jobs.plan_job(
             text.files,
             files,
             vocab_file,
             settings,
-            name=os.path.join(os.path.dirname(files[0]), f"{name}.tfrecord"),
+            name=name,
             text_field=text.text_field,
             held_out=None if self._held_out else (side, HELD_OUT_SHARE),
         )

@@ -76,7 +76,7 @@ def examine_sets(
         vocabulary: Checksum of the tokens that they are to be read with, None if it isn't known.
         described: Those that a manifest tells of, which need no mark.
     """
-    sets = RecordSets()
+    sets, empty = RecordSets(), []
 
     def read(path: str) -> tuple[ShardMark | None, bool] | str:
         try:
@@ -93,7 +93,7 @@ def examine_sets(
             if is_whole or mark:
                 sets.marks[path] = mark
             else:
-                sets.notes.append(f"{path} is empty. Whether it was made so, it can't tell.")
+                empty.append(path)
             if mark and not is_whole:
                 sets.problems.append(
                     f"{path} has another length than its first record tells, by which it was made "
@@ -105,6 +105,8 @@ def examine_sets(
     for family, numbers in _families(files).items():
         _examine_family(family, numbers, sets)
     sets.notes += _unread(sets.marks)
+    if empty:
+        sets.notes.append(f"Not checked: whether these were made empty, {_named(empty)}.")
     unknown = [path for path, mark in sets.marks.items() if not mark and path not in described]
     if unknown:
         sets.notes.append(

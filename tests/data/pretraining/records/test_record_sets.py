@@ -150,10 +150,11 @@ def test_another_vocabulary_of_equal_size(folder, tmp_path):
 
 
 def test_an_empty_file_is_said(folder, caplog):
-    (folder / "a-00001-of-00003.tfrecord").write_bytes(b"")
+    path = folder / "a-00001-of-00003.tfrecord"
+    path.write_bytes(b"")
     caplog.set_level(logging.INFO)
     opened(folder)
-    assert "a-00001-of-00003.tfrecord is empty" in caplog.text
+    assert f"whether these were made empty, {path}" in caplog.text
 
 
 def test_files_of_the_original(tmp_path, folder, caplog):
