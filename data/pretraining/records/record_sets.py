@@ -18,6 +18,7 @@ import tensorflow as tf
 from absl import logging
 
 from data.errors import DataError
+from data.pretraining.records.record_files import count_records
 from data.pretraining.records.shard_marks import ShardMark, read_mark
 
 _NAME = re.compile(r"^(.*)-(\d+)-of-(\d+)([^/]*)$")
@@ -95,11 +96,7 @@ def examine_sets(
             else:
                 empty.append(path)
             if mark and not is_whole:
-                sets.problems.append(
-                    f"{path} has another length than its first record tells, by which it was made "
-                    f"with {mark.records:,} records: records are missing, or there are others "
-                    f"behind them. Copy or make it again, or leave it out."
-                )
+                _examine_length(path, mark, sets)
     sets.problems += _wrong_vocabularies(sets.marks, vocabulary)
     sets.problems += _doubles(sets.marks)
     for family, numbers in _families(files).items():
@@ -120,6 +117,22 @@ def examine_sets(
 def _named(paths: Sequence[str]) -> str:
     more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
     return ", ".join(paths[:_SHOWN]) + more
+
+
+def _examine_length(path: str, mark: ShardMark, sets: RecordSets) -> None:
+    """A file of another length than its mark tells."""
+    try:
+        records = count_records(path)
+    except DataError as error:
+        sets.problems.append(str(error))
+        return
+    if records == mark.records:
+        sets.notes.append(f"{path} has all its records, but they were changed since it was made.")
+        return
+    sets.problems.append(
+        f"{path} has {records:,} records, but by its first one it was made with {mark.records:,}: "
+        f"it was cut, or joined with others. Copy or make it again, or leave it out."
+    )
 
 
 def _wrong_vocabularies(

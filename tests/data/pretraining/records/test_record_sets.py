@@ -115,15 +115,33 @@ def test_a_cut_at_a_records_border(folder, packed):
     without_last(path)
     if packed:
         path.write_bytes(gzip.compress(path.read_bytes()))
-    with pytest.raises(DataError, match=r"a-00001-of-00003.tfrecord has another length.*records"):
+    with pytest.raises(DataError, match=r"a-00001-of-00003.tfrecord has \d+ records.*it was cut"):
         opened(folder)
 
 
 def test_records_behind_the_last(folder):
     path = folder / "a-00000-of-00003.tfrecord"
-    path.write_bytes(2 * path.read_bytes())
-    with pytest.raises(DataError, match=r"a-00000-of-00003.tfrecord has another length"):
+    data = path.read_bytes()
+    path.write_bytes(2 * data)
+    with pytest.raises(DataError, match=r"a-00000-of-00003.tfrecord has \d+ records.*joined with"):
         opened(folder)
+    path.write_bytes(data[:-7])
+    with pytest.raises(DataError, match=r"a-00000-of-00003.tfrecord: record \d+ is truncated"):
+        opened(folder)
+
+
+def test_records_that_another_program_changed(folder, caplog):
+    """All are there, the mark in the first one too."""
+    path = folder / "a-00000-of-00003.tfrecord"
+    records = [record.numpy() for record in tf.data.TFRecordDataset(str(path))]
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for record in records:
+            example = tf.train.Example.FromString(record)
+            example.features.feature["more"].int64_list.value.append(1)
+            writer.write(example.SerializeToString())
+    caplog.set_level(logging.INFO)
+    opened(folder)
+    assert "a-00000-of-00003.tfrecord has all its records, but they were changed" in caplog.text
 
 
 def test_one_file_twice(folder):
@@ -210,11 +228,11 @@ def test_inspection_tells_of_sets(job, folder):
     assert f"3 of 3 files have {total:,} records" in report and not sets.problems
     without_last(files[2])
     sets = inspect_sets(files, [*TOKENS[:-2], "five", "four"])
-    assert ["length" in problem for problem in sets.problems] == [True, False, False, False]
+    assert ["it was cut" in problem for problem in sets.problems] == [True, False, False, False]
     assert "made with another vocabulary" in text_report(
         summarize(inspect_record_files(files), sets=sets)
     )
-    with pytest.raises(DataError, match="another length"):
+    with pytest.raises(DataError, match="it was cut"):
         sets.check()
     records = job / "a-00001-of-00002.tfrecord"
     records.write_bytes(records.read_bytes()[:-1])
