@@ -1,6 +1,6 @@
 """Tokenised examples as arrays, what tells them from others, and where they are kept.
 
-features = cached(folder, "train", fingerprint(texts_and_settings), tokenise)
+features = cached(folder, "train", features_fingerprint(texts_and_settings), tokenise)
 """
 
 import contextlib
@@ -86,7 +86,7 @@ def row_splits(lengths: np.ndarray) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
 
 
-def portions(lengths: Sequence[int], most: int) -> Iterator[slice]:
+def feature_portions(lengths: Sequence[int], most: int) -> Iterator[slice]:
     """Cuts a list so that the lengths of no portion sum up to more, unless it is a single item."""
     splits, begin = row_splits(lengths), 0
     while begin < len(lengths):
@@ -96,13 +96,13 @@ def portions(lengths: Sequence[int], most: int) -> Iterator[slice]:
         begin = end
 
 
-def concatenated(parts: Iterable[Mapping[str, tf.Tensor]]) -> dict[str, np.ndarray]:
+def concatenated_features(parts: Iterable[Mapping[str, tf.Tensor]]) -> dict[str, np.ndarray]:
     """Arrays that were computed part by part, each as a whole."""
     parts = list(parts)
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def fingerprint(parts: Iterable) -> str:
+def features_fingerprint(parts: Iterable) -> str:
     """A checksum of content, 32 hexadecimal digits; the identity of data in runs and caches.
 
     Args:
@@ -151,13 +151,13 @@ def cached_features(
             content = io.BytesIO()
             np.savez(content, **arrays)
             file.write(content.getvalue())
-        remove_others(path, name)
+        remove_other_features(path, name)
     except (DataError, tf.errors.OpError) as error:
         logging.warning("The pieces can't be kept, and are made again next time: %s", error)
     return features
 
 
-def remove_others(path: str, name: str) -> None:
+def remove_other_features(path: str, name: str) -> None:
     """Removes the files of that name with other identities than the one at `path`."""
     folder, extension = os.path.dirname(path), os.path.splitext(path)[1]
     digits = len(os.path.basename(path)) - len(f"{name}-{extension}")
@@ -169,7 +169,7 @@ def remove_others(path: str, name: str) -> None:
 
 
 def _checksum(identity: str, arrays: Mapping[str, np.ndarray]) -> str:
-    return fingerprint([identity, *(np.asarray(arrays[name]) for name in sorted(arrays))])
+    return features_fingerprint([identity, *(np.asarray(arrays[name]) for name in sorted(arrays))])
 
 
 def _load(path: str, identity: str) -> Features | None:

@@ -11,7 +11,7 @@ from data.tokenization.offsets import bytes_to_characters
 from data.tokenization.words import separated_words
 
 
-class TextPieces(NamedTuple):
+class _TextPieces(NamedTuple):
     """Rows of texts, padded to the longest one. All but `inputs` are of single texts.
 
     Attributes:
@@ -34,7 +34,9 @@ class TextPieces(NamedTuple):
     word_ends: tf.Tensor
 
 
-def text_pieces(tokenizer: Tokenizer, max_seq_length: int, texts: tf.Tensor) -> TextPieces:
+def vector_serving_inputs(
+    tokenizer: Tokenizer, max_seq_length: int, texts: tf.Tensor
+) -> _TextPieces:
     """Tokenises texts, string [B]; what is longer than `max_seq_length` is cut.
 
     Raises:
@@ -74,7 +76,7 @@ def text_pieces(tokenizer: Tokenizer, max_seq_length: int, texts: tf.Tensor) -> 
     def characters(ragged):
         return bytes_to_characters(texts, ragged)
 
-    return TextPieces(
+    return _TextPieces(
         inputs={
             "input_ids": row_ids.to_tensor(tokenizer.pad_id),
             "input_mask": tf.ones_like(row_ids).to_tensor(),

@@ -170,7 +170,7 @@ def find(path: str | os.PathLike) -> tuple[str, str]:
             f".index or .data), a .safetensors file, or a folder that holds one of them."
         )
     checkpoints = [(names.TF1, prefix) for prefix in tf1.prefixes_in(path)]
-    checkpoints += [(names.HUGGINGFACE, file) for file in huggingface.files_in(path)]
+    checkpoints += [(names.HUGGINGFACE, file) for file in huggingface.huggingface_files(path)]
     if len(checkpoints) == 1:
         return checkpoints[0]
     if checkpoints:
@@ -272,7 +272,10 @@ def _check_required(
 
 def _depths(held: Contents, model_weights: Collection[str]) -> str:
     """Says so when the model has more layers than the file."""
-    in_file, in_model = names.number_of_layers(held.shapes), names.number_of_layers(model_weights)
+    in_file, in_model = (
+        names.number_of_checkpoint_layers(held.shapes),
+        names.number_of_checkpoint_layers(model_weights),
+    )
     if in_file < in_model:
         return (
             f"The file has {in_file} layers and the configuration's num_hidden_layers is "

@@ -22,7 +22,7 @@ _REFUSALS = (tf.errors.InvalidArgumentError, tf.errors.ResourceExhaustedError)
 _MESSAGE_CHARACTERS = 400
 
 
-class Askable(Protocol):
+class _Askable(Protocol):
     """An example.
 
     Attributes:
@@ -165,7 +165,7 @@ class BatchPredictor:
         self.batch_size = batch_size
         self._on_answered = on_answered
 
-    def __call__(self, examples: Sequence[Askable]) -> list[dict[str, np.ndarray] | ModelingError]:
+    def __call__(self, examples: Sequence[_Askable]) -> list[dict[str, np.ndarray] | ModelingError]:
         """The answers in the examples' order.
 
         Returns:
@@ -186,7 +186,7 @@ class BatchPredictor:
                 self._on_answered(len(places))
         return answers
 
-    def _answers(self, examples: Sequence[Askable]) -> list[dict[str, np.ndarray] | ModelingError]:
+    def _answers(self, examples: Sequence[_Askable]) -> list[dict[str, np.ndarray] | ModelingError]:
         try:
             return self._ask(examples)
         except _REFUSALS as error:
@@ -194,7 +194,7 @@ class BatchPredictor:
                 return [ModelingError(_said(error))]
         return [self._answers([example])[0] for example in examples]
 
-    def _ask(self, examples: Sequence[Askable]) -> list[dict[str, np.ndarray]]:
+    def _ask(self, examples: Sequence[_Askable]) -> list[dict[str, np.ndarray]]:
         tensors = {
             name: tf.constant(
                 _stacked([example.values[name] for example in examples], spec), spec.dtype

@@ -1,6 +1,6 @@
 """From the values of flags to what training takes: devices, trials, and all that a run is told.
 
-settings = run_settings(values)
+settings = fine_tuning_settings(values)
 """
 
 from collections.abc import Mapping
@@ -15,8 +15,8 @@ from modeling.checkpoints.files import join
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
 from modeling.training.engine import distribution
-from modeling.training.engine.loop import Options
-from modeling.training.engine.setup import Settings
+from modeling.training.engine.loop import LoopOptions
+from modeling.training.engine.setup import EngineSettings
 from modeling.training.runs import best as best_weights
 from modeling.training.runs import run_folder
 from modeling.training.search import Trial, trial_grid
@@ -26,7 +26,7 @@ _PADDING = 128
 
 
 @dataclass(frozen=True)
-class RunSettings:
+class FineTuningSettings:
     """What the driver of fine-tuning is told.
 
     Attributes:
@@ -50,8 +50,8 @@ class RunSettings:
     do_predict: bool
     do_export: bool
     trials: list[Trial]
-    optimization: Settings
-    loop: Options
+    optimization: EngineSettings
+    loop: LoopOptions
     num_train_steps: int
     warmup_proportion: float
     eval_batch_size: int
@@ -72,10 +72,14 @@ class RunSettings:
     @property
     def fixed_shapes(self) -> bool:
         """Whether all batches have one shape: each shape is compiled by XLA, on a TPU too."""
-        return not self.length_buckets or self.optimization.jit_compile or distribution.on_tpu()
+        return (
+            not self.length_buckets
+            or self.optimization.jit_compile
+            or distribution.strategy_on_tpu()
+        )
 
 
-def run_settings(values) -> RunSettings:
+def fine_tuning_settings(values) -> FineTuningSettings:
     """Reads the flag values of a fine-tuning script.
 
     Raises:
@@ -88,14 +92,14 @@ def run_settings(values) -> RunSettings:
         )
     flags = {
         field.name: values[field.name].value
-        for field in fields(RunSettings)
+        for field in fields(FineTuningSettings)
         if field.name in values
     }
-    return RunSettings(
+    return FineTuningSettings(
         **{"do_eval": False, **flags},
         trials=search_trials(values),
         optimization=training_settings(values),
-        loop=loop_options(values),
+        loop=training_loop_options(values),
         vocabulary=checkpoints.describe_vocabulary(values.vocab_file),
     )
 
@@ -169,7 +173,7 @@ def check_run_vocabulary(values) -> None:
     """
     folder = values.output_dir if "output_dir" in values else None
     best = join(folder, best_weights.FOLDER) if folder else None
-    paths = [values.init_checkpoint, folder and run_folder.latest_checkpoint(folder, False)]
+    paths = [values.init_checkpoint, folder and run_folder.latest_run_checkpoint(folder, False)]
     paths.append(best if best and best_weights.has_best(folder) else None)
     for path in filter(None, paths):
         checkpoints.check_vocabulary(path, values.vocab_file)
@@ -203,9 +207,11 @@ def _numbers(items: list[str], flag: str, of: type) -> list:
     return numbers
 
 
-def training_settings(values, num_train_steps: int = 0, num_warmup_steps: int = 0) -> Settings:
+def training_settings(
+    values, num_train_steps: int = 0, num_warmup_steps: int = 0
+) -> EngineSettings:
     """How a model is trained."""
-    return Settings(
+    return EngineSettings(
         learning_rate=values.learning_rate,
         num_train_steps=num_train_steps,
         num_warmup_steps=num_warmup_steps,
@@ -221,6 +227,6 @@ def training_settings(values, num_train_steps: int = 0, num_warmup_steps: int = 
     )
 
 
-def loop_options(values) -> Options:
+def training_loop_options(values) -> LoopOptions:
     """When to save, report and evaluate."""
-    return Options(**{field.name: values[field.name].value for field in fields(Options)})
+    return LoopOptions(**{field.name: values[field.name].value for field in fields(LoopOptions)})

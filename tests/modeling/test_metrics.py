@@ -11,9 +11,9 @@ from modeling.metrics import (
     class_report,
     compute_metrics,
     confusion_matrix,
-    format_report,
+    format_metrics_report,
     is_constant_output,
-    smaller_is_better,
+    smaller_metric_is_better,
 )
 
 CLASS_METRICS = ("accuracy", "macro_f1", "micro_f1", "weighted_f1", "matthews")
@@ -194,7 +194,7 @@ def test_report_is_aligned_and_knows_absent_classes():
     assert rows[2] == {"name": "never", "precision": 0.0, "recall": 0.0, "f1": 0.0, "support": 0}
     # Averaged over the two that occur, as scikit-learn does when it isn't told of others.
     assert rows[4]["f1"] == pytest.approx((2 / 3 + 4 / 5) / 2)
-    lines = format_report(rows).split("\n")
+    lines = format_metrics_report(rows).split("\n")
     assert lines[0].split() == ["precision", "recall", "f1", "support"]
     assert lines[2] == "好评" + " " * 16 + "     1.0000  0.6667  0.8000        3"
     assert len({len(line) for line in lines if line and "好" not in line}) == 1
@@ -225,5 +225,5 @@ def test_what_is_refused():
 
 
 def test_direction():
-    assert {name for name in NAMES if smaller_is_better(name)} == {"mse", "mae"}
-    assert smaller_is_better("masked_lm_loss")
+    assert {name for name in NAMES if smaller_metric_is_better(name)} == {"mse", "mae"}
+    assert smaller_metric_is_better("masked_lm_loss")

@@ -34,7 +34,7 @@ class ShardWriters:
     def __init__(self, files: Sequence[str]):
         """Args: files: paths, none twice (DataError otherwise)."""
         self.files = [os.fspath(path) for path in files]
-        check_output_files(self.files)
+        check_output_shards(self.files)
         self.counts = [0] * len(self.files)
         self._next = 0
 
@@ -46,7 +46,7 @@ class ShardWriters:
             temporaries = [stack.enter_context(atomic.replacing(path)) for path in self.files]
             self._writers = []
             for path, temporary in zip(self.files, temporaries, strict=True):
-                stack.enter_context(atomic.named_failures(path))
+                stack.enter_context(atomic.named_file_failures(path))
                 writer = contextlib.closing(tf.io.TFRecordWriter(temporary))
                 self._writers.append(stack.enter_context(writer))
             self._stack = stack.pop_all()
@@ -57,7 +57,7 @@ class ShardWriters:
         n = len(self._writers)
         for k, writer in enumerate(self._writers):
             mine = records[(k - self._next) % n :: n]
-            with atomic.named_failures(self.files[k]):
+            with atomic.named_file_failures(self.files[k]):
                 for record in mine:
                     writer.write(record)
             self.counts[k] += len(mine)
@@ -67,7 +67,7 @@ class ShardWriters:
         self._stack.__exit__(*error)
 
 
-def join_pieces(
+def join_shard_pieces(
     pieces: Sequence[str], file: Any, compression: str = "none", mark: ShardMark | None = None
 ) -> dict[str, Any]:
     """Joins TFRecord files to one.
@@ -82,7 +82,7 @@ def join_pieces(
     Returns:
         bytes and sha256 of what was written.
     """
-    pieces = [piece for piece in pieces if size_of(piece)]
+    pieces = [piece for piece in pieces if shard_size(piece)]
     target = digest = _Digest(file)
     with contextlib.ExitStack() as stack:
         if compression == GZIP:
@@ -91,7 +91,7 @@ def join_pieces(
         if mark and pieces:
             record = first_record(pieces[0])
             skipped = FRAME_BYTES + len(record)
-            behind = sum(map(size_of, pieces)) - skipped
+            behind = sum(map(shard_size, pieces)) - skipped
             record = mark_record(record, dataclasses.replace(mark, bytes_behind=behind))
             target.write(_framed(record))
         for piece in pieces:
@@ -110,7 +110,7 @@ def _framed(record: bytes) -> bytes:
         return file.read()
 
 
-def sha256(path: str) -> str:
+def shard_sha256(path: str) -> str:
     """Checksum of a file, as `sha256sum` prints it."""
     digest = hashlib.sha256()
     with tf.io.gfile.GFile(path, "rb") as file:
@@ -119,7 +119,7 @@ def sha256(path: str) -> str:
     return digest.hexdigest()
 
 
-def size_of(path: str) -> int:
+def shard_size(path: str) -> int:
     """Bytes of a file, -1 if it isn't there."""
     return tf.io.gfile.stat(path).length if tf.io.gfile.exists(path) else -1
 
@@ -132,7 +132,7 @@ def name_shards(output_file: str, num_shards: int = 0) -> tuple[str, list[str]]:
         num_shards: Number of files to make of it; 0: the paths as they are.
     """
     files = [path.strip() for path in output_file.split(",") if path.strip()]
-    check_output_files(files)
+    check_output_shards(files)
     if num_shards == 0:
         return files[0], files
     if num_shards < 0 or len(files) > 1:
@@ -146,7 +146,7 @@ def name_shards(output_file: str, num_shards: int = 0) -> tuple[str, list[str]]:
     return files[0], numbered
 
 
-def check_output_files(files: Sequence[str]) -> None:
+def check_output_shards(files: Sequence[str]) -> None:
     """Raises DataError if there is none, or one is named twice."""
     if not files or len(set(files)) != len(files):
         raise DataError(f"Output files must be named, each once; received {','.join(files)!r}.")

@@ -25,7 +25,7 @@ class WordWindows(NamedTuple):
     scored: tf.Tensor
 
 
-def check_word_lengths(max_seq_length: int, stride: int) -> None:
+def check_tagged_word_lengths(max_seq_length: int, stride: int) -> None:
     """Raises DataError for lengths that leave no room, or would skip pieces."""
     check_length(max_seq_length)
     if not 0 <= stride <= max_seq_length - 2:

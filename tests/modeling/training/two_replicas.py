@@ -16,7 +16,7 @@ from modeling import checkpoints
 from modeling.layers.dropout import dropout
 from modeling.losses import PretrainingLosses
 from modeling.training.engine import distribution, loop
-from modeling.training.engine.evaluation import Evaluator, Predictor
+from modeling.training.engine.evaluation import Evaluator, ReplicaPredictor
 from modeling.training.engine.optimizers import BertAdam
 from modeling.training.engine.precision import LossScale
 from modeling.training.engine.schedules import make_schedule
@@ -41,7 +41,7 @@ def train(strategy, folder, **options):
         evaluator = Evaluator(model, PretrainingLosses())
         results = evaluator(data.batch(8))
         assert set(evaluator.names(data.batch(8))) == set(results)
-        results["rows"] = Predictor(model, "next_sentence_logits")(
+        results["rows"] = ReplicaPredictor(model, "next_sentence_logits")(
             data.shuffle(30, seed=1).batch(8)
         )
         # What was saved comes back, on every replica.

@@ -10,22 +10,22 @@ import tensorflow as tf
 
 from data.errors import DataError
 from data.pretraining.corpus import Document
-from data.pretraining.from_text import existing_records
+from data.pretraining.from_text import existing_records_not_from_text
 from data.pretraining.inspection.inspection import inspect_record_files, inspect_sets
-from data.pretraining.inspection.reports import summarize, text_report
-from data.pretraining.instances.settings import RecordSettings
+from data.pretraining.inspection.reports import summarize_inspection, text_report
+from data.pretraining.instances.settings import InstanceSettings
 from data.pretraining.records.record_files import count_records
 from data.pretraining.records.record_sets import examine_sets
 from data.pretraining.records.schema import feature_description
 from data.pretraining.records.shard_marks import read_mark
 from data.pretraining.writing.jobs import plan_job
-from data.pretraining.writing.local import create_pretraining_records, write_records
+from data.pretraining.writing.local import create_pretraining_records, write_job_locally
 from data.pretraining.writing.shards import name_shards
 from data.tokenization import Tokenizer
 from data.tokenization.vocabulary import vocabulary_checksum
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "one", "two", "three", "four", "five"]
-SETTINGS = RecordSettings(max_seq_length=16, max_predictions_per_seq=3, dupe_factor=2)
+SETTINGS = InstanceSettings(max_seq_length=16, max_predictions_per_seq=3, dupe_factor=2)
 SENTENCES = [" ".join(TOKENS[5 + (i * k) % 5] for i in range(9)) for k in range(1, 9)]
 
 
@@ -44,7 +44,9 @@ def write_vocab(path, tokens=TOKENS, end="\n"):
 
 
 def opened(folder, pattern="*.tfrecord", vocab_file=None, tokens=TOKENS):
-    return existing_records(f"{folder}/{pattern}", None, vocab_file, len(tokens), 16, 3)
+    return existing_records_not_from_text(
+        f"{folder}/{pattern}", None, vocab_file, len(tokens), 16, 3
+    )
 
 
 def without_last(path):
@@ -195,7 +197,7 @@ def job_folder(tmp_path_factory):
     (folder / "1.txt").write_text(text)
     vocab_file = write_vocab(folder / "vocab.txt")
     name, files = name_shards(str(folder / "a.tfrecord"), 2)
-    write_records(plan_job([str(folder / "1.txt")], files, vocab_file, SETTINGS, name=name))
+    write_job_locally(plan_job([str(folder / "1.txt")], files, vocab_file, SETTINGS, name=name))
     return folder
 
 
@@ -223,14 +225,14 @@ def test_a_manifest_names_a_file_that_is_gone(job):
 def test_inspection_tells_of_sets(job, folder):
     files = sorted(map(str, folder.iterdir()))
     sets = inspect_sets(files, TOKENS)
-    report = text_report(summarize(inspect_record_files(files), sets=sets))
+    report = text_report(summarize_inspection(inspect_record_files(files), sets=sets))
     total = sum(map(count_records, files))
     assert f"3 of 3 files have {total:,} records" in report and not sets.problems
     without_last(files[2])
     sets = inspect_sets(files, [*TOKENS[:-2], "five", "four"])
     assert ["it was cut" in problem for problem in sets.problems] == [True, False, False, False]
     assert "made with another vocabulary" in text_report(
-        summarize(inspect_record_files(files), sets=sets)
+        summarize_inspection(inspect_record_files(files), sets=sets)
     )
     with pytest.raises(DataError, match="it was cut"):
         sets.check()
