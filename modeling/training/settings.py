@@ -3,9 +3,7 @@
 settings = fine_tuning_settings(values)
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
 
 import tensorflow as tf
 from absl import logging
@@ -40,7 +38,7 @@ class FineTuningSettings:
         warmup_proportion: Share of the steps that warm up.
         eval_batch_size, predict_batch_size: Examples over all replicas.
         length_buckets: Whether batches may differ in length.
-        vocabulary: Which one the texts are read with, see `checkpoints.describe_vocabulary`.
+        vocab_file: The vocabulary that the texts are read with; None if it isn't known.
     """
 
     output_dir: str
@@ -57,7 +55,7 @@ class FineTuningSettings:
     eval_batch_size: int
     predict_batch_size: int
     length_buckets: bool
-    vocabulary: Mapping[str, Any] | None = None
+    vocab_file: str | None = None
 
     @property
     def searching(self) -> bool:
@@ -100,7 +98,6 @@ def fine_tuning_settings(values) -> FineTuningSettings:
         trials=search_trials(values),
         optimization=training_settings(values),
         loop=training_loop_options(values),
-        vocabulary=checkpoints.describe_vocabulary(values.vocab_file),
     )
 
 
