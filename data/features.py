@@ -41,7 +41,7 @@ class Features:
     ids: np.ndarray
     splits: np.ndarray
     first_lengths: np.ndarray
-    feature_row_splits: np.ndarray
+    row_splits: np.ndarray
     label_ids: np.ndarray
     max_seq_length: int
     pad_id: int
