@@ -60,9 +60,9 @@ from modeling.training.engine.evaluation import ReplicaPredictor
 from modeling.training.fine_tuning import fine_tune
 from modeling.training.runs import charts
 from modeling.training.runs.identity import weights_identity
-from modeling.training.runs.reporting import write_results
+from modeling.training.runs.reporting import write_run_results
 from modeling.training.runs.session import session
-from modeling.training.settings import check_model_fits, fine_tuning_settings
+from modeling.training.settings import check_training_fits_model, fine_tuning_settings
 from modeling.training.task import TaskEvaluation
 
 
@@ -76,7 +76,7 @@ class SentenceClassification:
         self.second = read_second_config(FLAGS, config)
         if self.second:
             path = FLAGS.second_bert_config_file
-            check_model_fits(FLAGS, self.second, tokenizer.vocab_size, path)
+            check_training_fits_model(FLAGS, self.second, tokenizer.vocab_size, path)
             if FLAGS.second_init_checkpoint:
                 checkpoints.check_vocabulary(FLAGS.second_init_checkpoint, FLAGS.vocab_file)
         self.settings = SentenceSettings(
@@ -154,21 +154,23 @@ class SentenceClassification:
     def write_evaluation(self, split, logits, results, first: bool) -> None:
         """eval_results.txt, and for people: report by class, confusion matrix, worst errors."""
         end = "" if first else f"_{split.name}"
-        write_results(FLAGS.output_dir, f"eval_results{end}.txt", results)
+        write_run_results(FLAGS.output_dir, f"eval_results{end}.txt", results)
         if not is_chief():
             return
         outputs, label_ids = self.head.probabilities(logits), split.features.label_ids
         path = os.path.join(FLAGS.output_dir, "{}" + end + "{}")
         kind, names = self.task.kind, self.task.labels
         if kind in (SentenceKind.CLASSES, SentenceKind.MULTI_LABEL):
-            report = metrics.format_metrics_report(metrics.class_report(outputs, label_ids, names))
+            report = metrics.format_metrics_report(
+                metrics.class_metrics_report(outputs, label_ids, names)
+            )
             logging.info("%s by class\n%s", split.name, report)
             atomic.write_text(path.format("class_report", ".txt"), report + "\n")
         if kind is SentenceKind.CLASSES:
             matrix = metrics.confusion_matrix(outputs, label_ids, len(names))
             charts.confusion_png(matrix, names, path.format("confusion", ".png"))
         path = path.format("errors", ".tsv")
-        predictions.write_errors(path, split.examples, kind, names, outputs)
+        predictions.write_sentence_errors(path, split.examples, kind, names, outputs)
 
     def write_predictions(self, split, logits, step: int, first: bool) -> None:
         """test_results.tsv, predictions.tsv and, if wanted, the GLUE server's file."""
@@ -224,7 +226,7 @@ def main(_) -> None:
         config = BertConfig.from_json_file(FLAGS.bert_config_file)
         casing.check_casing(FLAGS.do_lower_case, FLAGS.init_checkpoint)
         tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)
-        check_model_fits(FLAGS, config, tokenizer.vocab_size)
+        check_training_fits_model(FLAGS, config, tokenizer.vocab_size)
         task = reading.open_sentence_task(FLAGS, FLAGS.do_train)
         fine_tune(SentenceClassification(task, tokenizer, config), settings, summary)
 

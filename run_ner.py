@@ -62,9 +62,13 @@ from modeling.serving.tagging import export_tagger
 from modeling.training.engine.distribution import is_chief
 from modeling.training.engine.evaluation import ReplicaPredictor
 from modeling.training.fine_tuning import fine_tune
-from modeling.training.runs.reporting import write_results
+from modeling.training.runs.reporting import write_run_results
 from modeling.training.runs.session import session
-from modeling.training.settings import FineTuningSettings, check_model_fits, fine_tuning_settings
+from modeling.training.settings import (
+    FineTuningSettings,
+    check_training_fits_model,
+    fine_tuning_settings,
+)
 from modeling.training.task import TaskEvaluation
 from modeling.vectors.extraction import FrozenEncoder, FrozenEncoderTagger
 from modeling.vectors.vector_tagger import VectorTagger
@@ -156,7 +160,7 @@ class Tagging:
         self._report("eval", split, answers, results)
 
     def _report(self, name: str, split, answers, results) -> None:
-        write_results(FLAGS.output_dir, f"{name}_results.txt", results)
+        write_run_results(FLAGS.output_dir, f"{name}_results.txt", results)
         if is_chief():
             report = metrics.report_by_type(reading.gold_tags(split), answers[0])
             logging.info("%s by type\n%s", FLAGS[FILES[split.name]].value, report)
@@ -218,7 +222,7 @@ def main(_) -> None:
         config = BertConfig.from_json_file(FLAGS.bert_config_file)
         casing.check_casing(FLAGS.do_lower_case, FLAGS.init_checkpoint)
         tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)
-        check_model_fits(FLAGS, config, tokenizer.vocab_size)
+        check_training_fits_model(FLAGS, config, tokenizer.vocab_size)
         frozen = None
         if FLAGS.feature_based:
             frozen = FrozenEncoder(config, FLAGS.feature_layers, FLAGS.init_checkpoint)

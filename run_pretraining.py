@@ -29,7 +29,7 @@ model_flags.define_model_flags()
 training_flags.define_pretraining_flags()
 hardware_flags.define_hardware_flags()
 export_flags.define_export_flags()
-export_flags.define_fill_mask_flag()
+export_flags.define_export_fill_mask_flag()
 
 if __name__ == "__main__":
     # Before TensorFlow is imported, which takes seconds.
@@ -67,7 +67,7 @@ from modeling.training.phases import Phase, parse_phases, phase_folders
 from modeling.training.runs import run_folder, run_state
 from modeling.training.runs.best import load_best
 from modeling.training.runs.fit import RunStage, fit_run
-from modeling.training.runs.reporting import Reporter, reported_evaluation, write_results
+from modeling.training.runs.reporting import Reporter, reported_evaluation, write_run_results
 from modeling.training.runs.session import session
 from modeling.training.runs.summary import RunSummary
 
@@ -333,7 +333,7 @@ def run(summary: RunSummary) -> None:
                     + (f", masking {masks}" if masks else "")
                     + (", packed" if FLAGS.pack_sequences else ""),
                     phase.batch_size,
-                    functools.partial(pipeline.describe_batch_examples, found.train_files)
+                    functools.partial(pipeline.describe_pretraining_batch, found.train_files)
                     if found.train_files
                     else None,
                 )
@@ -369,7 +369,7 @@ def run(summary: RunSummary) -> None:
             plot()
             # The original's keys.
             written = {k: v for k, v in results.items() if k != "masked_lm_perplexity"}
-            write_results(FLAGS.output_dir, "eval_results.txt", written | {"global_step": step})
+            write_run_results(FLAGS.output_dir, "eval_results.txt", written | {"global_step": step})
     except (tf.errors.InvalidArgumentError, tf.errors.DataLossError) as error:
         # If text or a record is to blame, this raises the error that names its place.
         masked = None if masks or FLAGS.objective in DIRECTIONS else True

@@ -61,7 +61,11 @@ from modeling.training.engine.evaluation import ReplicaPredictor
 from modeling.training.fine_tuning import fine_tune
 from modeling.training.runs.run_state import load_trained_run
 from modeling.training.runs.session import session
-from modeling.training.settings import FineTuningSettings, check_model_fits, fine_tuning_settings
+from modeling.training.settings import (
+    FineTuningSettings,
+    check_training_fits_model,
+    fine_tuning_settings,
+)
 from modeling.training.task import TaskEvaluation
 
 
@@ -232,7 +236,7 @@ def main(_) -> None:
         config = BertConfig.from_json_file(FLAGS.bert_config_file)
         casing.check_casing(FLAGS.do_lower_case, FLAGS.init_checkpoint)
         tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)
-        check_model_fits(FLAGS, config, tokenizer.vocab_size)
+        check_training_fits_model(FLAGS, config, tokenizer.vocab_size)
         check_flags(settings)
         fine_tune(QuestionAnswering(tokenizer, config), settings, summary)
 

@@ -27,7 +27,7 @@ EVALUATION_STEP = 8
 """In evaluation with buckets rows are padded to a multiple of this, if that is shorter."""
 
 
-def default_batching_buckets(max_seq_length: int) -> list[int]:
+def batching_length_buckets(max_seq_length: int) -> list[int]:
     """The default lengths below `max_seq_length`, and that itself."""
     return [bound for bound in BUCKETS if bound < max_seq_length] + [max_seq_length]
 

@@ -56,7 +56,9 @@ class Features:
     def of_single_rows(cls, lengths: np.ndarray, **fields) -> "Features":
         """Examples of one row each; without labels, unless `label_ids` is among the fields."""
         fields = {"label_ids": np.zeros(len(lengths), np.int32)} | fields
-        return cls(splits=row_splits(lengths), row_splits=np.arange(len(lengths) + 1), **fields)
+        return cls(
+            splits=feature_row_splits(lengths), row_splits=np.arange(len(lengths) + 1), **fields
+        )
 
     def part(self, begin: int, end: int) -> "Features":
         """The examples `begin` to before `end`, of one row each, without labels."""
@@ -81,14 +83,14 @@ class Features:
         return np.diff(self.row_splits)
 
 
-def row_splits(lengths: np.ndarray) -> np.ndarray:
+def feature_row_splits(lengths: np.ndarray) -> np.ndarray:
     """int64 [N + 1]: where each of N parts of these lengths begins, and where the last one ends."""
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
 
 
 def feature_portions(lengths: Sequence[int], most: int) -> Iterator[slice]:
     """Cuts a list so that the lengths of no portion sum up to more, unless it is a single item."""
-    splits, begin = row_splits(lengths), 0
+    splits, begin = feature_row_splits(lengths), 0
     while begin < len(lengths):
         end = int(np.searchsorted(splits, splits[begin] + most, "right")) - 1
         end = max(end, begin + 1)

@@ -122,7 +122,7 @@ def _extract(config: BertConfig, tokenizer: Tokenizer) -> None:
     static = distribution.strategy_on_tpu()
     shape = batching.Batching(
         FLAGS.batch_size,
-        None if static else batching.default_batching_buckets(FLAGS.max_seq_length),
+        None if static else batching.batching_length_buckets(FLAGS.max_seq_length),
     )
     progress = ProgressLog("lines")
     chunks = texts.read_vector_texts(FLAGS.input_file, tokenizer, settings)
@@ -160,7 +160,7 @@ def main(_: list[str]) -> None:
         config = BertConfig.from_json_file(FLAGS.bert_config_file)
         casing.check_casing(FLAGS.do_lower_case, FLAGS.init_checkpoint)
         tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)
-        settings.check_model_fits(FLAGS, config, tokenizer.vocab_size)
+        settings.check_training_fits_model(FLAGS, config, tokenizer.vocab_size)
         if FLAGS.input_file:
             _extract(config, tokenizer)
         if FLAGS.export_dir:

@@ -139,7 +139,7 @@ def confusion_matrix(outputs, labels, num_labels: int) -> np.ndarray:
     return matrix.astype(np.int64)
 
 
-def class_report(outputs, labels, names: Sequence[str]) -> list[dict]:
+def class_metrics_report(outputs, labels, names: Sequence[str]) -> list[dict]:
     """Precision, recall and F1 per class, and their averages.
 
     Args:
@@ -177,7 +177,7 @@ def class_report(outputs, labels, names: Sequence[str]) -> list[dict]:
 
 
 def format_metrics_report(rows: Sequence[dict]) -> str:
-    """The rows of `class_report` as a table in aligned columns, four digits, for a terminal."""
+    """The rows of `class_metrics_report` as a table for a terminal, four digits."""
     width = max([_width(row["name"]) for row in rows] + [5])
     lines = [" " * width + "  precision  recall      f1  support"]
     for row in rows:

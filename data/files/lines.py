@@ -251,7 +251,7 @@ class LineStream:
         if compression is None:
             yield from chunks
         else:
-            yield from streams.unpacked_stream(chunks, compression, self.name, at_once=True)
+            yield from streams.decompressed_stream(chunks, compression, self.name, at_once=True)
 
     def _read(self) -> bytes:
         data = streams.read(self._file, _STREAM_BYTES, self.name)

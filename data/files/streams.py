@@ -99,7 +99,7 @@ def read_blocks(
 
     with tf.io.gfile.GFile(path, "rb") as file:
         blocks = stored(file)
-        yield from unpacked_stream(blocks, compression, path) if compression else blocks
+        yield from decompressed_stream(blocks, compression, path) if compression else blocks
 
 
 def read(file: Any, size: int, name: str) -> bytes:
@@ -115,7 +115,7 @@ def unreadable(name: str, error: Exception, hint: str = READABLE) -> DataError:
     return DataError(f"{name} can't be read ({type(error).__name__}). {hint}")
 
 
-def unpacked_stream(
+def decompressed_stream(
     chunks: Iterable[bytes], compression: str, name: str, at_once: bool = False
 ) -> Iterator[bytes]:
     """Decompresses.

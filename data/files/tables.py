@@ -23,12 +23,12 @@ from data.errors import DataError, did_you_mean, error_list, error_text
 from data.files.parquet import check_parquet_columns, read_rows
 from data.files.text_files import (
     PACKED,
-    csv_file_records,
+    csv_file_rows,
     file_extension,
-    json_file_records,
-    named_file_record,
+    json_file_rows,
+    named_file_row,
     read_text,
-    tsv_file_records,
+    tsv_file_rows,
 )
 
 FORMATS = ("tsv", "csv", "jsonl", "parquet")
@@ -91,11 +91,9 @@ def read_table(
     if format == "parquet":
         rows = (TableRow(*record) for record in read_rows(path))
     elif format == "jsonl":
-        rows = (TableRow(*record) for record in json_file_records(path, read_text(path)))
+        rows = (TableRow(*record) for record in json_file_rows(path, read_text(path)))
     else:
-        separator, records = (
-            (",", csv_file_records) if format == "csv" else ("\t", tsv_file_records)
-        )
+        separator, records = (",", csv_file_rows) if format == "csv" else ("\t", tsv_file_rows)
         rows = _named(records(path, read_text(path)), separator, has_header)
     empty = True
     for row in rows:
@@ -136,4 +134,4 @@ def _named(
                 continue
             names = [str(column) for column in range(len(values))]
         first = "header" if has_header else "first row"
-        yield TableRow(source, named_file_record(source, names, values, separator, first))
+        yield TableRow(source, named_file_row(source, names, values, separator, first))

@@ -110,7 +110,7 @@ def read_text(path: str, hint: str = READABLE) -> str:
     data = read_bytes(path, hint)
     compression = streams.file_compression(data)
     if compression:
-        data = b"".join(streams.unpacked_stream([data], compression, path))
+        data = b"".join(streams.decompressed_stream([data], compression, path))
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -129,7 +129,7 @@ def lines_of(text: str) -> list[str]:
     return lines
 
 
-def tsv_file_records(path: str, text: str) -> Iterator[tuple[str, list[str]]]:
+def tsv_file_rows(path: str, text: str) -> Iterator[tuple[str, list[str]]]:
     """Sources and fields, split at tabs and nothing else: quotation marks are text.
 
     A blank line is a record of one empty field, but at the end of the text.
@@ -169,7 +169,7 @@ def csv_rows(name: str, lines: Iterable[str]) -> Iterator[tuple[str, list[str] |
         yield source, row
 
 
-def csv_file_records(path: str, text: str) -> Iterator[tuple[str, list[str]]]:
+def csv_file_rows(path: str, text: str) -> Iterator[tuple[str, list[str]]]:
     """Sources and fields as of `csv_rows`; blank lines as in TSV.
 
     Raises:
@@ -196,7 +196,7 @@ def without_last_blanks(
         yield source, row
 
 
-def json_file_records(path: str, text: str) -> Iterator[tuple[str, dict[str, object]]]:
+def json_file_rows(path: str, text: str) -> Iterator[tuple[str, dict[str, object]]]:
     """Sources and objects of JSON lines, an object on every line; blank lines are skipped.
 
     Half a surrogate pair, which JSON may hold and UTF-8 can't, becomes U+FFFD.
@@ -211,7 +211,7 @@ def json_file_records(path: str, text: str) -> Iterator[tuple[str, dict[str, obj
 
 
 def json_object(source: str, line: str) -> dict[str, object]:
-    """The object of a line; see `json_file_records`."""
+    """The object of a line; see `json_file_rows`."""
     try:
         fields = json.loads(line, object_pairs_hook=_object)
     except (ValueError, RecursionError) as error:
@@ -229,7 +229,7 @@ def json_object(source: str, line: str) -> dict[str, object]:
     return fields
 
 
-def named_file_record(
+def named_file_row(
     source: str, names: Sequence[str], values: Sequence[str], separator: str, first: str = "header"
 ) -> dict[str, str]:
     """A record's values by the names of its columns; `first` is where those come from.

@@ -30,7 +30,7 @@ from data.files.text_files import (
     csv_rows,
     file_extension,
     json_object,
-    named_file_record,
+    named_file_row,
     without_last_blanks,
 )
 
@@ -184,7 +184,7 @@ def _below_header(rows: Iterator[tuple], specs: Specs, separator: str) -> Iterat
         )
 
     def record(source: str, values: list[str]) -> dict[str, object]:
-        fields: dict[str, object] = named_file_record(source, names, values, separator)
+        fields: dict[str, object] = named_file_row(source, names, values, separator)
         for name, columns in lists.items():
             fields[name] = [fields.pop(column) for column in columns]
         return fields

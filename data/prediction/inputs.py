@@ -30,7 +30,7 @@ Value = bytes | list[bytes] | np.ndarray
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class PredictionRequest:
+class PredictionInput:
     """One line.
 
     Attributes:
@@ -60,7 +60,7 @@ class PredictionInputs:
         files: A comma-separated list of globs; "-" is standard input.
         specs: The model's inputs, see `data.prediction.formats`.
         format: One of FORMATS, of every file.
-        skip_bad_lines: Whether a bad line becomes a `PredictionRequest` with an error; else it
+        skip_bad_lines: Whether a bad line becomes a `PredictionInput` with an error; else it
             is raised.
 
     Attributes:
@@ -88,7 +88,7 @@ class PredictionInputs:
         sizes = [stream.size for stream in self._streams]
         self._size = None if None in sizes else sum(sizes)
 
-    def __iter__(self) -> Iterator[PredictionRequest]:
+    def __iter__(self) -> Iterator[PredictionInput]:
         """Can be used once.
 
         Raises:
@@ -108,7 +108,7 @@ class PredictionInputs:
                     f"right one and that writing it came to its end."
                 )
 
-    def windows(self, most: int) -> Iterator[list[PredictionRequest]]:
+    def windows(self, most: int) -> Iterator[list[PredictionInput]]:
         """The requests in lists, read ahead by another thread while the caller works.
 
         From files all lists but the last have `most` requests, or as many as have
@@ -119,22 +119,20 @@ class PredictionInputs:
 
     def _example(
         self, source: str, record: dict[str, object] | DataError, share: float | None
-    ) -> PredictionRequest:
+    ) -> PredictionInput:
         passed: dict[str, object] = {}
         try:
             if isinstance(record, DataError):
                 raise record
             passed = {name: value for name, value in record.items() if name not in self.specs}
-            return PredictionRequest(
-                source, _values(source, record, self.specs), passed, None, share
-            )
+            return PredictionInput(source, _values(source, record, self.specs), passed, None, share)
         except DataError as error:
             if not self.skip_bad_lines:
                 raise
-            return PredictionRequest(source, {}, passed, error, share)
+            return PredictionInput(source, {}, passed, error, share)
 
 
-def estimated_predictions(done: int, last: PredictionRequest) -> int | None:
+def number_of_prediction_inputs(done: int, last: PredictionInput) -> int | None:
     """How many requests there may be in all, once so many up to `last` have been read."""
     # Always one more, since nobody knows of the last one that it is the last.
     return max(round(done / last.share), done + 1) if last.share else None
@@ -218,7 +216,7 @@ class _ReadAhead:
     def __init__(self, requests, most: int, prompt: bool):
         self._most = most
         self._prompt = prompt
-        self._items: list[PredictionRequest] = []
+        self._items: list[PredictionInput] = []
         self._size = 0
         self._ended = False
         self._error: Exception | None = None
@@ -226,7 +224,7 @@ class _ReadAhead:
         # A daemon, since it may wait for standard input when the process has to end.
         threading.Thread(target=self._read, args=(requests,), daemon=True).start()
 
-    def __iter__(self) -> Iterator[list[PredictionRequest]]:
+    def __iter__(self) -> Iterator[list[PredictionInput]]:
         while True:
             with self._changed:
                 self._changed.wait_for(self._ready)

@@ -26,7 +26,7 @@ from absl import logging
 from data.errors import DataError, error_list
 from data.files import atomic
 from data.files.text_files import tsv_line
-from data.prediction.inputs import PredictionRequest
+from data.prediction.inputs import PredictionInput
 
 FORMATS = ("jsonl", "tsv")
 ERROR = "error"
@@ -94,7 +94,7 @@ class PredictionOutputs:
             self._files = self._files.pop_all()
         return self
 
-    def write(self, requests: Sequence[PredictionRequest], answers: Iterable[Answer]) -> None:
+    def write(self, requests: Sequence[PredictionInput], answers: Iterable[Answer]) -> None:
         """Appends a line for each request, in their order.
 
         Args:
@@ -142,7 +142,7 @@ class PredictionOutputs:
             return self._tsv.lines(passed, outputs, bad)
         return [json.dumps(passed | outputs, ensure_ascii=False)]
 
-    def _passed(self, request: PredictionRequest) -> dict[str, object]:
+    def _passed(self, request: PredictionInput) -> dict[str, object]:
         for name in self._renamed.keys() & request.passed.keys() - self._said:
             self._said.add(name)
             logging.warning(
@@ -179,7 +179,7 @@ class PredictionOutputs:
         if not data:
             return
         try:
-            with atomic.named_file_failures("Standard output" if self.path == "-" else self.path):
+            with atomic.name_failing_file("Standard output" if self.path == "-" else self.path):
                 self._file.write(data)
                 if self.path == "-":
                     self._file.flush()

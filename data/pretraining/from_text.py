@@ -144,7 +144,7 @@ class RecordsFromText:
 
         The arguments behind the failure are those of `schema.find_bad_record`.
         """
-        text_stream.raise_stream_error(error)
+        text_stream.raise_text_stream_error(error)
         files = list(dict.fromkeys(self.train_files + self.eval_files))
         schema.find_bad_record(files, max_seq_length, max_predictions, vocab_size, masked)
 

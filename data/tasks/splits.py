@@ -94,8 +94,6 @@ class TaskSplit:
 
     def _shape(self, batch_size: int, fixed_shapes: bool, multiple: int) -> batching.Batching:
         buckets = (
-            None
-            if fixed_shapes
-            else batching.default_batching_buckets(self.features.max_seq_length)
+            None if fixed_shapes else batching.batching_length_buckets(self.features.max_seq_length)
         )
         return batching.Batching(batch_size, buckets, self.budget, multiple)

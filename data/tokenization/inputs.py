@@ -47,23 +47,25 @@ def pack_inputs(
             use the place of the second [SEP].
         max_seq_length: Longest row of the result, at least 3.
         long_text: What stays of too long a text: "head", "tail" or "head_tail", see
-            `long_texts.kept_pieces`.
+            `long_texts.kept_long_text_pieces`.
 
     Returns:
         int32 [N, (length)] twice.
     """
-    check_length(max_seq_length)
+    check_token_length(max_seq_length)
     length_a = tf.cast(pieces_a.row_lengths(), tf.int32)
     if pieces_b is None:
         keep_a = tf.minimum(length_a, max_seq_length - 2)
-        return joined_pieces(tokenizer, long_texts.kept_pieces(pieces_a, keep_a, long_text), None)
+        return joined_pieces(
+            tokenizer, long_texts.kept_long_text_pieces(pieces_a, keep_a, long_text), None
+        )
     length_b = tf.cast(pieces_b.row_lengths(), tf.int32)
     limit = tf.where(length_b == 0, max_seq_length - 2, max_seq_length - 3)
     keep_a, keep_b = _truncated_lengths(length_a, length_b, limit)
     return joined_pieces(
         tokenizer,
-        long_texts.kept_pieces(pieces_a, keep_a, long_text),
-        long_texts.kept_pieces(pieces_b, keep_b, long_text),
+        long_texts.kept_long_text_pieces(pieces_a, keep_a, long_text),
+        long_texts.kept_long_text_pieces(pieces_b, keep_b, long_text),
     )
 
 
@@ -81,14 +83,14 @@ def pack_piece_windows(
     Returns:
         int32 [rows, (length)] twice; int64 [N], how many rows each text or pair has.
     """
-    check_length(max_seq_length)
+    check_token_length(max_seq_length)
     rows_a, rows_b, counts = long_texts.piece_windows(
         pieces_a, pieces_b, max_seq_length, stride, max_windows
     )
     return *joined_pieces(tokenizer, rows_a, rows_b), counts
 
 
-def check_length(max_seq_length: int) -> None:
+def check_token_length(max_seq_length: int) -> None:
     """Raises DataError for a length that no text fits into."""
     if max_seq_length < 3:
         raise DataError(

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from data.tokenization import Tokenizer
-from data.tokenization.inputs import check_length, joined_pieces
-from data.tokenization.long_texts import kept_pieces
+from data.tokenization.inputs import check_token_length, joined_pieces
+from data.tokenization.long_texts import kept_long_text_pieces
 from data.tokenization.offsets import bytes_to_characters
 from data.tokenization.words import separated_words
 
@@ -42,10 +42,10 @@ def vector_serving_inputs(
     Raises:
         DataError: No text fits into that length.
     """
-    check_length(max_seq_length)
+    check_token_length(max_seq_length)
     pieces = tokenizer.tokenize_with_offsets(texts)
     lengths = tf.minimum(tf.cast(pieces.ids.row_lengths(), tf.int32), max_seq_length - 2)
-    ids, starts, ends = (kept_pieces(part, lengths, "head") for part in pieces)
+    ids, starts, ends = (kept_long_text_pieces(part, lengths, "head") for part in pieces)
     row_ids, segments = joined_pieces(tokenizer, ids, None)
 
     # Only words with a piece in the row, in their order: a new one where the number changes.

@@ -1,7 +1,7 @@
 """Vectors of a frozen encoder on disk: computed once for a list of rows, streamed in training.
 
 stored = stored_vectors(folder, "train", features, fingerprint, width, extract)
-for batch in stored.batches(features, Batching(32, default_batching_buckets(128)), training=True): …
+for batch in stored.batches(features, Batching(32, batching_length_buckets(128)), training=True): …
 """
 
 import dataclasses
@@ -134,7 +134,7 @@ def stored_vectors(
         "Computing the vectors of %d rows of %s, %.0f MB: %s", len(features), name, size / 1e6, path
     )
     shape = batching.Batching(
-        _BATCH_SIZE, batching.default_batching_buckets(features.max_seq_length)
+        _BATCH_SIZE, batching.batching_length_buckets(features.max_seq_length)
     )
     hint = f"It needs {math.ceil(size / 1e6):,} MB in a folder that you may write to."
     atomic.make_folder(path)

@@ -17,7 +17,7 @@ from data.errors import DataError
 from data.features import Features, feature_portions
 from data.files.lines import numbered_lines
 from data.tokenization import Tokenizer
-from data.tokenization.inputs import check_length, pack_inputs
+from data.tokenization.inputs import check_token_length, pack_inputs
 from data.tokenization.offsets import bytes_to_characters
 from data.tokenization.words import separated_words
 
@@ -46,7 +46,7 @@ class VectorTextSettings:
     word_pooling: str | None = None
 
     def __post_init__(self):
-        check_length(self.max_seq_length)
+        check_token_length(self.max_seq_length)
         if self.word_pooling not in (None, *WORD_POOLINGS):
             raise DataError(
                 f"The pooling of words is {self.word_pooling!r}; it may be one of "

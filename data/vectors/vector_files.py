@@ -60,7 +60,7 @@ class VectorWriter(abc.ABC):
     def write(self, rows: Iterable[LineVectors]) -> None:
         """Appends rows; raises DataError where that isn't possible."""
         for row in rows:
-            with atomic.named_file_failures(self.path):
+            with atomic.name_failing_file(self.path):
                 self._write(row)
 
     def __exit__(self, *error) -> None:
@@ -78,7 +78,7 @@ class VectorWriter(abc.ABC):
         """Appends a row."""
 
 
-class JsonWriter(VectorWriter):
+class VectorJsonWriter(VectorWriter):
     """A line per line of text, as the original: six digits, its key linex_index.
 
     {"linex_index": 0, "features": [{"token": "[CLS]", "layers": [{"index": -1, "values": […]}]}]}
@@ -220,7 +220,7 @@ class _GrowingArray:
         np.lib.format.write_array_header_1_0(self._file, header)
 
 
-_WRITERS = {"jsonl": JsonWriter, "tfrecord": _RecordWriter, "numpy": NumpyWriter}
+_WRITERS = {"jsonl": VectorJsonWriter, "tfrecord": _RecordWriter, "numpy": NumpyWriter}
 
 
 def open_vector_file(

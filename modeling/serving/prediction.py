@@ -1,7 +1,7 @@
 """Asks a SavedModel that takes requests one signature over and over, in batches of like lengths.
 
 loaded = load_signature(version_folder("export/"), "serving_default")
-answers = BatchPredictor(loaded, batch_size=32)(examples)
+answers = SavedModelPredictor(loaded, batch_size=32)(examples)
 
 Needs TensorFlow and TensorFlow Text only, nothing of what made the model.
 """
@@ -143,7 +143,7 @@ def _check(signature: LoadedSignature) -> None:
         )
 
 
-class BatchPredictor:
+class SavedModelPredictor:
     """Answers examples, like sizes together.
 
     An example of which the graph makes an error is asked alone, so that the others of its batch

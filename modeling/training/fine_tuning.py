@@ -234,7 +234,7 @@ class _Driver:
     def _try(self, trial: Trial, folder: str) -> FinishedTrial:
         precision.clear_session_keeping_precision()
         keras.utils.set_random_seed(trial.seed)
-        run_folder.prepare_directory(folder)
+        run_folder.prepare_run_folder(folder)
         model = self.task.make_model()
         judge = self.judge(model)
         step = self.train(model, trial, folder, judge)

@@ -114,7 +114,7 @@ def make_strategy(values) -> tf.distribute.Strategy:
     )
 
 
-def check_model_fits(
+def check_training_fits_model(
     values, config: BertConfig, vocab_size: int, config_file: str | None = None
 ) -> None:
     """Refuses a sequence length or a vocabulary that the model has no embeddings for.

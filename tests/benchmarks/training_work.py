@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from data.batching import Batching, batches, default_batching_buckets
+from data.batching import Batching, batches, batching_length_buckets
 from data.features import Features
 from data.pretraining.batches.pipeline import MLM, pretraining_dataset
 from data.pretraining.corpus import expand
@@ -148,7 +148,7 @@ def length_workloads(features: Features, batch_size: int, seed: int = 0) -> dict
     return {
         "padded": full[:BATCHES],
         "longest": [trimmed(batch) for batch in full],
-        "buckets": epoch(Batching(batch_size, default_batching_buckets(MAX_SEQ_LENGTH)), number),
+        "buckets": epoch(Batching(batch_size, batching_length_buckets(MAX_SEQ_LENGTH)), number),
     }
 
 

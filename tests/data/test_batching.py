@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data.batching import Batching, batches, default_batching_buckets
+from data.batching import Batching, batches, batching_length_buckets
 from data.errors import DataError
 from data.tasks.sentences.examples import Example, SentenceKind
 from data.tasks.sentences.rows import SentenceSettings, tokenize_examples
@@ -131,7 +131,7 @@ def test_buckets_save_padding(tokenizer):
     examples = make_examples(500)
     tokenized = featurize(tokenizer, examples, 64)
     computed = {}
-    for name, buckets in (("static", None), ("buckets", default_batching_buckets(64))):
+    for name, buckets in (("static", None), ("buckets", batching_length_buckets(64))):
         batch_list = list(batches(tokenized, Batching(16, buckets), True, 0).take(31))
         computed[name] = sum(int(tf.size(batch["input_ids"])) for batch in batch_list)
         widths = [batch["input_ids"].shape[1] for batch in batch_list]

@@ -51,9 +51,9 @@ from modeling.serving.storage import Servable
 from modeling.training.engine.distribution import is_chief
 from modeling.training.engine.evaluation import ReplicaPredictor
 from modeling.training.fine_tuning import fine_tune
-from modeling.training.runs.reporting import write_results
+from modeling.training.runs.reporting import write_run_results
 from modeling.training.runs.session import session
-from modeling.training.settings import check_model_fits, fine_tuning_settings
+from modeling.training.settings import check_training_fits_model, fine_tuning_settings
 from modeling.training.task import TaskEvaluation
 from tests.examples.rating import ratings, reading
 
@@ -101,7 +101,7 @@ class Rating:
         )
 
     def write_evaluation(self, split, logits, results, first: bool) -> None:
-        write_results(FLAGS.output_dir, "eval_results.txt", results)
+        write_run_results(FLAGS.output_dir, "eval_results.txt", results)
 
     def write_predictions(self, split, logits, step: int, first: bool) -> None:
         if is_chief():
@@ -137,7 +137,7 @@ def main(_) -> None:
         config = BertConfig.from_json_file(FLAGS.bert_config_file)
         casing.check_casing(FLAGS.do_lower_case, FLAGS.init_checkpoint)
         tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)
-        check_model_fits(FLAGS, config, tokenizer.vocab_size)
+        check_training_fits_model(FLAGS, config, tokenizer.vocab_size)
         fine_tune(Rating(tokenizer, config), settings, summary)
 
 

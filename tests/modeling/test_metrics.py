@@ -8,7 +8,7 @@ import pytest
 from modeling.errors import ModelingError
 from modeling.metrics import (
     NAMES,
-    class_report,
+    class_metrics_report,
     compute_metrics,
     confusion_matrix,
     format_metrics_report,
@@ -174,7 +174,7 @@ def test_class_report(kind):
         labels, outputs = random.integers(0, 2, (60, count)), random.random((60, count))
         predicted, gold = (outputs >= 0.5).astype(np.int64), labels
     names = ["a", "b", "c"][:count]
-    rows = class_report(outputs, labels, names)
+    rows = class_metrics_report(outputs, labels, names)
     assert [row["name"] for row in rows] == [*names, "macro avg", "weighted avg"]
     hits, said, there = plain_counts(predicted, gold)
     scores = np.stack([hits / said, hits / there, plain_f1s(predicted, gold)], 1)
@@ -186,11 +186,13 @@ def test_class_report(kind):
     averages = compute_metrics(["macro_f1", "weighted_f1"], outputs, labels)
     assert list(averages.values()) == [row["f1"] for row in rows[-2:]]
     with pytest.raises(ModelingError, match="report on 7 classes"):
-        class_report(outputs, labels, list("abcdefg"))
+        class_metrics_report(outputs, labels, list("abcdefg"))
 
 
 def test_report_is_aligned_and_knows_absent_classes():
-    rows = class_report(np.eye(4)[[0, 1, 1, 0]], [0, 1, 1, 1], ["no", "好评", "never", "x" * 20])
+    rows = class_metrics_report(
+        np.eye(4)[[0, 1, 1, 0]], [0, 1, 1, 1], ["no", "好评", "never", "x" * 20]
+    )
     assert rows[2] == {"name": "never", "precision": 0.0, "recall": 0.0, "f1": 0.0, "support": 0}
     # Averaged over the two that occur, as scikit-learn does when it isn't told of others.
     assert rows[4]["f1"] == pytest.approx((2 / 3 + 4 / 5) / 2)

@@ -100,7 +100,7 @@ def pretraining_dataset(
         masked_lm_positions, masked_lm_ids int32 [B, P]; masked_lm_weights float32 [B, P];
         next_sentence_labels int32 [B, 1]; is_real_example float32 [B], 0 for the padding of the
         last evaluation batch, whose masked_lm_weights are 0 too; in training index int64 [B], see
-        `describe_batch_examples`. Packed ones are those of `packing.pack_dataset`.
+        `describe_pretraining_batch`. Packed ones are those of `packing.pack_dataset`.
 
         Iterating raises `tf.errors.InvalidArgumentError` for a record of another length or a
         value out of range, `tf.errors.DataLossError` for a damaged file; then
@@ -247,7 +247,7 @@ def batch_masker(
     return mask
 
 
-def describe_batch_examples(files: Sequence[str], index: np.ndarray) -> str:
+def describe_pretraining_batch(files: Sequence[str], index: np.ndarray) -> str:
     """Files and numbers of records, for messages: "a.tfrecord: records 2, 5; b.tfrecord: record 7".
 
     Args:

@@ -72,7 +72,7 @@ def stream_instances(
         A dataset of the features that `pipeline.pretraining_dataset` gives, without index.
 
         Iterating raises `tf.errors.InvalidArgumentError` for text that can't be read; see
-        `raise_stream_error`.
+        `raise_text_stream_error`.
     """
     length = settings.max_seq_length
     make = functools.partial(_instances, corpus, tokenizer, settings, seed)
@@ -144,7 +144,7 @@ def _instances(
     return [np.concatenate([part[name] for part in parts]) for name in _FEATURES]
 
 
-def raise_stream_error(error: tf.errors.OpError) -> None:
+def raise_text_stream_error(error: tf.errors.OpError) -> None:
     """Raises the DataError that lies behind an error of iterating, if one does."""
     message = re.search(r"DataError: (.+)", error.message)
     if message:

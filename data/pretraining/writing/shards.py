@@ -46,7 +46,7 @@ class ShardWriters:
             temporaries = [stack.enter_context(atomic.replacing(path)) for path in self.files]
             self._writers = []
             for path, temporary in zip(self.files, temporaries, strict=True):
-                stack.enter_context(atomic.named_file_failures(path))
+                stack.enter_context(atomic.name_failing_file(path))
                 writer = contextlib.closing(tf.io.TFRecordWriter(temporary))
                 self._writers.append(stack.enter_context(writer))
             self._stack = stack.pop_all()
@@ -57,7 +57,7 @@ class ShardWriters:
         n = len(self._writers)
         for k, writer in enumerate(self._writers):
             mine = records[(k - self._next) % n :: n]
-            with atomic.named_file_failures(self.files[k]):
+            with atomic.name_failing_file(self.files[k]):
                 for record in mine:
                     writer.write(record)
             self.counts[k] += len(mine)

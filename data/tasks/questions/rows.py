@@ -1,7 +1,7 @@
 """Questions to rows of pieces with the places of their answers, and spans back to text.
 
 rows = make_question_rows(tokenizer, questions, QuestionSettings(384, 128, 64), training=True)
-batches(rows.features, Batching(12, default_batching_buckets(384)), training=True)
+batches(rows.features, Batching(12, batching_length_buckets(384)), training=True)
 """
 
 import dataclasses
@@ -14,7 +14,7 @@ import tensorflow as tf
 from absl import logging
 
 from data.errors import DataError, error_list
-from data.features import Features, concatenated_features, row_splits
+from data.features import Features, concatenated_features, feature_row_splits
 from data.tasks.questions.squad import Question
 from data.tasks.questions.windows import check_question_lengths, make_windows
 from data.tokenization import Tokenizer
@@ -89,7 +89,7 @@ def make_question_rows(
         for begin in range(0, len(questions), _QUESTIONS_AT_ONCE)
         for some in [questions[begin : begin + _QUESTIONS_AT_ONCE]]
     )
-    splits = row_splits(whole["pieces"])
+    splits = feature_row_splits(whole["pieces"])
     counts, first_lengths = whole["counts"], whole["first_lengths"]
     offsets = whole["begins"] - first_lengths
     labels = np.zeros((len(offsets), 2), np.int32)

@@ -25,7 +25,7 @@ from data.tasks.sentences.labelled import (
 )
 
 __all__ = [
-    "OwnFiles",
+    "OwnSentenceFiles",
     "SavedSentenceLabels",
     "balanced_sentence_weights",
     "load_sentence_labels",
@@ -53,7 +53,7 @@ class SavedSentenceLabels:
 
 
 @dataclasses.dataclass(frozen=True)
-class OwnFiles:
+class OwnSentenceFiles:
     """What `make_sentence_task` makes; see there for the fields. `files` are by split."""
 
     kind: SentenceKind
@@ -148,7 +148,7 @@ def make_sentence_task(
     seed: int = 0,
     format: str | None = None,
     data_dir: str | None = None,
-) -> OwnFiles:
+) -> OwnSentenceFiles:
     """The task over these files.
 
     Unless kind and labels are given or saved, the training file is read here. Wherever several
@@ -191,7 +191,7 @@ def make_sentence_task(
     if kind == SentenceKind.MULTI_LABEL and not label_separator:
         raise DataError("The label separator is empty; give the text between labels, such as ','.")
     files = {"train": train_file} | split_file_names("dev", dev_files) | {"test": test_file}
-    task = OwnFiles(
+    task = OwnSentenceFiles(
         kind=kind or SentenceKind.CLASSES,
         labels=labels or [],
         layout=SentenceLayout(
@@ -229,7 +229,7 @@ def make_sentence_task(
     return task
 
 
-def saved_sentence_labels(task: OwnFiles) -> dict:
+def saved_sentence_labels(task: OwnSentenceFiles) -> dict:
     """Kind, labels and text columns as they are kept with a model, for `load_sentence_labels`."""
     return {
         "kind": task.kind.value,

@@ -21,14 +21,14 @@ from collections.abc import Iterator, Sequence
 
 from data.errors import DataError, error_list, error_text
 from data.files.text_files import (
-    csv_file_records,
+    csv_file_rows,
     file_extension,
-    json_file_records,
-    named_file_record,
+    json_file_rows,
+    named_file_row,
     placed_file,
     read_text,
     split_file_names,
-    tsv_file_records,
+    tsv_file_rows,
 )
 from data.tasks.sentences.examples import Example, SentenceKind
 
@@ -171,11 +171,11 @@ _Row = tuple[int, str, str, list[str], object]
 
 def _csv_rows(path: str, text: str) -> Iterator[_Row]:
     header: list[str] = []
-    for number, (source, fields) in enumerate(csv_file_records(path, text)):
+    for number, (source, fields) in enumerate(csv_file_rows(path, text)):
         if number == 0:
             header, endings = _csv_header(source, fields)
         elif fields != [""]:
-            row = named_file_record(source, header, fields, ",")
+            row = named_file_row(source, header, fields, ",")
             choices = [f"{row['sent2']} {row[ending]}".strip() for ending in endings]
             yield number, source, row["sent1"], choices, row.get("label") or None
 
@@ -197,7 +197,7 @@ def _csv_header(source: str, fields: list[str]) -> tuple[list[str], list[str]]:
 
 def _tsv_rows(path: str, text: str) -> Iterator[_Row]:
     unlabelled = 2 + _CODAH_CHOICES
-    for number, (source, fields) in enumerate(tsv_file_records(path, text)):
+    for number, (source, fields) in enumerate(tsv_file_rows(path, text)):
         if fields == [""]:
             continue
         if len(fields) not in (unlabelled, unlabelled + 1):
@@ -211,7 +211,7 @@ def _tsv_rows(path: str, text: str) -> Iterator[_Row]:
 
 
 def _json_rows(path: str, text: str) -> Iterator[_Row]:
-    for number, (source, row) in enumerate(json_file_records(path, text)):
+    for number, (source, row) in enumerate(json_file_rows(path, text)):
         context, choices = row.get("context", row.get("startphrase")), row.get("choices")
         texts = [context, *choices] if isinstance(choices, list) else [None]
         if not all(isinstance(text, str) for text in texts):

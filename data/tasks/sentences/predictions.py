@@ -73,7 +73,7 @@ def write_predictions(
     atomic.write_text(path, "".join(f"{tsv_line(row)}\n" for row in rows))
 
 
-def write_errors(
+def write_sentence_errors(
     path: str,
     examples: Sequence[Example],
     kind: SentenceKind,

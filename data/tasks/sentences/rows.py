@@ -15,13 +15,13 @@ from data.features import (
     Features,
     cached_features,
     concatenated_features,
+    feature_row_splits,
     features_fingerprint,
-    row_splits,
 )
 from data.tasks.sentences.examples import Example, SentenceKind
 from data.tasks.sentences.labelled import check_sentence_labels
 from data.tokenization import Tokenizer, long_texts
-from data.tokenization.inputs import check_length, pack_inputs, pack_piece_windows
+from data.tokenization.inputs import check_token_length, pack_inputs, pack_piece_windows
 
 _TEXTS_AT_ONCE = 1024
 # Of stored pieces; to be counted up when the same text gives other ones.
@@ -59,7 +59,7 @@ def tokenize_examples(
     choices = kind is SentenceKind.CHOICES
     windows = settings.long_text == "windows"
     # Here, as what is raised in the graph's Python is no DataError any more.
-    check_length(settings.max_seq_length)
+    check_token_length(settings.max_seq_length)
     long_texts.check_long_text(
         settings.long_text, settings.window_stride, settings.max_seq_length, settings.max_windows
     )
@@ -109,9 +109,9 @@ def tokenize_examples(
     rows = [len(example.choices) for example in examples] if choices else whole["counts"]
     return Features(
         ids=whole["ids"],
-        splits=row_splits(whole["lengths"]),
+        splits=feature_row_splits(whole["lengths"]),
         first_lengths=whole["first_lengths"],
-        row_splits=row_splits(rows),
+        row_splits=feature_row_splits(rows),
         label_ids=sentence_label_ids(examples, kind, labels),
         max_seq_length=settings.max_seq_length,
         pad_id=tokenizer.pad_id,

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from absl import logging
 
 from data.errors import DataError, error_list, error_text
-from data.files.text_files import file_extension, json_file_records, lines_of, read_text
+from data.files.text_files import file_extension, json_file_rows, lines_of, read_text
 from data.tasks.tagging import schemes as ner_schemes
 
 DOCUMENT = "-DOCSTART-"
@@ -178,7 +178,7 @@ def _json_lines(path: str, text: str, format: TagFormat, labelled: bool):
     """(sentence, line numbers of its words) of JSON lines."""
     token, tag = format.token_column or "tokens", format.tag_column or "tags"
     document, last = 0, None
-    for count, (source, fields) in enumerate(json_file_records(path, text)):
+    for count, (source, fields) in enumerate(json_file_rows(path, text)):
         words = _strings(source, fields, token)
         tags = _strings(source, fields, tag) if labelled or tag in fields else None
         if tags is not None and len(tags) != len(words):

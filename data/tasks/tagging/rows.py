@@ -1,7 +1,7 @@
 """Sentences to rows of pieces with the tags of first pieces, and what is predicted back to words.
 
 rows = make_tagging_rows(tokenizer, sentences, tags, TaggingSettings(128))
-batches(rows.features, Batching(32, default_batching_buckets(128)), training=True)
+batches(rows.features, Batching(32, batching_length_buckets(128)), training=True)
 predicted = rows.tags_of_words(predicted_numbers, tags)
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
-from data.features import Features, concatenated_features, feature_portions, row_splits
+from data.features import Features, concatenated_features, feature_portions, feature_row_splits
 from data.tasks.tagging.conll import ConllSentence
 from data.tasks.tagging.tags import NO_TAG, TagSet
 from data.tasks.tagging.windows import check_tagged_word_lengths, make_windows
@@ -130,7 +130,7 @@ def make_tagging_rows(
     words = whole["words"]
     first = np.diff(words, prepend=-1) > 0
     row, place, words = row[first], place[first], words[first]
-    splits = row_splits(whole["lengths"])
+    splits = feature_row_splits(whole["lengths"])
     labels = np.full(len(whole["ids"]), NO_TAG, np.int32)
     labels[splits[row] + place] = tags.numbers(sentences)[words]
     return WordRows(
@@ -145,7 +145,7 @@ def make_tagging_rows(
         rows=row,
         places=place,
         words=words,
-        splits=row_splits([len(sentence.words) for sentence in sentences]),
+        splits=feature_row_splits([len(sentence.words) for sentence in sentences]),
         sources=np.repeat([source for _, source in texts], whole["counts"]),
     )
 

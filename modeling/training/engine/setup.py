@@ -100,11 +100,11 @@ def make_train_step(model, losses: Losses, settings: EngineSettings) -> TrainSte
         accumulation_steps=settings.accumulation_steps,
         loss_scale=make_loss_scale(),
         jit_compile=settings.jit_compile and not strategy_on_tpu(),
-        execution=training_execution(model, settings.jit_compile),
+        execution=engine_execution(model, settings.jit_compile),
     )
 
 
-def training_execution(model: keras.Model, jit_compile: bool) -> Execution:
+def engine_execution(model: keras.Model, jit_compile: bool) -> Execution:
     """What pays for a model here. With `jit_compile` and on TPUs XLA compiles it all anyway.
 
     Chains are compiled in training alone: evaluations have too many shapes of batches for too few

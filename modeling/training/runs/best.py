@@ -273,7 +273,7 @@ def _write_record(folder: str, metric: str, value: float, step: int) -> None:
 
 def _tensors(prefix: str) -> dict[str, np.ndarray] | None:
     """The weights of a bundle that can be read in full, else None."""
-    if not tf1.is_prefix(prefix):
+    if not tf1.is_tf1_prefix(prefix):
         return None
     try:
         stored = tf1.read_bundle(prefix)

@@ -322,7 +322,7 @@ class Reporter:
         return path
 
 
-def write_results(directory: str, file_name: str, values: Mapping[str, float]) -> None:
+def write_run_results(directory: str, file_name: str, values: Mapping[str, float]) -> None:
     """Writes `key = value` lines with sorted keys, the original's eval_results.txt; logs them.
 
     Of several workers only the chief does; to be called in the strategy's scope.

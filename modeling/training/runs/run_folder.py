@@ -25,7 +25,7 @@ _WRITTEN = (
 )  # fmt: skip
 
 
-def prepare_directory(directory: str) -> None:
+def prepare_run_folder(directory: str) -> None:
     """Makes the output folder; raises ModelingError if it can't be written.
 
     What a process that was killed while saving has left there is removed. Of several workers each

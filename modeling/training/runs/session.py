@@ -48,7 +48,7 @@ def session(
             f"--overwrite_output_dir empties. Move it, or choose another --output_dir."
         )
     # Before several workers join: one of them that fails here must not leave the others waiting.
-    run_folder.prepare_directory(values.output_dir)
+    run_folder.prepare_run_folder(values.output_dir)
     keras.utils.set_random_seed(values.random_seed)
     strategy = settings.make_strategy(values)
     precision.set_precision(values.dtype)

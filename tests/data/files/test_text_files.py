@@ -8,7 +8,7 @@ from data.errors import DataError, error_list, error_text
 from data.files.text_files import (
     file_extension,
     lines_of,
-    named_file_record,
+    named_file_row,
     placed_file,
     read_bytes,
     read_text,
@@ -87,13 +87,13 @@ def test_names_of_splits():
 
 
 def test_number_of_columns():
-    assert named_file_record("f:2", ["a", "b"], ["1", ""], ",") == {"a": "1", "b": ""}
+    assert named_file_row("f:2", ["a", "b"], ["1", ""], ",") == {"a": "1", "b": ""}
     with pytest.raises(
         DataError, match="f:2: this row has 1 tab-separated columns, the header has 2"
     ):
-        named_file_record("f:2", ["a", "b"], ["1"], "\t")
+        named_file_row("f:2", ["a", "b"], ["1"], "\t")
     with pytest.raises(DataError, match=r"3 comma-separated columns, the first row has 2.*'1,2,3'"):
-        named_file_record("f:2", ["a", "b"], ["1", "2", "3"], ",", "first row")
+        named_file_row("f:2", ["a", "b"], ["1", "2", "3"], ",", "first row")
 
 
 def test_words_of_messages():

@@ -12,7 +12,7 @@ import tensorflow as tf
 from data.errors import DataError
 from data.prediction import inputs as prediction_inputs
 from data.prediction.formats import _in_order
-from data.prediction.inputs import PredictionInputs, estimated_predictions
+from data.prediction.inputs import PredictionInputs, number_of_prediction_inputs
 
 
 def texts(*names):
@@ -251,7 +251,7 @@ def test_nobody_waits_for_a_full_window(tmp_path):
 
 def test_estimated_total(read):
     (last,) = read("a", "x\n", texts("text"))
-    assert estimated_predictions(7, last) == 8
-    half = prediction_inputs.PredictionRequest("", {}, {}, None, 0.5)
-    assert estimated_predictions(7, half) == 14
-    assert estimated_predictions(7, prediction_inputs.PredictionRequest("", {}, {})) is None
+    assert number_of_prediction_inputs(7, last) == 8
+    half = prediction_inputs.PredictionInput("", {}, {}, None, 0.5)
+    assert number_of_prediction_inputs(7, half) == 14
+    assert number_of_prediction_inputs(7, prediction_inputs.PredictionInput("", {}, {})) is None

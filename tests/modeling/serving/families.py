@@ -187,7 +187,7 @@ def make_families(
         threshold=0.0,
     )
     rows = make_span_rows(tokenizer, questions, settings, training=False)
-    shape = batching.Batching(16, batching.default_batching_buckets(LENGTH))
+    shape = batching.Batching(16, batching.batching_length_buckets(LENGTH))
     spans = ReplicaPredictor(SpanSearch([model], 5, 20), "spans")(
         batching.batches(rows.features, shape, False)
     )

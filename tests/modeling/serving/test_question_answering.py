@@ -71,7 +71,7 @@ def predicted(models, tokenizer, questions, version_2):
     """As run_squad.py does it."""
     rows = make_question_rows(tokenizer, questions, QuestionSettings(**SETTINGS), training=False)
     predictor = ReplicaPredictor(SpanSearch(models, N_BEST, LONGEST), "spans")
-    shape = batching.Batching(8, batching.default_batching_buckets(24))
+    shape = batching.Batching(8, batching.batching_length_buckets(24))
     spans = predictor(batching.batches(rows.features, shape, False))
     return list(read_answers(questions, rows, merge_span_arrays(spans, rows.counts), version_2))
 

@@ -93,7 +93,7 @@ def predicted(model, tokenizer, texts):
     """As run_ner.py does it."""
     sentences = [ConllSentence(tuple(words), None, 0, "f:1") for words in texts]
     rows = make_tagging_rows(tokenizer, sentences, TAGS, TaggingSettings(LENGTH))
-    shape = batching.Batching(8, batching.default_batching_buckets(LENGTH))
+    shape = batching.Batching(8, batching.batching_length_buckets(LENGTH))
     tagged = ReplicaPredictor(TagsFromLogits(model), "tagged")(
         batching.batches(rows.features, shape, False)
     )

@@ -21,7 +21,7 @@ from modeling.losses import PretrainingLosses
 from modeling.training.engine.setup import EngineSettings, make_train_step
 from modeling.training.runs.fit import LoopOptions, RunStage, fit_run
 from modeling.training.runs.reporting import Reporter
-from modeling.training.runs.run_folder import prepare_directory
+from modeling.training.runs.run_folder import prepare_run_folder
 from tests.modeling.training.test_training import batches, tiny_model
 
 STEPS = 240
@@ -56,7 +56,7 @@ def main(folder: str, replicas: int, fatal_operation: int) -> None:
     strategy = tf.distribute.get_strategy()
     if replicas > 1:
         strategy = tf.distribute.MirroredStrategy([f"CPU:{i}" for i in range(replicas)])
-    prepare_directory(folder)
+    prepare_run_folder(folder)
     if fatal_operation:
         die_at(fatal_operation)
     with strategy.scope():

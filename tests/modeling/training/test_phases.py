@@ -10,7 +10,7 @@ from modeling.training.engine.setup import EngineSettings, make_train_step
 from modeling.training.phases import Phase, parse_phases, phase_folders
 from modeling.training.runs import fit
 from modeling.training.runs.reporting import Reporter
-from modeling.training.runs.run_folder import prepare_directory
+from modeling.training.runs.run_folder import prepare_run_folder
 from tests.modeling.training.test_training import batches, tiny_model
 
 
@@ -48,7 +48,7 @@ class Small:
     stages = (fit.RunStage(4, batches, "first data", 8), fit.RunStage(8, batches, "second data", 8))
 
     def __init__(self, directory, values):
-        prepare_directory(str(directory))
+        prepare_run_folder(str(directory))
         self.directory = str(directory)
         self.values = values
         self.reporter = Reporter(self.directory, 8, 8)

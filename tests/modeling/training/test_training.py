@@ -24,7 +24,7 @@ from modeling.training.engine.optimizers import BertAdam
 from modeling.training.engine.schedules import make_schedule
 from modeling.training.engine.step import TrainStep
 from modeling.training.runs.reporting import Reporter, duration_text
-from modeling.training.runs.run_folder import latest_run_checkpoint, prepare_directory
+from modeling.training.runs.run_folder import latest_run_checkpoint, prepare_run_folder
 from modeling.training.runs.run_state import RunState, load_trained_run, start_or_resume
 from tests import scripts
 
@@ -71,7 +71,7 @@ class Run:
     """A whole small run in one folder."""
 
     def __init__(self, directory, steps=12, dataset=None, seed=0):
-        prepare_directory(str(directory))
+        prepare_run_folder(str(directory))
         self.model = tiny_model(seed)
         names = checkpoints.weights_by_name(self.model)
         self.weights = {name: weight.value for name, weight in names.items()}
@@ -354,7 +354,7 @@ def test_evaluation_is_exact_whatever_the_batch_size():
 def test_output_folder_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ModelingError, match=r"file/out can't be written"):
-        prepare_directory(str(tmp_path / "file" / "out"))
+        prepare_run_folder(str(tmp_path / "file" / "out"))
 
 
 def test_schedule_needs_steps():

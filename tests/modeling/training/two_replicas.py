@@ -22,14 +22,14 @@ from modeling.training.engine.precision import LossScale
 from modeling.training.engine.schedules import make_schedule
 from modeling.training.engine.step import TrainStep
 from modeling.training.runs.reporting import Reporter
-from modeling.training.runs.run_folder import prepare_directory
+from modeling.training.runs.run_folder import prepare_run_folder
 from modeling.training.runs.run_state import RunState, start_or_resume
 from tests.modeling.training.test_training import batches, records, tiny_model
 
 
 def train(strategy, folder, **options):
     """(losses, weights, evaluation and predictions) of twenty steps without dropout."""
-    prepare_directory(folder)
+    prepare_run_folder(folder)
     with strategy.scope():
         model = tiny_model(dropout_prob=0.0)
         weights = {n: w.value for n, w in checkpoints.weights_by_name(model).items()}

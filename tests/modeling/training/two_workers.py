@@ -25,7 +25,7 @@ from modeling.training.engine.schedules import make_schedule
 from modeling.training.engine.step import TrainStep
 from modeling.training.runs import best, fit
 from modeling.training.runs.reporting import Reporter
-from modeling.training.runs.run_folder import latest_run_step, prepare_directory
+from modeling.training.runs.run_folder import latest_run_step, prepare_run_folder
 from modeling.training.runs.run_state import RunState, start_or_resume
 from tests.modeling.training.test_training import batches, records, tiny_model
 
@@ -43,7 +43,7 @@ def own_part(dataset: tf.data.Dataset) -> tf.data.Dataset:
 
 def second_run(folder: str, step: TrainStep) -> tuple[int, bool]:
     """(Step of the weights in the end, whether this worker was made to leave)."""
-    prepare_directory(folder)
+    prepare_run_folder(folder)
     write, load = best._write_weights, fit.load_best
     loaded = []
 
@@ -73,7 +73,7 @@ def second_run(folder: str, step: TrainStep) -> tuple[int, bool]:
 
 
 def main(folder: str, steps: int) -> None:
-    prepare_directory(folder)
+    prepare_run_folder(folder)
     strategy = distribution.get_strategy("auto")
     assert strategy.num_replicas_in_sync == 2
     with strategy.scope():

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from data.errors import DataError
 from data.pretraining.batches import pipeline
-from data.pretraining.batches.pipeline import describe_batch_examples, pretraining_dataset
+from data.pretraining.batches.pipeline import describe_pretraining_batch, pretraining_dataset
 from data.pretraining.records.held_out import held_out_record_batches, split_held_out
 from data.pretraining.records.schema import encode_records, find_bad_record
 from tests.reference import plain_pretraining_data
@@ -336,7 +336,7 @@ def test_a_batch_says_which_records_it_holds(files, settings):
     for batch in dataset(files, **settings).take(20):
         index = batch["index"].numpy()
         named = []
-        for part in describe_batch_examples(files, index).split("; "):
+        for part in describe_pretraining_batch(files, index).split("; "):
             path, _, numbers = part.partition(": record")
             named += [firsts[path] + int(n) for n in numbers.removeprefix("s").split(", ")]
         # A batch may hold the end of an epoch and the beginning of the next.
@@ -345,4 +345,4 @@ def test_a_batch_says_which_records_it_holds(files, settings):
 
 def test_all_records_of_a_batch_are_named_by_file():
     index = np.array([2**40 + 3, 5, 0, 17, 5])
-    assert describe_batch_examples(["a", "b"], index) == "a: records 0, 5, 17; b: record 3"
+    assert describe_pretraining_batch(["a", "b"], index) == "a: records 0, 5, 17; b: record 3"

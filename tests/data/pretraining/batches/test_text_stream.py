@@ -99,6 +99,6 @@ def test_text_that_cannot_be_read_is_named(tmp_path):
     with pytest.raises(tf.errors.InvalidArgumentError) as raised:
         list(stream(divided).take(1))
     with pytest.raises(DataError, match=rf"1\.txt:{lines}: byte 0xe9.*iconv"):
-        text_stream.raise_stream_error(raised.value)
+        text_stream.raise_text_stream_error(raised.value)
     other = tf.errors.InvalidArgumentError(None, None, "A record has a value of input_ids")
-    text_stream.raise_stream_error(other)
+    text_stream.raise_text_stream_error(other)

@@ -6,8 +6,8 @@ import pytest
 from data.errors import DataError
 from data.tasks.sentences.examples import Example, SentenceKind
 from data.tasks.sentences.predictions import (
-    write_errors,
     write_predictions,
+    write_sentence_errors,
     write_sentence_test_results,
 )
 
@@ -104,18 +104,22 @@ def test_errors_of_classes_the_surest_first(path):
     )
     # Right, wrong, wrong, wrong, as wrong as the second, not known.
     examples = _examples(["no", "no", "no", "yes", "no", None], text_b="tab\there")
-    write_errors(str(path), examples, SentenceKind.CLASSES, ["no", "yes"], outputs)
+    write_sentence_errors(str(path), examples, SentenceKind.CLASSES, ["no", "yes"], outputs)
     header, *rows = _rows(path)
     assert header == ["source", "id", "gold", "predicted", "confidence", "text_a", "text_b"]
     assert rows[0] == ["dev.tsv:3", "dev-2", "no", "yes", "0.8", "text 2", "tab\\there"]
     assert [row[1] for row in rows] == ["dev-2", "dev-3", "dev-1", "dev-4"]
-    write_errors(str(path), examples, SentenceKind.CLASSES, ["no", "yes"], outputs, limit=2)
+    write_sentence_errors(
+        str(path), examples, SentenceKind.CLASSES, ["no", "yes"], outputs, limit=2
+    )
     assert _rows(path)[1:] == rows[:2]
 
 
 def test_errors_of_numbers_the_largest_first(path):
     outputs = np.array([1.0, 2.0, 5.0, 4.5], np.float32)
-    write_errors(str(path), _examples([1.0, 2.5, 0.0, 4.0]), SentenceKind.REGRESSION, [], outputs)
+    write_sentence_errors(
+        str(path), _examples([1.0, 2.5, 0.0, 4.0]), SentenceKind.REGRESSION, [], outputs
+    )
     header, *rows = _rows(path)
     assert header == ["source", "id", "gold", "predicted", "error", "text_a"]
     assert [row[1:5] for row in rows] == [
@@ -131,7 +135,7 @@ def test_errors_of_choices_and_labels(path):
         Example("a", "c", None, 0, "f:1", ("x", "y", "z")),
         Example("b", "d", None, 1, "f:2", ("x", "y")),
     ]
-    write_errors(str(path), examples, SentenceKind.CHOICES, [], outputs)
+    write_sentence_errors(str(path), examples, SentenceKind.CHOICES, [], outputs)
     header = ["source", "id", "gold", "predicted", "confidence", "text_a"]
     assert _rows(path) == [
         [*header, "choice_0", "choice_1", "choice_2"],
@@ -141,7 +145,7 @@ def test_errors_of_choices_and_labels(path):
     # One label too many at 0.75; right; one missing though its probability is 0.125.
     outputs = np.array([[0.75, 0.9], [0.9, 0.1], [0.125, 0.6]], np.float32)
     examples = _examples([("q",), ("p",), ("p", "q")])
-    write_errors(str(path), examples, SentenceKind.MULTI_LABEL, ["p", "q"], outputs)
+    write_sentence_errors(str(path), examples, SentenceKind.MULTI_LABEL, ["p", "q"], outputs)
     assert [row[1:5] for row in _rows(path)[1:]] == [
         ["dev-2", "p,q", "q", "0.875"],
         ["dev-0", "q", "p,q", "0.75"],
@@ -151,7 +155,7 @@ def test_errors_of_choices_and_labels(path):
 def test_long_texts_are_cut(path):
     examples = [Example("a", "x" * 10_000_000, None, "1", "f:1")]
     outputs = np.array([[1, 0]], np.float32)
-    write_errors(str(path), examples, SentenceKind.CLASSES, ["0", "1"], outputs)
+    write_sentence_errors(str(path), examples, SentenceKind.CLASSES, ["0", "1"], outputs)
     assert _rows(path)[1][5] == "x" * 2000 + "…"
 
 
