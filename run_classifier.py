@@ -62,7 +62,7 @@ from modeling.training.runs import charts
 from modeling.training.runs.identity import weights_checksum
 from modeling.training.runs.reporting import write_results
 from modeling.training.runs.session import session
-from modeling.training.settings import check_model_fits, run_settings
+from modeling.training.settings import check_model_fits, class_weights, run_settings
 from modeling.training.task import Evaluation
 
 
@@ -117,13 +117,7 @@ class SentenceClassification:
         """What --class_weights says."""
         if FLAGS.class_weights == ["balanced"]:
             return delimited.balanced_class_weights(train.examples, self.task.labels)
-        try:
-            return [float(weight) for weight in FLAGS.class_weights] or None
-        except ValueError as error:
-            raise errors.ModelingError(
-                f"--class_weights is {','.join(FLAGS.class_weights)}; it has to be balanced or "
-                f"numbers."
-            ) from error
+        return class_weights(FLAGS)
 
     @property
     def losses(self):

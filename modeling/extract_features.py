@@ -51,7 +51,7 @@ flags.DEFINE_integer("max_seq_length", 128, "Longer texts are cut.", lower_bound
 flags.DEFINE_bool(
     "do_lower_case", True, "Lower-case the text and strip accents; False for cased models."
 )
-flags.DEFINE_integer("batch_size", 32, "Over all replicas.", lower_bound=1)
+flags.DEFINE_integer("batch_size", 32, "Over all replicas.", lower_bound=1, upper_bound=10_000)
 flags.DEFINE_bool("use_one_hot_embeddings", False, "No effect; the original's, for TPUs.")
 # Beyond the original's flags.
 flags.DEFINE_enum(

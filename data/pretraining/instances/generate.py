@@ -217,8 +217,8 @@ class _Reader:
         raise DataError(
             "Only one document was found in the corpus, but next-sentence pairs take their random"
             " segments from another document. Put a blank line between the documents (articles,"
-            " chapters) of your text, add more text, or make records without pairs"
-            " (--objective=mlm)."
+            " chapters) of a text file, or a document on every line of JSON lines; add more text,"
+            " or make records without pairs (--objective=mlm)."
         )
 
     def _tokenize(self, batch: list[list[bytes]]) -> pairs.Chunk:
