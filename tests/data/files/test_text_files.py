@@ -7,6 +7,7 @@ import pytest
 from data.errors import DataError
 from data.files.text_files import (
     extension,
+    json_object,
     lines_of,
     listing,
     placed,
@@ -107,3 +108,13 @@ def test_words_of_messages():
     assert listing("abc") == "a, b, c" and listing("abc", 2) == "a, b and 1 more"
     # As when a column of texts is taken for labels, or a row for the header.
     assert listing(["a" * 99, "b"]) == "a" * 70 + "…, b"
+
+
+@pytest.mark.parametrize(
+    "value", ["[" * 50_000 + "]" * 50_000, '{"a":' * 50_000 + "1" + "}" * 50_000], ids=["[", "{"]
+)
+def test_a_deep_value_in_a_field_that_is_not_read(value):
+    with pytest.raises(
+        DataError, match=r"f\.jsonl:7: .* nested too deeply, in a field .*; it begins"
+    ):
+        json_object("f.jsonl:7", f'{{"text": "a", "unused": {value}}}')
