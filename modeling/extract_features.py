@@ -137,6 +137,11 @@ def extract(config: BertConfig, tokenizer: Tokenizer) -> None:
             batches = array_batches(chunk.features, shape)
             writer.write(chunk.rows(extractor(batches, chunk.features.lengths)))
             progress.add(len(chunk))
+        if not progress.done:
+            raise DataError(
+                f"{FLAGS.input_file} is empty: it has no line, and so no text to make vectors of. "
+                f"Give a file with a text on every line; an empty line is an empty text."
+            )
     logging.info("Wrote the vectors of %d lines to %s", progress.done, FLAGS.output_file)
 
 

@@ -149,7 +149,7 @@ def read_chunks(
     counts, as in the original). An empty line is an empty text.
 
     Raises:
-        DataError: The file can't be read or isn't UTF-8 text; names the line. Or it is empty.
+        DataError: The file can't be read or isn't UTF-8 text; names the line.
     """
     pack = _packer(tokenizer, settings)
     first = 0
@@ -170,11 +170,6 @@ def read_chunks(
                 None if spans is None else spans[pieces],
             )
         first += len(lines)
-    if not first:
-        raise DataError(
-            f"{path} is empty: it has no line, and so there is no text to make vectors of. Give a "
-            f"file with a text on every line; an empty line is an empty text."
-        )
 
 
 def split_pair(line: str) -> tuple[str, int, str, int]:

@@ -36,12 +36,6 @@ def lines() -> list[str]:
     return [*some, *(f"{text(9)} ||| {text(9)}" for _ in range(40)), "\u2028a\u2028", "a\r"]
 
 
-def test_an_empty_file_is_named(tmp_path, tokenizer):
-    (tmp_path / "no_texts.txt").write_text("")
-    with pytest.raises(DataError, match=r"no_texts\.txt is empty: it has no line"):
-        list(read_chunks(str(tmp_path / "no_texts.txt"), tokenizer, ExtractionSettings(LIMIT)))
-
-
 @pytest.fixture
 def path(tmp_path, lines):
     file = tmp_path / "input.txt"

@@ -327,7 +327,7 @@ def test_first_loss_that_is_not_finite_points_to_the_weights(tmp_path):
     run.weights["bert/pooler/dense/bias"].assign(np.zeros(8))
     words = run.weights["bert/embeddings/word_embeddings"]
     words.assign(words * 1e30)
-    message = r"nan at step 0 .*learning rate isn't the reason.* word_embeddings, and hardly above"
+    message = r"at step 0 .*learning rate isn't the reason.* word_embeddings, and hardly above"
     with pytest.raises(ModelingError, match=message.replace(" word", r" bert/embeddings/word")):
         run.go()
 
