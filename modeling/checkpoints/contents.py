@@ -40,7 +40,7 @@ def checked_weight(array: np.ndarray, name: str, path: str) -> np.ndarray:
     Raises:
         ModelingError: It holds NaN or infinity; such a model answers nothing but NaN.
     """
-    array = as_float32(array)
+    array = weights_as_float32(array)
     bad = np.count_nonzero(~np.isfinite(array)) if array.dtype.kind == "f" else 0
     if bad:
         raise ModelingError(
@@ -52,7 +52,7 @@ def checked_weight(array: np.ndarray, name: str, path: str) -> np.ndarray:
     return array
 
 
-def as_float32(array: np.ndarray) -> np.ndarray:
+def weights_as_float32(array: np.ndarray) -> np.ndarray:
     """Widens half precision (float16, bfloat16) to float32, which is exact; leaves the rest."""
     if array.dtype == np.float16 or array.dtype.name == "bfloat16":
         return array.astype(np.float32)

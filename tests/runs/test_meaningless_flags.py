@@ -121,7 +121,7 @@ def test_a_batch_of_a_search_has_a_bound():
 def test_epochs_of_a_file(value):
     values = SimpleNamespace(train_file=["a.json"], epochs_per_file=value.split(","))
     with pytest.raises(DataError, match=r"--epochs_per_file is .* from 0 on"):
-        reading.epochs_per_file(values)
+        reading.question_epochs_per_file(values)
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf", "x"])

@@ -23,6 +23,6 @@ def test_labels_of_a_model(tmp_path, text, words):
     filled = {"kind": "classes", "text_columns": ["text"], "scheme": "iob2"}
     path.write_text(text if words == "RecursionError" else json.dumps(json.loads(text) | filled))
     with pytest.raises(DataError, match=rf"labels\.json doesn't hold labels .*{words}"):
-        delimited.load_labels(str(path))
+        delimited.load_sentence_labels(str(path))
     with pytest.raises(DataError, match=rf"labels\.json doesn't hold labels .*{words}"):
         tags.load_tags(str(tmp_path), None)
