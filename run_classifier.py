@@ -64,8 +64,8 @@ from modeling.training.runs.reporting import write_run_results
 from modeling.training.runs.session import session
 from modeling.training.settings import (
     check_training_fits_model,
-    class_weights,
     fine_tuning_settings,
+    training_class_weights,
 )
 from modeling.training.task import TaskEvaluation
 
@@ -123,7 +123,7 @@ class SentenceClassification:
         """What --class_weights says."""
         if FLAGS.class_weights == ["balanced"]:
             return delimited.balanced_sentence_weights(train.examples, self.task.labels)
-        return class_weights(FLAGS)
+        return training_class_weights(FLAGS)
 
     @property
     def losses(self):

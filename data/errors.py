@@ -13,7 +13,7 @@ class DataError(ValueError):
     """
 
 
-def json_problem(error: ValueError | RecursionError) -> str:
+def json_error(error: ValueError | RecursionError) -> str:
     """What Python found wrong with a JSON text, said of the text."""
     if isinstance(error, RecursionError):
         return "its lists and objects are nested too deeply, in a field that may not even be used"

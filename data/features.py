@@ -1,6 +1,6 @@
 """Tokenised examples as arrays, what tells them from others, and where they are kept.
 
-features = cached(folder, "train", features_fingerprint(texts_and_settings), tokenise)
+features = cached_features(folder, "train", features_fingerprint(texts_and_settings), tokenise)
 """
 
 import contextlib

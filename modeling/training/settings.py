@@ -77,7 +77,7 @@ def fine_tuning_settings(values) -> FineTuningSettings:
         ModelingError: There is nothing to do, or flags contradict each other or can't be meant.
     """
     if "class_weights" in values:
-        class_weights(values)
+        training_class_weights(values)
     jobs = [name for name in ("do_train", "do_eval", "do_predict", "do_export") if name in values]
     if not any(values[name].value for name in jobs):
         raise ModelingError(
@@ -96,7 +96,7 @@ def fine_tuning_settings(values) -> FineTuningSettings:
     )
 
 
-def class_weights(values) -> list[float] | None:
+def training_class_weights(values) -> list[float] | None:
     """The numbers of --class_weights; None where it is "balanced" or not given.
 
     Raises:

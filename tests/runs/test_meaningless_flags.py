@@ -10,7 +10,7 @@ from data.errors import DataError
 from data.tasks.questions import reading, scoring
 from modeling import errors
 from modeling.training.phases import parse_phases
-from modeling.training.settings import class_weights, search_trials
+from modeling.training.settings import search_trials, training_class_weights
 from tests.scripts import fail, run
 
 COMMANDS = ("run_classifier", "run_ner", "run_pretraining", "run_squad")
@@ -96,13 +96,13 @@ def test_what_flags_can_mean():
 @pytest.mark.parametrize("value", ["nan,1", "-1,1", "inf,1", "0,0", "a,b", "balanced,1", "1,"])
 def test_class_weights(value):
     with pytest.raises(errors.ModelingError, match=r"--class_weights is .* from 0 on"):
-        class_weights(values_of(class_weights=value))
+        training_class_weights(values_of(class_weights=value))
 
 
 def test_class_weights_that_count():
-    assert class_weights(values_of(class_weights="0,2.5")) == [0.0, 2.5]
-    assert class_weights(values_of(class_weights="balanced")) is None
-    assert class_weights(values_of()) is None
+    assert training_class_weights(values_of(class_weights="0,2.5")) == [0.0, 2.5]
+    assert training_class_weights(values_of(class_weights="balanced")) is None
+    assert training_class_weights(values_of()) is None
 
 
 @pytest.mark.parametrize("name", ["learning_rates", "batch_sizes", "epochs"])
