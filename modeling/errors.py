@@ -20,7 +20,10 @@ class NotFiniteError(ModelingError):
 
 
 def run(
-    main: Callable[[list[str]], None], *user_errors: type[Exception], positional: bool = False
+    main: Callable[[list[str]], None],
+    *user_errors: type[Exception],
+    flag_values: flags.FlagValues | None = None,
+    positional: bool = False,
 ) -> None:
     """Runs `main(argv)` under absl; user errors end the process with one paragraph and code 1.
 
@@ -29,6 +32,7 @@ def run(
         *user_errors: Further exception classes that stand for the user's mistake, such as
             `data.errors.DataError`. `ModelingError` and `OSError` always count.
             Their traceback is logged at debug level.
+        flag_values: The command's flags, which `check_given_flags` looks at first.
         positional: Whether there may be arguments besides flags.
     """
 
@@ -38,7 +42,8 @@ def run(
         if len(argv) > 1 and not positional:
             raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}.")
         try:
-            check_given_flags(flags.FLAGS)
+            if flag_values is not None:
+                check_given_flags(flag_values)
             main(argv)
         except (ModelingError, OSError, *_file_errors(), *user_errors) as error:
             logging.debug("Where it happened:", exc_info=True)

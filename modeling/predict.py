@@ -99,4 +99,4 @@ def main(_: list[str]) -> None:
 
 if __name__ == "__main__":
     flags.mark_flags_as_required(["saved_model"])
-    errors.run(main, DataError)
+    errors.run(main, DataError, flag_values=FLAGS)

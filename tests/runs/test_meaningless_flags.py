@@ -11,7 +11,7 @@ from data.tasks.questions import reading, scoring
 from modeling import errors
 from modeling.training.phases import parse_phases
 from modeling.training.settings import search_trials, training_class_weights
-from tests.scripts import fail, run
+from tests.scripts import ROOT, fail, run
 
 COMMANDS = ("run_classifier", "run_ner", "run_pretraining", "run_squad")
 COMMANDS += ("data.create_pretraining_data", "data.learn_vocabulary", "data.inspect_records")
@@ -135,6 +135,12 @@ def test_threshold_of_the_empty_answer(value):
 def test_phases(text):
     with pytest.raises(errors.ModelingError, match="--phases"):
         parse_phases(text)
+
+
+def test_every_command_has_its_flags_looked_at():
+    for command in COMMANDS:
+        text = (ROOT / f"{command.replace('.', '/')}.py").read_text()
+        assert "run(main, DataError, flag_values=FLAGS" in text, command
 
 
 def test_a_script_says_so_before_it_reads_anything():
