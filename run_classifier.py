@@ -52,7 +52,7 @@ from data.tasks.sentences import delimited, glue_submission, predictions, readin
 from data.tasks.sentences.examples import SentenceKind, SentenceTask
 from data.tasks.sentences.rows import SentenceSettings
 from data.tokenization import Tokenizer, build_choice_inputs, build_inputs, casing
-from modeling import errors, metrics
+from modeling import checkpoints, errors, metrics
 from modeling.config import BertConfig
 from modeling.sentences import SentenceHead, load_second_encoder, read_second_config
 from modeling.serving.export import Export
@@ -121,13 +121,7 @@ class SentenceClassification:
         """What --class_weights says."""
         if FLAGS.class_weights == ["balanced"]:
             return delimited.balanced_sentence_weights(train.examples, self.task.labels)
-        try:
-            return [float(weight) for weight in FLAGS.class_weights] or None
-        except ValueError as error:
-            raise errors.ModelingError(
-                f"--class_weights is {','.join(FLAGS.class_weights)}; it has to be balanced or "
-                f"numbers."
-            ) from error
+        return training_class_weights(FLAGS)
 
     @property
     def losses(self):
@@ -269,4 +263,4 @@ def main(_) -> None:
 
 if __name__ == "__main__":
     flags.mark_flags_as_required(REQUIRED)
-    errors.run(main, DataError)
+    errors.run(main, DataError, flag_values=FLAGS)

@@ -199,8 +199,9 @@ def _load(path: str) -> list[object]:
             line = text.split("\n")[error.lineno - 1]
             near = f", near {error_text(line[max(0, error.colno - 21) : error.colno + 39])}"
         raise DataError(
-            f"{place}: the file isn't JSON ({error}){near}. A file in SQuAD's format is one JSON"
-            " object, not one per line; repair it, or download it again if it isn't complete."
+            f"{place}: the file isn't JSON ({json_error(error)}){near}. A file in SQuAD's"
+            " format is one JSON object, not one per line; repair it, or download it again if it"
+            " isn't complete."
         ) from None
     return _field(_object(content, path), "data", list, path)
 

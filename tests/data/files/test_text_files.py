@@ -9,6 +9,7 @@ import pytest
 from data.errors import DataError, error_list, error_text
 from data.files.text_files import (
     file_extension,
+    json_object,
     lines_of,
     named_file_row,
     placed_file,
