@@ -64,7 +64,11 @@ from modeling.training.runs import charts
 from modeling.training.runs.identity import weights_identity
 from modeling.training.runs.reporting import write_run_results
 from modeling.training.runs.session import session
-from modeling.training.settings import check_training_fits_model, fine_tuning_settings
+from modeling.training.settings import (
+    check_training_fits_model,
+    fine_tuning_settings,
+    training_class_weights,
+)
 from modeling.training.task import TaskEvaluation
 
 
@@ -79,6 +83,8 @@ class SentenceClassification:
         if self.second:
             path = FLAGS.second_bert_config_file
             check_training_fits_model(FLAGS, self.second, tokenizer.vocab_size, path)
+            if FLAGS.second_init_checkpoint:
+                checkpoints.check_vocabulary(FLAGS.second_init_checkpoint, FLAGS.vocab_file)
         self.settings = SentenceSettings(
             FLAGS.max_seq_length, FLAGS.long_text, FLAGS.window_stride, FLAGS.max_windows
         )

@@ -31,7 +31,7 @@ from collections.abc import Iterator, Sequence
 
 from absl import logging
 
-from data.errors import DataError, error_list, error_text
+from data.errors import DataError, error_list, error_text, json_error
 from data.files.bad_rows import BadRows, FileRows
 from data.files.text_files import read_text
 

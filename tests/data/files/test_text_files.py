@@ -143,3 +143,13 @@ def test_no_cell_is_a_formula():
     numbers = ["-0.5", "+3", "-1e-07", "-inf", "-Infinity", "nan", "-.5", "1=1", "a@b", "it's"]
     assert tsv_line(numbers).split("\t") == numbers
     assert tsv_line(["-1_0", "-٣", "-", "--1"]).split("\t") == ["'-1_0", "'-٣", "'-", "'--1"]
+
+
+@pytest.mark.parametrize(
+    "value", ["[" * 50_000 + "]" * 50_000, '{"a":' * 50_000 + "1" + "}" * 50_000], ids=["[", "{"]
+)
+def test_a_deep_value_in_a_field_that_is_not_read(value):
+    with pytest.raises(
+        DataError, match=r"f\.jsonl:7: .* nested too deeply, in a field .*; it begins"
+    ):
+        json_object("f.jsonl:7", f'{{"text": "a", "unused": {value}}}')
