@@ -28,7 +28,10 @@ flags.DEFINE_string(
 )
 flags.DEFINE_string("text_field", corpus.TEXT_FIELD, "Field of JSON lines that holds the text.")
 flags.DEFINE_string("output_file", None, "The vocabulary, one token per line.")
-flags.DEFINE_integer("vocab_size", 30522, "Number of tokens, met exactly.")
+MOST_TOKENS = 10_000_000
+"""Of a vocabulary, for which so many strings are held."""
+
+flags.DEFINE_integer("vocab_size", 30522, "Number of tokens, met exactly.", upper_bound=MOST_TOKENS)
 flags.DEFINE_bool("do_lower_case", True, "Whether the vocabulary is for lower-cased text.")
 flags.DEFINE_integer("min_frequency", 2, "Pieces that occur less often are not learned.")
 flags.DEFINE_float(
@@ -40,6 +43,7 @@ flags.DEFINE_integer(
     None,
     "Least number of [unusedN] tokens; default 99 from 20,000 tokens on, otherwise none. With "
     "--extend: how many stay free, default none.",
+    upper_bound=MOST_TOKENS,
 )
 flags.DEFINE_float(
     "heldout_share", 0.01, "Share of the documents on which the vocabulary is tested instead."

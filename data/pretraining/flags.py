@@ -16,9 +16,8 @@ NAMES = ("text_field", "do_lower_case", *SETTINGS)
 
 def define_pretraining_flags() -> None:
     """Those of run_pretraining.py: which records or raw text it reads, and what it learns."""
-    flags.DEFINE_integer("max_seq_length", 128, "Tokens per record, as the records were made.")
-    flags.DEFINE_integer(
-        "max_predictions_per_seq", 20, "Masked tokens per record at most, as made."
+    define_lengths(
+        "Tokens per record, as the records were made.", "Masked tokens per record at most, as made."
     )
     flags.DEFINE_enum(
         "objective",
@@ -57,6 +56,12 @@ def define_pretraining_flags() -> None:
     )
 
 
+def define_lengths(max_seq_length: str, max_predictions_per_seq: str) -> None:
+    """Of records, with what they are said to be. Each record takes as much memory."""
+    flags.DEFINE_integer("max_seq_length", 128, max_seq_length, upper_bound=2**16)
+    flags.DEFINE_integer("max_predictions_per_seq", 20, max_predictions_per_seq, upper_bound=2**16)
+
+
 def define_raw_text_flags() -> None:
     """The flags `NAMES`."""
     flags.DEFINE_string(
@@ -83,7 +88,12 @@ def define_raw_text_flags() -> None:
         "Mask spans of up to so many whole words, short ones more often; 1: no spans.",
         lower_bound=1,
     )
-    flags.DEFINE_integer("dupe_factor", 10, "How often the text is gone through, with other masks.")
+    flags.DEFINE_integer(
+        "dupe_factor",
+        10,
+        "How often the text is gone through, with other masks.",
+        upper_bound=100_000,
+    )
     flags.DEFINE_float("masked_lm_prob", 0.15, "Share of the pieces to predict.")
     flags.DEFINE_float("mask_share", 0.8, "Share of the predicted pieces that become [MASK].")
     flags.DEFINE_float(
@@ -98,7 +108,11 @@ def define_raw_text_flags() -> None:
 def define_worker_flags() -> None:
     """How many processes make records."""
     flags.DEFINE_integer(
-        "num_workers", 1, "Processes that make records; 0: one for each CPU.", lower_bound=0
+        "num_workers",
+        1,
+        "Processes that make records; 0: one for each CPU.",
+        lower_bound=0,
+        upper_bound=1024,
     )
 
 

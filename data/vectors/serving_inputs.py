@@ -7,7 +7,7 @@ import tensorflow as tf
 from data.tokenization import Tokenizer
 from data.tokenization.inputs import check_length, joined_pieces
 from data.tokenization.long_texts import kept_pieces
-from data.tokenization.offsets import bytes_to_characters
+from data.tokenization.offsets import bytes_to_characters, text_slices
 from data.tokenization.words import separated_words
 
 
@@ -63,7 +63,7 @@ def text_pieces(tokenizer: Tokenizer, max_seq_length: int, texts: tf.Tensor) -> 
         tf.cast(tf.gather(part.values, global_number), tf.int32)
         for part in (separated.starts, separated.ends)
     )
-    words = tf.strings.substr(tf.gather(texts, word_rows), begins, stops - begins)
+    words = text_slices(texts, word_rows, begins, stops)
     per_row = tf.RaggedTensor.from_value_rowids(words, word_rows, starts.nrows(), validate=False)
 
     def around(ragged, value):
