@@ -267,7 +267,7 @@ class BatchPredictor:
 def _shapes(values: Mapping[str, Any]) -> tuple:
     """Of all inputs of an example, in the order of their names."""
     return tuple(
-        value.shape if isinstance(value, np.ndarray) else (len(value),) * isinstance(value, list)
+        (len(value),) if isinstance(value, list) else np.shape(value)
         for _, value in sorted(values.items())
     )
 

@@ -20,8 +20,12 @@ import functools
 import json
 import os
 import pathlib
+import random
+import statistics
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import keras
 from absl import app, flags
@@ -47,24 +51,32 @@ WORDS = ["the", "of", "plot", "film", "was", "good", "bad", "and", "##s", "##ly"
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, *"abcdefghijklmnopqrstuvwxyz.,'"]
 VOCAB += [f"##{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"]
 
-# Family, signature, inputs of a request about a text: {} stands for it.
-REQUESTS = [
-    ("classes", "serving_default", {"text_a": ["{}"]}),
-    ("classes", "examples", None),
-    ("pairs", "serving_default", {"text_a": ["good film"], "text_b": ["{}"]}),
-    ("windows", "serving_default", {"text_a": ["{}"]}),
-    ("choices", "serving_default", {"context": ["{}"], "choices": [["good"] * 20]}),
-    ("questions", "serving_default", {"question": ["was it good"], "context": ["{}"]}),
-    ("questions", "n_best", {"question": ["{}"], "context": ["it was good"]}),
-    ("tags", "serving_default", {"text": ["{}"]}),
-    ("tags", "words", {"words": [["{}", "was", "good"]]}),
-    ("vectors", "serving_default", {"text": ["{}"]}),
-    ("vectors", "pieces", {"text": ["{}"]}),
-    ("vectors", "words", {"text": ["{}"]}),
-    ("fill-mask", "serving_default", {"text": ["[MASK] {}"]}),
-    ("fill-mask", "log_likelihood", {"text": ["{}"]}),
-    ("fill-mask", "next_sentence", {"text_a": ["{}"], "text_b": ["{}"]}),
-]
+
+class Request(NamedTuple):
+    """A family's signature, and what is asked about a text, for which {} stands."""
+
+    family: str
+    signature: str
+    inputs: Mapping[str, str | list[str]]
+
+
+REQUESTS = (
+    Request("classes", "serving_default", {"text_a": "{}"}),
+    Request("classes", "examples", {"text_a": "{}"}),
+    Request("pairs", "serving_default", {"text_a": "good film", "text_b": "{}"}),
+    Request("windows", "serving_default", {"text_a": "{}"}),
+    Request("choices", "serving_default", {"context": "{}", "choices": ["good"] * 20}),
+    Request("questions", "serving_default", {"question": "was it good", "context": "{}"}),
+    Request("questions", "n_best", {"question": "{}", "context": "it was good"}),
+    Request("tags", "serving_default", {"text": "{}"}),
+    Request("tags", "words", {"words": ["{}", "was", "good"]}),
+    Request("vectors", "serving_default", {"text": "{}"}),
+    Request("vectors", "pieces", {"text": "{}"}),
+    Request("vectors", "words", {"text": "{}"}),
+    Request("fill-mask", "serving_default", {"text": "[MASK] {}"}),
+    Request("fill-mask", "log_likelihood", {"text": "{}"}),
+    Request("fill-mask", "next_sentence", {"text_a": "{}", "text_b": "{}"}),
+)
 KINDS = {
     "words": "the plot of the film was good, and badly ",
     "one word": "x",
@@ -73,96 +85,118 @@ KINDS = {
     "sigmas": "a\u03a3 ",
     "dots": ".",
 }
+HOSTILE = [
+    *(bytes([byte]) for byte in range(32)),
+    *(b"\xff", b"\xc3", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"[MASK]", b"[SEP]", b"[PAD]"),
+    *(text.encode() for text in ("\u0301", "\u200b", "\ufeff", "\u202e", "\ud55c", "\u6f22")),
+    *(text.encode() for text in ("\U0001f600", "\u03a3", "a\u03a3", "\u0130", "\u00a0", "'s")),
+    *(b"good", b"film", b" ", b" ", b"x" * 201, b"x" * 5000, b"##s", b"{}", b"%s", b"\x7f" * 99),
+]
 
-# Asks one signature; needs TensorFlow and TF Text only. Reads requests from standard input as JSON,
-# one a line, answers with a line each.
+# Asks signatures; needs TensorFlow and TF Text only. Reads requests from standard input, a line of
+# JSON each, and answers each with one.
 _CHILD = """
-import json, resource, sys, time
-path, signature, most = sys.argv[1:]
+import ctypes, functools, json, resource, sys, time
 import tensorflow as tf, tensorflow_text
-# Address space, of which TensorFlow takes some gigabytes without using them.
-resource.setrlimit(resource.RLIMIT_AS, (int(most), int(most)))
-call = tf.saved_model.load(path).signatures[signature]
+# Of address space, of which TensorFlow takes some gigabytes without using them.
+resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[1]), int(sys.argv[1])))
+load = functools.cache(tf.saved_model.load)
 
 def memory(name):
     with open("/proc/self/status") as file:
         return next(int(line.split()[1]) for line in file if line.startswith(name)) / 1024
 
-def asked(inputs, size, text):
-    if inputs is None:
-        inputs = {"examples": [None]}
-        feature = tf.train.Feature(bytes_list=tf.train.BytesList(value=[text]))
-        example = tf.train.Example(features=tf.train.Features(feature={"text_a": feature}))
-        return {"examples": tf.constant([example.SerializeToString()])}
-    def filled(value):
-        if isinstance(value, list):
-            return [filled(one) for one in value]
-        return value.encode().replace(b"{}", text)
-    return {name: tf.constant(filled(value)) for name, value in inputs.items()}
+def settled():
+    # What is free goes back, so that it doesn't hide what the next request takes.
+    ctypes.CDLL(None).malloc_trim(0)
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")
+    return memory("VmRSS")
+
+def filled(value, text):
+    if isinstance(value, list):
+        return [filled(one, text) for one in value]
+    return value.encode().replace(b"{}", text)
+
+def tensors(inputs, texts, signature):
+    rows = {name: [filled(value, text) for text in texts] for name, value in inputs.items()}
+    if signature != "examples":
+        return {name: tf.constant(value) for name, value in rows.items()}
+    examples = []
+    for number in range(len(texts)):
+        example = tf.train.Example()
+        for name, value in rows.items():
+            strings = value[number] if isinstance(value[number], list) else [value[number]]
+            example.features.feature[name].bytes_list.value.extend(strings)
+        examples.append(example.SerializeToString())
+    return {"examples": tf.constant(examples)}
 
 for line in sys.stdin:
     request = json.loads(line)
-    if "strings" in request:
-        texts = [bytes.fromhex(one) for one in request["strings"]]
-        for first in range(0, len(texts), request["batch"]):
-            some = texts[first : first + request["batch"]]
-            inputs = {}
-            for name, value in request["inputs"].items():
-                inputs[name] = tf.constant([
-                    [one.encode().replace(b"{}", text) for one in value[0]]
-                    if isinstance(value[0], list) else value[0].encode().replace(b"{}", text)
-                    for text in some])
-            call(**inputs)
-        print(json.dumps({"memory": memory("VmRSS")}), flush=True)
-        continue
-    unit = request["unit"].encode()
-    text = (unit * (request["size"] // len(unit) + 1))[: request["size"]]
-    tensors = asked(request["inputs"], request["size"], text)
-    with open("/proc/self/clear_refs", "w") as file:
-        file.write("5")
-    before, begin = memory("VmRSS"), time.perf_counter()
+    signature = request["signature"]
+    call = load(request["path"]).signatures[signature]
+    unit = bytes.fromhex(request["unit"])
+    if "size" in request:
+        unit = (unit * (request["size"] // len(unit) + 1))[: request["size"]]
+    texts = [unit] if "size" in request else unit.split(b"\\0\\n\\0")
+    asked = tensors(request["inputs"], texts, signature)
+    before, begin, said = settled(), time.perf_counter(), ""
     try:
-        call(**tensors)
-        said = ""
+        call(**asked)
     except tf.errors.OpError as error:
         said = " ".join(str(error.message).split("<stack traces unavailable>")[-1].split())
-    seconds = time.perf_counter() - begin
-    print(json.dumps({"seconds": seconds, "memory": memory("VmHWM") - before,
-                      "said": said}), flush=True)
+    seconds, peak = time.perf_counter() - begin, memory("VmHWM") - before
+    asked = None
+    print(json.dumps({"seconds": seconds, "memory": peak, "said": said, "resident": settled()}),
+          flush=True)
 """
+_BETWEEN = b"\0\n\0"
 
 
 class Asked:
-    """A process that has one signature loaded and is asked; `close` ends it.
+    """A process that loads exports and is asked; begun anew when it dies, ended on leaving.
 
     Args:
-        path: The SavedModel.
-        signature: Of it.
         most_gigabytes: Of address space.
     """
 
-    def __init__(self, path: str, signature: str, most_gigabytes: float):
+    def __init__(self, most_gigabytes: float):
+        self._most = str(int(most_gigabytes * 2**30))
+
+    def __enter__(self) -> "Asked":
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _CHILD, path, signature, str(int(most_gigabytes * 2**30))],
+            [sys.executable, "-c", _CHILD, self._most],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"},
             text=True,
         )
+        return self
 
-    def ask(self, **request) -> dict:
-        """What came; {"died": code} if the process did."""
+    def __exit__(self, *_) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def size(self, request: Request, path: str, unit: str, size: int) -> dict:
+        """What so many bytes of a text cost; `died` if the process did."""
+        return self._ask(request, path, unit.encode(), size=size)
+
+    def texts(self, request: Request, path: str, texts: Sequence[bytes]) -> dict:
+        """The same of several texts, none of which holds `_BETWEEN`, at once."""
+        return self._ask(request, path, _BETWEEN.join(texts))
+
+    def _ask(self, request: Request, path: str, unit: bytes, **further) -> dict:
+        asked = further | {"path": path, "unit": unit.hex()}
+        asked |= {"signature": request.signature, "inputs": request.inputs}
         try:
-            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.write(json.dumps(asked) + "\n")
             self._process.stdin.flush()
             return json.loads(self._process.stdout.readline())
         except (OSError, ValueError):
-            return {"died": self._process.wait()}
-
-    def close(self) -> None:
-        self._process.stdin.close()
-        self._process.wait()
+            code = self._process.wait()
+            self.__enter__()
+            return {"died": code}
 
 
 def make_exports(folder: pathlib.Path) -> dict[str, str]:
@@ -225,13 +259,13 @@ def make_exports(folder: pathlib.Path) -> dict[str, str]:
             max_answer_length=10,
             version_2=False,
             threshold=0.0,
-            max_windows=FLAGS.max_windows if FLAGS.is_parsed() else 512,
+            max_windows=512,
         ),
         "tags": export_tagger(
             built(models.BertTagger(config, 3)),
             export("tags"),
-            functools.partial(tagging_inputs.from_texts, tokenizer, **lengths),
-            functools.partial(tagging_inputs.from_words, tokenizer, **lengths),
+            functools.partial(tagging_inputs.from_texts, tokenizer, max_windows=1024, **lengths),
+            functools.partial(tagging_inputs.from_words, tokenizer, max_windows=1024, **lengths),
             ["O", "B-X", "I-X"],
         ),
         "vectors": export_embeddings(
@@ -246,38 +280,121 @@ def make_exports(folder: pathlib.Path) -> dict[str, str]:
     }
 
 
+def measure(exports: Mapping[str, str], requests, kinds, sizes, most_gigabytes: float) -> list:
+    """Dicts: family, signature, kind, size, seconds, memory in MB, said; died if it did."""
+    rows = []
+    with Asked(most_gigabytes) as asked:
+        for request in requests:
+            path = exports[request.family]
+            for kind in kinds:
+                asked.size(request, path, KINDS[kind], 100)  # so that it is loaded
+                for size in sizes:
+                    row = {"family": request.family, "signature": request.signature, "kind": kind}
+                    row |= {"size": size} | asked.size(request, path, KINDS[kind], size)
+                    rows.append(row)
+                    print(row, flush=True)
+                    if "died" in row:
+                        break
+    return rows
+
+
+def measure_hostile(exports, requests, strings: int, single: int, seed: int) -> list[str]:
+    """Asks each of the requests' families about hostile strings; what went wrong."""
+    draw, faults = random.Random(seed), []
+    with Asked(FLAGS.most_gigabytes) as asked:
+        for request in requests:
+            path, resident = exports[request.family], []
+            for batch, number in ((500, strings), (1, single)):
+                for _ in range(0, number, batch):
+                    got = asked.texts(request, path, [hostile(draw) for _ in range(batch)])
+                    if got.get("said", "died"):
+                        faults.append(f"{request.family} {request.signature}: {got}")
+                    resident.append(got.get("resident", 0))
+            quarter = len(resident) // 4
+            first = statistics.median(resident[quarter : 2 * quarter])
+            last = statistics.median(resident[-quarter:])
+            print(
+                f"{request.family}: {strings:,} strings, {single:,} requests, {first:.0f} MB then "
+                f"{last:.0f} MB",
+                flush=True,
+            )
+            if last > 1.1 * first:
+                faults.append(f"{request.family}: memory grew from {first:.0f} to {last:.0f} MB")
+    return faults
+
+
+def hostile(draw: random.Random) -> bytes:
+    """A short string of what tokenizers and parsers stumble over."""
+    parts = draw.choices(HOSTILE, k=draw.randrange(12))
+    if draw.random() < 0.3:
+        parts.append(draw.randbytes(draw.randrange(20)))
+    return b"".join(parts).replace(_BETWEEN, b"")
+
+
+def table(rows: Sequence[Mapping]) -> str:
+    """Megabytes and seconds by size, of words; of other kinds the largest size's."""
+    sizes = sorted({row["size"] for row in rows})
+    lines = ["| | " + " | ".join(f"{size / 1000:,.0f} kB" for size in sizes) + " |"]
+    lines.append("|---|" + "---:|" * len(sizes))
+    parts = {}
+    for row in rows:
+        parts.setdefault((row["family"], row["signature"], row["kind"]), {})[row["size"]] = row
+    for (family, signature, kind), by_size in parts.items():
+        cells = [_cell(by_size.get(size, {"died": 0})) for size in sizes]
+        lines.append(f"| {family}, `{signature}`, {kind} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _cell(row: Mapping) -> str:
+    if "died" in row:
+        return "died"
+    cell = f"{row['memory']:.0f} MB, {row['seconds']:.2f} s"
+    return f"({cell})" if row["said"] else cell
+
+
+def plot(rows: Sequence[Mapping], path: pathlib.Path) -> None:
+    """Memory and time against size, a line for each signature and kind."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 4), layout="constrained")
+    axes = figure.subplots(1, 2)
+    parts = {}
+    for row in rows:
+        if "died" not in row:
+            parts.setdefault((row["family"], row["signature"], row["kind"]), []).append(row)
+    for (family, _, _), some in parts.items():
+        color = f"C{sorted({row['family'] for row in rows}).index(family)}"
+        for axis, name in zip(axes, ("memory", "seconds"), strict=True):
+            points = [(row["size"], max(row[name], 1e-3)) for row in some]
+            axis.plot(*zip(*points, strict=True), color=color, lw=0.8, label=family)
+    for axis, title in zip(axes, ("memory above the idle process, MB", "seconds"), strict=True):
+        axis.set(xscale="log", yscale="log", xlabel="bytes of the text", title=title)
+        axis.grid(alpha=0.25)
+    axes[0].set_ylim(bottom=1)
+    handles = dict(zip(*axes[0].get_legend_handles_labels()[::-1], strict=True))
+    axes[0].legend(handles.values(), handles.keys(), fontsize=7, frameon=False)
+    figure.savefig(path, metadata={"Date": None})
+
+
 def main(_) -> None:
     folder = pathlib.Path(FLAGS.output_dir)
     exports = make_exports(folder / "exports")
-    for family, signature, inputs in REQUESTS:
-        if FLAGS.families and family not in FLAGS.families:
-            continue
-        for kind in FLAGS.kinds or KINDS:
-            asked = Asked(exports[family], signature, FLAGS.most_gigabytes)
-            asked.ask(inputs=inputs, unit=KINDS[kind], size=100)
-            for size in SIZES:
-                got = asked.ask(inputs=inputs, unit=KINDS[kind], size=size)
-                if "died" in got:
-                    print(family, signature, kind, size, got, flush=True)
-                    break
-                print(
-                    family,
-                    signature,
-                    kind,
-                    size,
-                    f"{got['memory']:.0f} MB",
-                    f"{got['seconds']:.3f} s",
-                    got["said"][:150],
-                    flush=True,
-                )
-            else:
-                asked.close()
+    requests = [r for r in REQUESTS if not FLAGS.families or r.family in FLAGS.families]
+    if FLAGS.hostile:
+        first = {request.family: request for request in reversed(requests)}.values()
+        faults = measure_hostile(exports, first, 100_000, 20_000, 0)
+        if faults:
+            raise SystemExit("\n".join(faults[:20]))
+        return
+    rows = measure(exports, requests, FLAGS.kinds or KINDS, SIZES, FLAGS.most_gigabytes)
+    (folder / "rows.json").write_text(json.dumps(rows), encoding="utf-8")
+    (folder / "table.md").write_text(table(rows) + "\n", encoding="utf-8")
+    plot(rows, folder / "plot.svg")
 
 
 if __name__ == "__main__":
     flags.DEFINE_string("output_dir", None, "Of exports, table and plot.", required=True)
-    flags.DEFINE_float("most_gigabytes", 14, "Address space of a process that is asked.")
-    flags.DEFINE_integer("max_windows", 512, "See --export_max_windows.")
+    flags.DEFINE_float("most_gigabytes", 14, "Address space of the process that is asked.")
     flags.DEFINE_list("families", [], "Only these.")
     flags.DEFINE_list("kinds", [], "Only these kinds of text.")
     flags.DEFINE_bool("hostile", False, "Hostile strings instead of long texts.")
