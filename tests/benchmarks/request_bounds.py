@@ -7,11 +7,11 @@ Every family is exported with a tiny random model, so that what is seen is the t
 answers, which is where a text's length counts; then each signature that takes text is asked, in a
 process of its own that may not have more than --most_gigabytes. Texts are of words, of one word
 without a space, and of what is hardest for the tokenizer (words of just too many letters, accents
-that are stripped, punctuation). Writes a table, a TSV and a plot.
+that are stripped, punctuation). Writes rows.json, table.md and plot.png, which needs matplotlib.
 
 --hostile asks each family about 100,000 strings of control characters, broken UTF-8, marks, special
-tokens and the like, then 20,000 requests of one text each: nothing may fail, and memory may not
-grow. Exits with an error if something isn't so.
+tokens and the like, then all together 20,000 requests of one text each: nothing may fail, and
+memory may not grow. Exits with an error if something isn't so.
 """
 
 from modeling import quiet  # noqa: F401  isort: skip
@@ -140,14 +140,15 @@ for line in sys.stdin:
         unit = (unit * (request["size"] // len(unit) + 1))[: request["size"]]
     texts = [unit] if "size" in request else unit.split(b"\\0\\n\\0")
     asked = tensors(request["inputs"], texts, signature)
-    before, begin, said = settled(), time.perf_counter(), ""
+    settled()
+    begin, said = time.perf_counter(), ""
     try:
         call(**asked)
     except tf.errors.OpError as error:
         said = " ".join(str(error.message).split("<stack traces unavailable>")[-1].split())
-    seconds, peak = time.perf_counter() - begin, memory("VmHWM") - before
+    seconds, peak = time.perf_counter() - begin, memory("VmHWM")
     asked = None
-    print(json.dumps({"seconds": seconds, "memory": peak, "said": said, "resident": settled()}),
+    print(json.dumps({"seconds": seconds, "peak": peak, "said": said, "resident": settled()}),
           flush=True)
 """
 _BETWEEN = b"\0\n\0"
@@ -169,7 +170,8 @@ class Asked:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"},
+            # Large tensors are given back when they are free.
+            env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "MALLOC_MMAP_THRESHOLD_": "100000"},
             text=True,
         )
         return self
@@ -281,20 +283,21 @@ def make_exports(folder: pathlib.Path) -> dict[str, str]:
 
 
 def measure(exports: Mapping[str, str], requests, kinds, sizes, most_gigabytes: float) -> list:
-    """Dicts: family, signature, kind, size, seconds, memory in MB, said; died if it did."""
+    """Dicts: family, signature, kind, size, seconds, memory (MB above idle), said; or died."""
     rows = []
     with Asked(most_gigabytes) as asked:
         for request in requests:
             path = exports[request.family]
             for kind in kinds:
-                asked.size(request, path, KINDS[kind], 100)  # so that it is loaded
+                loaded = asked.size(request, path, KINDS[kind], 100)["resident"]
                 for size in sizes:
                     row = {"family": request.family, "signature": request.signature, "kind": kind}
                     row |= {"size": size} | asked.size(request, path, KINDS[kind], size)
                     rows.append(row)
-                    print(row, flush=True)
                     if "died" in row:
                         break
+                    row["memory"] = row["peak"] - loaded
+                    print(row, flush=True)
     return rows
 
 
@@ -332,7 +335,7 @@ def hostile(draw: random.Random) -> bytes:
 
 
 def table(rows: Sequence[Mapping]) -> str:
-    """Megabytes and seconds by size, of words; of other kinds the largest size's."""
+    """Megabytes above the idle process and seconds by size; in brackets what was refused."""
     sizes = sorted({row["size"] for row in rows})
     lines = ["| | " + " | ".join(f"{size / 1000:,.0f} kB" for size in sizes) + " |"]
     lines.append("|---|" + "---:|" * len(sizes))
@@ -340,40 +343,31 @@ def table(rows: Sequence[Mapping]) -> str:
     for row in rows:
         parts.setdefault((row["family"], row["signature"], row["kind"]), {})[row["size"]] = row
     for (family, signature, kind), by_size in parts.items():
-        cells = [_cell(by_size.get(size, {"died": 0})) for size in sizes]
+        cells = []
+        for size in sizes:
+            row = by_size.get(size, {"died": 0})
+            cell = "died" if "died" in row else f"{row['memory']:.0f} MB, {row['seconds']:.2f} s"
+            cells.append(f"({cell})" if row.get("said") else cell)
         lines.append(f"| {family}, `{signature}`, {kind} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def _cell(row: Mapping) -> str:
-    if "died" in row:
-        return "died"
-    cell = f"{row['memory']:.0f} MB, {row['seconds']:.2f} s"
-    return f"({cell})" if row["said"] else cell
-
-
 def plot(rows: Sequence[Mapping], path: pathlib.Path) -> None:
-    """Memory and time against size, a line for each signature and kind."""
+    """Memory and time against size, the most of each family."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9, 4), layout="constrained")
-    axes = figure.subplots(1, 2)
-    parts = {}
-    for row in rows:
-        if "died" not in row:
-            parts.setdefault((row["family"], row["signature"], row["kind"]), []).append(row)
-    for (family, _, _), some in parts.items():
-        color = f"C{sorted({row['family'] for row in rows}).index(family)}"
-        for axis, name in zip(axes, ("memory", "seconds"), strict=True):
-            points = [(row["size"], max(row[name], 1e-3)) for row in some]
-            axis.plot(*zip(*points, strict=True), color=color, lw=0.8, label=family)
-    for axis, title in zip(axes, ("memory above the idle process, MB", "seconds"), strict=True):
+    figure = Figure(figsize=(8, 3.4), layout="constrained")
+    titles = {"memory": "memory above the idle process, MB", "seconds": "seconds"}
+    for axis, (name, title) in zip(figure.subplots(1, 2), titles.items(), strict=True):
+        for family in sorted({row["family"] for row in rows}):
+            most = {}
+            for row in (row for row in rows if row["family"] == family and "died" not in row):
+                most[row["size"]] = max(most.get(row["size"], 1e-3), row[name])
+            axis.plot(*zip(*sorted(most.items()), strict=True), lw=1, label=family)
         axis.set(xscale="log", yscale="log", xlabel="bytes of the text", title=title)
         axis.grid(alpha=0.25)
-    axes[0].set_ylim(bottom=1)
-    handles = dict(zip(*axes[0].get_legend_handles_labels()[::-1], strict=True))
-    axes[0].legend(handles.values(), handles.keys(), fontsize=7, frameon=False)
-    figure.savefig(path, metadata={"Date": None})
+    axis.legend(fontsize=7, frameon=False)
+    figure.savefig(path, dpi=75, metadata={"Software": None})
 
 
 def main(_) -> None:
@@ -382,14 +376,14 @@ def main(_) -> None:
     requests = [r for r in REQUESTS if not FLAGS.families or r.family in FLAGS.families]
     if FLAGS.hostile:
         first = {request.family: request for request in reversed(requests)}.values()
-        faults = measure_hostile(exports, first, 100_000, 20_000, 0)
+        faults = measure_hostile(exports, first, 100_000, 20_000 // len(first), 0)
         if faults:
             raise SystemExit("\n".join(faults[:20]))
         return
     rows = measure(exports, requests, FLAGS.kinds or KINDS, SIZES, FLAGS.most_gigabytes)
     (folder / "rows.json").write_text(json.dumps(rows), encoding="utf-8")
     (folder / "table.md").write_text(table(rows) + "\n", encoding="utf-8")
-    plot(rows, folder / "plot.svg")
+    plot(rows, folder / "plot.png")
 
 
 if __name__ == "__main__":
