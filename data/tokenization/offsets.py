@@ -40,7 +40,7 @@ def source_spans(
     base = tf.gather(places.row_starts(), row)
     begin = tf.gather(places.values, base + starts.values)
     last = tf.gather(places.values, base + ends.values - 1)
-    data, text_starts = bytes_of(texts)
+    data, text_starts = bytes_and_offsets(texts)
     first_byte = tf.gather(data, tf.gather(text_starts, row) + last)
     end = last + tf.gather(tf.constant(_SIZES), tf.cast(first_byte, tf.int32))
     if dropped is not None:
@@ -66,7 +66,7 @@ def bytes_to_characters(
     if texts.shape.rank == 0:
         ragged = tf.RaggedTensor.from_row_lengths(offsets, [tf.size(offsets)], validate=False)
         return bytes_to_characters(texts[tf.newaxis], ragged).values
-    data, text_starts = bytes_of(texts)
+    data, text_starts = bytes_and_offsets(texts)
     begins = tf.cast(tf.bitwise.bitwise_and(data, 0xC0) != 0x80, tf.int64)
     before = tf.concat([[0], tf.cumsum(begins)], 0)
     base = tf.gather(text_starts, offsets.value_rowids())
@@ -92,7 +92,7 @@ def text_slices(texts: tf.Tensor, rows: tf.Tensor, begins: tf.Tensor, ends: tf.T
         return tf.strings.substr(tf.gather(texts, rows), begin, size)
 
     def joined():
-        data, starts = bytes_of(texts)
+        data, starts = bytes_and_offsets(texts)
         base = tf.gather(starts, rows)
         places = tf.ragged.range(base + tf.cast(begins, tf.int64), base + tf.cast(ends, tf.int64))
         characters = tf.gather(_BYTES, tf.cast(tf.gather(data, places.values), tf.int32))
@@ -103,7 +103,7 @@ def text_slices(texts: tf.Tensor, rows: tf.Tensor, begins: tf.Tensor, ends: tf.T
     return tf.cond((tf.size(rows) <= _FEW_SLICES) | (copies <= _FEW_BYTES), copied, joined)
 
 
-def bytes_of(texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def bytes_and_offsets(texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """All bytes of string [N] in a row, uint8 [bytes], and where each text starts, int64 [N]."""
     starts = tf.cumsum(tf.cast(tf.strings.length(texts), tf.int64), exclusive=True)
     return tf.io.decode_raw(tf.strings.reduce_join(texts), tf.uint8), starts

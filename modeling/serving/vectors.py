@@ -17,7 +17,7 @@ _MOST_NUMBERS = 2**28  # a gigabyte; twice as much is more than gRPC can send
 _PLACED = ("starts", "ends", "vectors")
 
 
-class PiecesAndWords(Protocol):
+class _PiecesAndWords(Protocol):
     """What the text side gives, in the graph; `data.vectors.serving_inputs` makes it."""
 
     inputs: Mapping[str, tf.Tensor]
@@ -33,7 +33,7 @@ class PiecesAndWords(Protocol):
 def export_embeddings(
     model: BertVectors,
     export: Export,
-    text_pieces: Callable[[tf.Tensor], PiecesAndWords],
+    text_pieces: Callable[[tf.Tensor], _PiecesAndWords],
     pooling: str,
 ) -> str:
     """Exports an encoder as the next version; returns its folder.
@@ -80,7 +80,7 @@ def export_embeddings(
     def embed(text):
         return embed_ids(**text_pieces(text).inputs)
 
-    def vectors_of(pieces: PiecesAndWords):
+    def vectors_of(pieces: _PiecesAndWords):
         shape = tf.shape(pieces.inputs["input_ids"])
         remedy = "Send fewer texts at once, or the long ones by themselves."
         check = refuse_more("pieces", shape[0], shape[1], _MOST_NUMBERS // width, remedy)

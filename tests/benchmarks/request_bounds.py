@@ -32,8 +32,8 @@ from absl import app, flags
 
 from data.tasks.questions import windows as question_windows
 from data.tasks.tagging import inputs as tagging_inputs
-from data.tokenization import Tokenizer, build_choices, build_inputs
-from data.vectors.serving_inputs import text_pieces
+from data.tokenization import Tokenizer, build_choice_inputs, build_inputs
+from data.vectors.serving_inputs import vector_serving_inputs
 from modeling import models
 from modeling.config import BertConfig
 from modeling.serving.export import Export
@@ -236,7 +236,7 @@ def make_exports(folder: pathlib.Path) -> dict[str, str]:
         return export_sentence_model(model, export(name), kind, preprocess, ["-", "+"], pairs)
 
     def choices(*texts):
-        return build_choices(tokenizer, *texts, LENGTH, "longest")
+        return build_choice_inputs(tokenizer, *texts, LENGTH, "longest")
 
     lengths = {"max_seq_length": LENGTH}
     return {
@@ -266,14 +266,18 @@ def make_exports(folder: pathlib.Path) -> dict[str, str]:
         "tags": export_tagger(
             built(models.BertTagger(config, 3)),
             export("tags"),
-            functools.partial(tagging_inputs.from_texts, tokenizer, max_windows=1024, **lengths),
-            functools.partial(tagging_inputs.from_words, tokenizer, max_windows=1024, **lengths),
+            functools.partial(
+                tagging_inputs.tag_inputs_from_texts, tokenizer, max_windows=1024, **lengths
+            ),
+            functools.partial(
+                tagging_inputs.tag_inputs_from_words, tokenizer, max_windows=1024, **lengths
+            ),
             ["O", "B-X", "I-X"],
         ),
         "vectors": export_embeddings(
             built(BertVectors(config)),
             export("vectors"),
-            functools.partial(text_pieces, tokenizer, LENGTH),
+            functools.partial(vector_serving_inputs, tokenizer, LENGTH),
             "mean",
         ),
         "fill-mask": export_pretrainer(

@@ -20,8 +20,8 @@ _CHINESE = r"\p{Han}+"
 _APOSTROPHES = ("'", "’")
 
 
-class Inputs(NamedTuple):
-    """See `modeling.serving.tagging.TaggingInputs`, which says what these are."""
+class TagInputs(NamedTuple):
+    """See `modeling.serving.tagging.ServingTagInputs`, which says what these are."""
 
     texts: tf.Tensor
     words: tf.RaggedTensor
@@ -39,7 +39,7 @@ class Inputs(NamedTuple):
         return text_slices(self.texts, rows, begins, ends)
 
 
-def from_words(
+def tag_inputs_from_words(
     tokenizer: Tokenizer,
     words: tf.Tensor,
     *,
@@ -47,7 +47,7 @@ def from_words(
     window_stride: int = 0,
     max_windows: int = 0,
     separator: str = " ",
-) -> Inputs:
+) -> TagInputs:
     """Of texts that are split already.
 
     Args:
@@ -71,15 +71,15 @@ def from_words(
         return _inputs(texts, ragged, begins, ends, windows, number)
 
 
-def from_texts(
+def tag_inputs_from_texts(
     tokenizer: Tokenizer,
     texts: tf.Tensor,
     *,
     max_seq_length: int,
     window_stride: int = 0,
     max_windows: int = 0,
-) -> Inputs:
-    """Of running texts, string [N], which are split as said above; else as `from_words`."""
+) -> TagInputs:
+    """Of running texts, string [N], which are split as said above; else as `tag_inputs_from_words`."""
     pieces = tokenizer.tokenize_with_offsets(texts)
     windows = make_windows(tokenizer, pieces.ids, max_seq_length, window_stride)
     with tf.control_dependencies(_refusals(windows, max_windows)):
@@ -96,7 +96,9 @@ def _refusals(windows: WordWindows, max_windows: int) -> list[tf.Operation]:
     return [tf.debugging.Assert(most <= max_windows, words)]
 
 
-def _split(tokenizer: Tokenizer, texts: tf.Tensor, pieces: Pieces, windows: WordWindows) -> Inputs:
+def _split(
+    tokenizer: Tokenizer, texts: tf.Tensor, pieces: Pieces, windows: WordWindows
+) -> TagInputs:
     ids, starts, ends = pieces
     continues = tf.gather(tf.constant(tokenizer.is_continuation), ids.values)
     row = ids.value_rowids()
@@ -165,11 +167,11 @@ def _word_begins(texts, text, begins, ends) -> tf.Tensor:
     return (begin | owner) & ~owned
 
 
-def _inputs(texts, words, byte_starts, byte_ends, windows: WordWindows, number) -> Inputs:
+def _inputs(texts, words, byte_starts, byte_ends, windows: WordWindows, number) -> TagInputs:
     """Puts together what both ways have; `number` int64 [pieces]: the word of each piece."""
     first = tf.concat([[True], number[1:] != number[:-1]], 0)[: tf.size(number)]
     pieces = tf.where(first)[:, 0]
-    return Inputs(
+    return TagInputs(
         texts,
         words,
         byte_starts,
