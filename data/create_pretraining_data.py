@@ -32,8 +32,17 @@ flags.DEFINE_string(
     "TFRecord files: a comma-separated list; or one name, which --num_shards numbers.",
 )
 flags.DEFINE_string("vocab_file", None, "The vocabulary that the BERT model is trained with.")
-pretraining_flags.define_lengths(
-    "Pieces per instance, with [CLS] and [SEP].", "Masked-LM predictions per instance, at most."
+flags.DEFINE_integer(
+    "max_seq_length",
+    128,
+    "Pieces per instance, with [CLS] and [SEP].",
+    upper_bound=pretraining_flags.MOST_PIECES,
+)
+flags.DEFINE_integer(
+    "max_predictions_per_seq",
+    20,
+    "Masked-LM predictions per instance, at most.",
+    upper_bound=pretraining_flags.MOST_PIECES,
 )
 flags.DEFINE_integer("random_seed", 12345, "Seed of all random choices.")
 pretraining_flags.define_raw_text_flags()
@@ -102,4 +111,4 @@ def main(_: list[str]) -> None:
 
 if __name__ == "__main__":
     flags.mark_flags_as_required(["input_file", "output_file", "vocab_file"])
-    errors.run(main, DataError)
+    errors.run(main, DataError, flag_values=FLAGS)

@@ -19,6 +19,8 @@ from data.tokenization.learning import extension, learner
 from modeling import errors
 
 FLAGS = flags.FLAGS
+MOST_TOKENS = 10_000_000
+"""Of a vocabulary: so many strings are held."""
 
 flags.DEFINE_string(
     "input_file",
@@ -28,14 +30,13 @@ flags.DEFINE_string(
 )
 flags.DEFINE_string("text_field", corpus.TEXT_FIELD, "Field of JSON lines that holds the text.")
 flags.DEFINE_string("output_file", None, "The vocabulary, one token per line.")
-MOST_TOKENS = 10_000_000
-"""Of a vocabulary, for which so many strings are held."""
-
 flags.DEFINE_integer("vocab_size", 30522, "Number of tokens, met exactly.", upper_bound=MOST_TOKENS)
 flags.DEFINE_bool("do_lower_case", True, "Whether the vocabulary is for lower-cased text.")
-flags.DEFINE_integer("min_frequency", 2, "Pieces that occur less often are not learned.")
+flags.DEFINE_integer(
+    "min_frequency", 2, "Pieces that occur less often are not learned.", lower_bound=1
+)
 flags.DEFINE_float(
-    "character_coverage", 0.99999, "Share of all characters that the alphabet has to make up."
+    "character_coverage", 0.99999, "Share of all characters that the alphabet has to make up.", 0, 1
 )
 flags.DEFINE_list("reserved_tokens", [], "Tokens to include in any case.")
 flags.DEFINE_integer(
@@ -43,6 +44,7 @@ flags.DEFINE_integer(
     None,
     "Least number of [unusedN] tokens; default 99 from 20,000 tokens on, otherwise none. With "
     "--extend: how many stay free, default none.",
+    lower_bound=0,
     upper_bound=MOST_TOKENS,
 )
 flags.DEFINE_float(
@@ -92,4 +94,4 @@ def main(_: list[str]) -> None:
 
 if __name__ == "__main__":
     flags.mark_flags_as_required(["output_file"])
-    errors.run(main, DataError)
+    errors.run(main, DataError, flag_values=FLAGS)

@@ -11,13 +11,18 @@ from data.errors import DataError
 OBJECTIVES = ("mlm_nsp", "mlm", "ltr", "rtl")
 MASKING = ("masked_lm_prob", "mask_share", "random_share", "do_whole_word_mask", "max_ngram")
 SETTINGS = ("dupe_factor", "short_seq_prob", "word_boundaries", *MASKING)
+MOST_PIECES = 32_768
+"""Of a record: more can't be meant, and would take all memory."""
 NAMES = ("text_field", "do_lower_case", *SETTINGS)
 
 
 def define_pretraining_flags() -> None:
     """Those of run_pretraining.py: which records or raw text it reads, and what it learns."""
-    define_lengths(
-        "Tokens per record, as the records were made.", "Masked tokens per record at most, as made."
+    flags.DEFINE_integer(
+        "max_seq_length", 128, "Tokens per record, as the records were made.", 1, MOST_PIECES
+    )
+    flags.DEFINE_integer(
+        "max_predictions_per_seq", 20, "Masked tokens per record at most, as made.", 1, MOST_PIECES
     )
     flags.DEFINE_enum(
         "objective",
@@ -56,12 +61,6 @@ def define_pretraining_flags() -> None:
     )
 
 
-def define_lengths(max_seq_length: str, max_predictions_per_seq: str) -> None:
-    """Of records, with what they are said to be. Each record takes as much memory."""
-    flags.DEFINE_integer("max_seq_length", 128, max_seq_length, upper_bound=2**16)
-    flags.DEFINE_integer("max_predictions_per_seq", 20, max_predictions_per_seq, upper_bound=2**16)
-
-
 def define_raw_text_flags() -> None:
     """The flags `NAMES`."""
     flags.DEFINE_string(
@@ -87,6 +86,7 @@ def define_raw_text_flags() -> None:
         1,
         "Mask spans of up to so many whole words, short ones more often; 1: no spans.",
         lower_bound=1,
+        upper_bound=1000,
     )
     flags.DEFINE_integer(
         "dupe_factor",
@@ -108,11 +108,7 @@ def define_raw_text_flags() -> None:
 def define_pretraining_worker_flags() -> None:
     """How many processes make records."""
     flags.DEFINE_integer(
-        "num_workers",
-        1,
-        "Processes that make records; 0: one for each CPU.",
-        lower_bound=0,
-        upper_bound=1024,
+        "num_workers", 1, "Processes that make records; 0: one for each CPU.", 0, 10_000
     )
 
 

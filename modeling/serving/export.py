@@ -243,7 +243,7 @@ def _pieces(inputs: Mapping[str, tf.Tensor], config):
         yield tf.debugging.Assert(fine, words)
 
 
-def refuse_more(what: str, rows, longest, most: int, remedy: str) -> tf.Operation:
+def refuse_large_request(what: str, rows, longest, most: int, remedy: str) -> tf.Operation:
     """Fails with InvalidArgument if `rows` lists, filled up to the longest, have too many places.
 
     A few short texts beside a long one would take memory that no size of theirs explains.
@@ -296,7 +296,7 @@ def _of_examples(name: str, values: tf.RaggedTensor, rank: int) -> tf.Tensor:
     if rank > 1:
         longest = tf.reduce_max(tf.concat([counts, [0]], 0))
         checks.append(
-            refuse_more(f"feature '{name}'", values.nrows(), longest, MOST_PLACES, _FEWER)
+            refuse_large_request(f"feature '{name}'", values.nrows(), longest, MOST_PLACES, _FEWER)
         )
     with tf.control_dependencies(checks):
         return values.to_tensor("") if rank > 1 else tf.identity(values.values)

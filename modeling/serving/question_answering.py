@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from modeling.answers.spans import IMPOSSIBLE, SpanLogits, SpanSearch, merge_span_logits
 from modeling.serving.buckets import in_buckets
-from modeling.serving.export import IDS, Export, Signature, refuse_more
+from modeling.serving.export import IDS, Export, Signature, refuse_large_request
 from modeling.serving.storage import Servable
 
 _MOST_WINDOWS = 2**18  # a kilobyte each, or so, where the best answers of all are compared
@@ -164,7 +164,9 @@ def _sum(first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
 def _checks(counts: tf.Tensor, max_windows: int) -> list[tf.Operation]:
     most = tf.reduce_max(tf.concat([counts, tf.zeros([1], counts.dtype)], 0))
     remedy = "Send fewer contexts at once, or the long ones by themselves."
-    together = refuse_more("windows of the contexts", tf.size(counts), most, _MOST_WINDOWS, remedy)
+    together = refuse_large_request(
+        "windows of the contexts", tf.size(counts), most, _MOST_WINDOWS, remedy
+    )
     if not max_windows:
         return [together]
     words = ["A context makes", most, f"windows; this model takes {max_windows} at most. Send a"]

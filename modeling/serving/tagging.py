@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from modeling.answers.tags import EntitiesFromTagLogits, TagsFromLogits
 from modeling.serving.buckets import in_buckets
-from modeling.serving.export import IDS, MOST_PLACES, Export, Signature, refuse_more
+from modeling.serving.export import IDS, MOST_PLACES, Export, Signature, refuse_large_request
 from modeling.serving.storage import Servable
 
 _WORDS = ("words", "tags", "starts", "ends", "start_bytes", "end_bytes")
@@ -84,7 +84,7 @@ def export_tagger(
     def answer(inputs: ServingTagInputs) -> dict[str, tf.Tensor]:
         longest = tf.reduce_max(tf.concat([inputs.words.row_lengths(), [0]], 0))
         remedy = "Send fewer texts at once, or the long ones by themselves."
-        check = refuse_more("words", inputs.words.nrows(), longest, MOST_PLACES, remedy)
+        check = refuse_large_request("words", inputs.words.nrows(), longest, MOST_PLACES, remedy)
         with tf.control_dependencies([check]):
             ids = inputs.input_ids.to_tensor()
         place = tf.range(tf.shape(ids, tf.int64)[1])[tf.newaxis]

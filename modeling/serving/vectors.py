@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from modeling.errors import ModelingError
 from modeling.serving.buckets import in_buckets
-from modeling.serving.export import IDS, Export, Signature, refuse_more
+from modeling.serving.export import IDS, Export, Signature, refuse_large_request
 from modeling.serving.storage import Servable
 from modeling.vectors.vector_models import BertVectors, pool_vectors, unit_length
 
@@ -83,7 +83,7 @@ def export_embeddings(
     def vectors_of(pieces: _PiecesAndWords):
         shape = tf.shape(pieces.inputs["input_ids"])
         remedy = "Send fewer texts at once, or the long ones by themselves."
-        check = refuse_more("pieces", shape[0], shape[1], _MOST_NUMBERS // width, remedy)
+        check = refuse_large_request("pieces", shape[0], shape[1], _MOST_NUMBERS // width, remedy)
         with tf.control_dependencies([check]):
             zeros = tf.zeros([shape[0], shape[1], width])
         return in_buckets(of_batch, pieces.inputs, {"vectors": zeros})["vectors"]

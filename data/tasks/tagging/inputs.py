@@ -79,7 +79,7 @@ def tag_inputs_from_texts(
     window_stride: int = 0,
     max_windows: int = 0,
 ) -> TagInputs:
-    """Of running texts, string [N], which are split as said above; else as `tag_inputs_from_words`."""
+    """Of running texts, string [N], split as said above; else as `tag_inputs_from_words`."""
     pieces = tokenizer.tokenize_with_offsets(texts)
     windows = make_windows(tokenizer, pieces.ids, max_seq_length, window_stride)
     with tf.control_dependencies(_refusals(windows, max_windows)):
