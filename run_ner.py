@@ -184,7 +184,11 @@ class Tagging:
 
     def export(self, model) -> str:
         """A SavedModel from text or words to tags and entities."""
-        lengths = {"max_seq_length": FLAGS.max_seq_length, "window_stride": FLAGS.window_stride}
+        lengths = {
+            "max_seq_length": FLAGS.max_seq_length,
+            "window_stride": FLAGS.window_stride,
+            "max_windows": FLAGS.export_max_windows,
+        }
         return export_tagger(
             FrozenEncoderTagger(self.frozen.model, model) if self.frozen else model,
             Export.from_flags(FLAGS),

@@ -32,8 +32,18 @@ flags.DEFINE_string(
     "TFRecord files: a comma-separated list; or one name, which --num_shards numbers.",
 )
 flags.DEFINE_string("vocab_file", None, "The vocabulary that the BERT model is trained with.")
-flags.DEFINE_integer("max_seq_length", 128, "Pieces per instance, with [CLS] and [SEP].")
-flags.DEFINE_integer("max_predictions_per_seq", 20, "Masked-LM predictions per instance, at most.")
+flags.DEFINE_integer(
+    "max_seq_length",
+    128,
+    "Pieces per instance, with [CLS] and [SEP].",
+    upper_bound=pretraining_flags.MOST_PIECES,
+)
+flags.DEFINE_integer(
+    "max_predictions_per_seq",
+    20,
+    "Masked-LM predictions per instance, at most.",
+    upper_bound=pretraining_flags.MOST_PIECES,
+)
 flags.DEFINE_integer("random_seed", 12345, "Seed of all random choices.")
 pretraining_flags.define_raw_text_flags()
 # Beyond the original's flags.
@@ -47,7 +57,10 @@ flags.DEFINE_bool(
     "dynamic_masking", False, "Records without masks, for run_pretraining.py --dynamic_masking."
 )
 flags.DEFINE_integer(
-    "num_shards", 0, "Files: NAME-00000-of-00064.tfrecord and so on; 0: as --output_file says."
+    "num_shards",
+    0,
+    "Files: NAME-00000-of-00064.tfrecord and so on; 0: as --output_file says.",
+    upper_bound=99_999,  # as the names have five digits
 )
 flags.DEFINE_enum("compression", "none", shards.COMPRESSIONS, "Of the record files.")
 flags.DEFINE_bool("drop_duplicates", False, "Of equal documents, use only the first.")

@@ -19,6 +19,8 @@ from data.tokenization.learning import extension, learner
 from modeling import errors
 
 FLAGS = flags.FLAGS
+MOST_TOKENS = 10_000_000
+"""Of a vocabulary: so many strings are held."""
 
 flags.DEFINE_string(
     "input_file",
@@ -28,7 +30,7 @@ flags.DEFINE_string(
 )
 flags.DEFINE_string("text_field", corpus.TEXT_FIELD, "Field of JSON lines that holds the text.")
 flags.DEFINE_string("output_file", None, "The vocabulary, one token per line.")
-flags.DEFINE_integer("vocab_size", 30522, "Number of tokens, met exactly.")
+flags.DEFINE_integer("vocab_size", 30522, "Number of tokens, met exactly.", upper_bound=MOST_TOKENS)
 flags.DEFINE_bool("do_lower_case", True, "Whether the vocabulary is for lower-cased text.")
 flags.DEFINE_integer(
     "min_frequency", 2, "Pieces that occur less often are not learned.", lower_bound=1
@@ -43,6 +45,7 @@ flags.DEFINE_integer(
     "Least number of [unusedN] tokens; default 99 from 20,000 tokens on, otherwise none. With "
     "--extend: how many stay free, default none.",
     lower_bound=0,
+    upper_bound=MOST_TOKENS,
 )
 flags.DEFINE_float(
     "heldout_share", 0.01, "Share of the documents on which the vocabulary is tested instead."

@@ -88,7 +88,12 @@ def define_raw_text_flags() -> None:
         lower_bound=1,
         upper_bound=1000,
     )
-    flags.DEFINE_integer("dupe_factor", 10, "How often the text is gone through, with other masks.")
+    flags.DEFINE_integer(
+        "dupe_factor",
+        10,
+        "How often the text is gone through, with other masks.",
+        upper_bound=100_000,
+    )
     flags.DEFINE_float("masked_lm_prob", 0.15, "Share of the pieces to predict.")
     flags.DEFINE_float("mask_share", 0.8, "Share of the predicted pieces that become [MASK].")
     flags.DEFINE_float(

@@ -143,8 +143,6 @@ def build_inputs(
         single string. With "windows" [N, R, max_seq_length], where R is the most windows that one
         of the texts has; rows that are too many for the others have no pieces.
     """
-    if pad_to not in (None, "longest"):
-        raise ValueError(f'pad_to is {pad_to!r}; it may be None or "longest".')
     long_texts.check_long_text(long_text, window_stride, max_seq_length, max_windows)
     text_a = tf.convert_to_tensor(text_a, tf.string)
     scalar = text_a.shape.rank == 0
@@ -166,7 +164,7 @@ def build_inputs(
         ids, segments = pack_inputs(
             tokenizer, pieces_a, pieces_b, max_seq_length=max_seq_length, long_text=long_text
         )
-    inputs = _padded(tokenizer, ids, segments, max_seq_length if pad_to is None else None)
+    inputs = _padded(tokenizer, ids, segments, max_seq_length, pad_to)
     if scalar:
         inputs = {name: tensor[0] for name, tensor in inputs.items()}
     return inputs
@@ -192,7 +190,15 @@ def build_choice_inputs(
     """
     number = tf.shape(choices)[1]
     texts = tf.reshape(choices, [-1])
-    inputs = build_inputs(tokenizer, tf.repeat(context, number), texts, max_seq_length, pad_to)
+    pieces = tokenizer.tokenize(tf.convert_to_tensor(context, tf.string))
+    # Not the texts themselves for each choice, which may be long and many.
+    lengths = tf.minimum(pieces.row_lengths(), max_seq_length)
+    pieces = long_texts.kept_long_text_pieces(pieces, lengths, "head")
+    pieces = tf.gather(pieces, tf.repeat(tf.range(pieces.nrows()), number))
+    packed = pack_inputs(
+        tokenizer, pieces, tokenizer.tokenize(texts), max_seq_length=max_seq_length
+    )
+    inputs = _padded(tokenizer, *packed, max_seq_length, pad_to)
     is_choice = (tf.strings.length(texts) > 0)[:, tf.newaxis]
     for name, filling in (("input_ids", tokenizer.pad_id), ("input_mask", 0), ("segment_ids", 0)):
         inputs[name] = tf.where(is_choice, inputs[name], filling)
@@ -201,7 +207,12 @@ def build_choice_inputs(
     return {name: tf.reshape(tensor, shape) for name, tensor in inputs.items()}
 
 
-def _padded(tokenizer, ids, segments, width: int | None) -> dict[str, tf.Tensor]:
+def _padded(
+    tokenizer, ids, segments, max_seq_length: int, pad_to: str | None
+) -> dict[str, tf.Tensor]:
+    if pad_to not in (None, "longest"):
+        raise ValueError(f'pad_to is {pad_to!r}; it may be None or "longest".')
+    width = None if pad_to else max_seq_length
     shape = [*(None for _ in range(ids.shape.rank - 1)), width]
     return {
         "input_ids": ids.to_tensor(tokenizer.pad_id, shape=shape),

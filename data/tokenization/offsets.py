@@ -8,6 +8,10 @@ import tensorflow as tf
 _SIZES = np.ones(256, np.int64)
 _SIZES[0xC0:0xE0], _SIZES[0xE0:0xF0], _SIZES[0xF0:0xF8] = 2, 3, 4
 
+_BYTES = [bytes([byte]) for byte in range(256)]
+_FEW_SLICES = 32
+_FEW_BYTES = 2**22
+
 
 def source_spans(
     texts: tf.Tensor,
@@ -70,6 +74,35 @@ def bytes_to_characters(
     return offsets.with_values(tf.cast(count, offsets.dtype))
 
 
+def text_slices(texts: tf.Tensor, rows: tf.Tensor, begins: tf.Tensor, ends: tf.Tensor) -> tf.Tensor:
+    """Slices of texts in time and memory of their own sizes and the texts', however many there are.
+
+    Args:
+        texts: string [N].
+        rows: int [n]; which text each slice is of.
+        begins, ends: int [n]; its bytes there, from and to before.
+
+    Returns:
+        string [n].
+    """
+
+    def copied():
+        # `gather` copies a whole text for each of its slices.
+        begin, size = tf.cast(begins, tf.int32), tf.cast(ends - begins, tf.int32)
+        return tf.strings.substr(tf.gather(texts, rows), begin, size)
+
+    def joined():
+        data, starts = bytes_and_offsets(texts)
+        base = tf.gather(starts, rows)
+        places = tf.ragged.range(base + tf.cast(begins, tf.int64), base + tf.cast(ends, tf.int64))
+        characters = tf.gather(_BYTES, tf.cast(tf.gather(data, places.values), tf.int32))
+        return tf.strings.unsorted_segment_join(characters, places.value_rowids(), tf.size(rows))
+
+    longest = tf.reduce_max(tf.concat([[0], tf.strings.length(texts)], 0))
+    copies = tf.size(rows, tf.int64) * tf.cast(longest, tf.int64)
+    return tf.cond((tf.size(rows) <= _FEW_SLICES) | (copies <= _FEW_BYTES), copied, joined)
+
+
 def bytes_and_offsets(texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """All bytes of string [N] in a row, uint8 [bytes], and where each text starts, int64 [N]."""
     starts = tf.cumsum(tf.cast(tf.strings.length(texts), tf.int64), exclusive=True)
@@ -81,11 +114,8 @@ def _size_of_leading(texts, row, begin, gap, characters: str) -> tf.Tensor:
 
     def measure():
         at = tf.where(gap > 0)[:, 0]
-        between = tf.strings.substr(
-            tf.gather(texts, tf.gather(row, at)),
-            tf.cast(tf.gather(begin, at), tf.int32),
-            tf.cast(tf.gather(gap, at), tf.int32),
-        )
+        first = tf.gather(begin, at)
+        between = text_slices(texts, tf.gather(row, at), first, first + tf.gather(gap, at))
         # \C is any byte: what follows may be broken UTF-8.
         leading = tf.strings.regex_replace(between, rf"^([{characters}]*)\C*$", r"\1")
         size = tf.cast(tf.strings.length(leading), tf.int64)

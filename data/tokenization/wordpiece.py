@@ -8,6 +8,7 @@ import tensorflow_text as tf_text
 from tensorflow_text.core.pybinds import pywrap_fast_wordpiece_tokenizer_model_builder
 
 from data.tokenization import vocabulary
+from data.tokenization.offsets import text_slices
 
 MAX_CHARS_PER_WORD = 200
 # In UTF-8 no allowed word is longer, so a word that this limit turns into [UNK] always has to be.
@@ -67,11 +68,8 @@ class WordPiece:
         def shorten():
             at = tf.where(suspect)[:, 0]
             row = tf.searchsorted(splits, tf.gather(first, at), side="right", out_type=tf.int64) - 1
-            words = tf.strings.substr(
-                tf.gather(normalized, row),
-                tf.cast(tf.gather(begin, at), tf.int32),
-                tf.cast(tf.gather(size, at), tf.int32),
-            )
+            start = tf.gather(begin, at)
+            words = text_slices(normalized, row, start, start + tf.gather(size, at))
             too_long = tf.strings.length(words, unit="UTF8_CHAR") > MAX_CHARS_PER_WORD
             at = tf.boolean_mask(at, too_long)
             refused = tf.scatter_nd(

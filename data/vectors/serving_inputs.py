@@ -7,7 +7,7 @@ import tensorflow as tf
 from data.tokenization import Tokenizer
 from data.tokenization.inputs import check_token_length, joined_pieces
 from data.tokenization.long_texts import kept_long_text_pieces
-from data.tokenization.offsets import bytes_to_characters
+from data.tokenization.offsets import bytes_to_characters, text_slices
 from data.tokenization.words import separated_words
 
 
@@ -65,7 +65,7 @@ def vector_serving_inputs(
         tf.cast(tf.gather(part.values, global_number), tf.int32)
         for part in (separated.starts, separated.ends)
     )
-    words = tf.strings.substr(tf.gather(texts, word_rows), begins, stops - begins)
+    words = text_slices(texts, word_rows, begins, stops)
     per_row = tf.RaggedTensor.from_value_rowids(words, word_rows, starts.nrows(), validate=False)
 
     def around(ragged, value):

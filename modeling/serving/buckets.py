@@ -3,7 +3,7 @@
 A short text next to a long one isn't computed at the long one's length.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf
 
@@ -16,13 +16,20 @@ Few, since padding costs in attention only (`layers.unpadding`), and larger prod
 PIECES_AT_ONCE = 16_384
 """Most places of a group, so that memory doesn't grow with the windows of a long context."""
 
+PIECES = ("input_ids", "input_mask", "segment_ids")
+"""Inputs whose last axis is that of the pieces."""
+
 _LONGEST = 512  # about what is beyond the last limit
 
 Call = Callable[[Mapping[str, tf.Tensor]], Mapping[str, tf.Tensor]]
 
 
 def in_buckets(
-    call: Call, batch: Mapping[str, tf.Tensor], results: Mapping[str, tf.Tensor]
+    call: Call,
+    batch: Mapping[str, tf.Tensor],
+    results: Mapping[str, tf.Tensor],
+    cut: Sequence[str] = PIECES,
+    most_rows: tf.Tensor | int | None = None,
 ) -> dict[str, tf.Tensor]:
     """What `call` gives, with less padding.
 
@@ -32,6 +39,8 @@ def in_buckets(
             are.
         results: What to take of the outputs, as zeros of the final shape. An output whose second
             axis is that of the pieces is filled up with the zeros' values.
+        cut: Of the batch, what is cut to the longest row of a group.
+        most_rows: Most rows of a group; None: as `PIECES_AT_ONCE` allows.
 
     Returns:
         As `results`.
@@ -45,12 +54,14 @@ def in_buckets(
     group = tf.searchsorted(tf.constant(LIMITS), lengths)
     per_row = tf.reduce_prod(tf.shape(batch["input_mask"])[1:-1])
     longest = tf.constant((*LIMITS, _LONGEST)) * tf.maximum(per_row, 1)
-    most_rows = tf.maximum(PIECES_AT_ONCE // longest, 1)
+    of_group = tf.maximum(PIECES_AT_ONCE // longest, 1)
+    if most_rows is not None:
+        of_group = tf.minimum(of_group, tf.maximum(most_rows, 1))
     # The how-manieth row of its group each one is, to cut the groups that are too large.
     order = tf.argsort(group, stable=True)
     ordered = tf.gather(group, order)
     before = tf.searchsorted(ordered, ordered)
-    part = (tf.range(tf.size(order)) - before) // tf.gather(most_rows, ordered)
+    part = (tf.range(tf.size(order)) - before) // tf.gather(of_group, ordered)
     changes = (ordered[1:] != ordered[:-1]) | (part[1:] != part[:-1])
     begins = tf.concat(
         [
@@ -67,7 +78,7 @@ def in_buckets(
         rows_batch = {}
         for name, tensor in batch.items():
             chosen = tf.gather(tensor, rows)
-            if name in ("input_ids", "input_mask", "segment_ids"):
+            if name in cut:
                 chosen = chosen[..., :longest]
                 # The middle axis isn't known any more after slicing with an ellipsis.
                 chosen.set_shape([None, *tensor.shape[1:-1], None])

@@ -25,6 +25,7 @@ from modeling.checkpoints.files import join, remove_abandoned, temporary_folder
 from modeling.errors import ModelingError
 from modeling.logs import only_warnings
 from modeling.serving import warm_up
+from modeling.serving.prediction import LISTS
 from modeling.serving.storage import Servable
 
 IDS = {
@@ -34,6 +35,11 @@ IDS = {
 """Inputs of the signature `tokenized`: int32 [B, T]."""
 
 EXAMPLES = "examples"
+
+_FEWER = "Send fewer at once, or the long ones by themselves."
+
+MOST_PLACES = 2**22
+"""Most places of lists that are filled up to the longest of a request."""
 
 # TF Serving has TensorFlow's own operations and those of TF Text that its `ops_lib` links. It can't
 # run Python, and the files of the machine that exported are not there.
@@ -59,12 +65,15 @@ class Signature:
         inputs: Their shapes and dtypes.
         sample: Any text → what a real request holds, for the warm-up requests; None: the text.
         of_examples: What the serialized examples hold that are its input.
+        lists: Outputs [B, (longest), ...] that are filled up alike; the first of each are texts,
+            "" only where there is nothing.
     """
 
     call: Callable[..., Mapping[str, tf.Tensor]]
     inputs: Mapping[str, tf.TensorSpec]
     sample: Callable[[str], str] | None = None
     of_examples: Mapping[str, tf.TensorSpec] | None = None
+    lists: Sequence[Sequence[str]] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,8 +149,12 @@ class Export:
         }
         for name, function in functions.items():
             check_operations(function.graph.as_graph_def(), f"The signature {name}")
+        texts = dict(texts or {})
+        lists = [[name, part] for name, signature in signatures.items() for part in signature.lists]
+        if lists:
+            texts[LISTS] = lists
         try:
-            return self._write(servable, signatures, functions, texts or {})
+            return self._write(servable, signatures, functions, texts)
         except (tf.errors.OpError, OSError) as error:
             raise ModelingError(
                 f"The SavedModel can't be written to {self.directory}: {error}. Check that the "
@@ -212,6 +225,11 @@ def _pieces(inputs: Mapping[str, tf.Tensor], config):
     length, most = tf.shape(ids)[-1], config.max_position_embeddings
     words = ["The rows of input_ids have", length, f"pieces; the model takes {most} at most."]
     yield tf.debugging.Assert(length <= most, words)
+    if "masked_lm_positions" in inputs:
+        # Each costs as much as the vocabulary has tokens.
+        count = tf.shape(inputs["masked_lm_positions"])[-1]
+        words = ["The rows of masked_lm_positions have", count, f"places; at most {most} may be."]
+        yield tf.debugging.Assert(count <= most, words)
     limits = {
         "input_ids": config.vocab_size,
         "input_mask": 2,
@@ -225,26 +243,63 @@ def _pieces(inputs: Mapping[str, tf.Tensor], config):
         yield tf.debugging.Assert(fine, words)
 
 
+def refuse_large_request(what: str, rows, longest, most: int, remedy: str) -> tf.Operation:
+    """Fails with InvalidArgument if `rows` lists, filled up to the longest, have too many places.
+
+    A few short texts beside a long one would take memory that no size of theirs explains.
+
+    Args:
+        what: Of what there are `rows`.
+        rows, longest: int; how many lists, and how long they are.
+        most: Places that there may be.
+        remedy: A sentence.
+    """
+    rows, longest = tf.cast(rows, tf.int64), tf.cast(longest, tf.int64)
+    words = [f"The {what} are", rows, "lists of", longest, "places, filled up to the longest; "]
+    words.append(f"this model takes {most} places at once. {remedy}")
+    return tf.debugging.Assert(rows * longest <= most, words)
+
+
 def _from_examples(signature: Signature) -> Signature:
-    """The same from serialized tf.Examples, whose features have the inputs' names."""
+    """The same from serialized tf.Examples, whose features have the inputs' names.
+
+    An Example without one of them is refused.
+    """
 
     def call(examples):
-        features = {
-            name: tf.io.FixedLenFeature([], tf.string, "")
-            if spec.shape.rank == 1
-            else tf.io.RaggedFeature(tf.string)
-            for name, spec in signature.inputs.items()
-        }
-        parsed = tf.io.parse_example(examples, features)
+        # Of a list there has to be something, too.
+        parsed = tf.io.parse_example(
+            examples, {name: tf.io.RaggedFeature(tf.string) for name in signature.inputs}
+        )
         return signature.call(
             **{
-                name: value.to_tensor("") if isinstance(value, tf.RaggedTensor) else value
-                for name, value in parsed.items()
+                name: _of_examples(name, parsed[name], spec.shape.rank)
+                for name, spec in signature.inputs.items()
             }
         )
 
     of_strings = {EXAMPLES: tf.TensorSpec([None], tf.string)}
-    return Signature(call, of_strings, signature.sample, signature.inputs)
+    return dataclasses.replace(
+        signature, call=call, inputs=of_strings, of_examples=signature.inputs
+    )
+
+
+def _of_examples(name: str, values: tf.RaggedTensor, rank: int) -> tf.Tensor:
+    """string [B] or, filled up with "", [B, (longest)]."""
+    counts = values.row_lengths()
+    wrong = counts < 1 if rank > 1 else counts != 1
+    first = tf.argmax(tf.concat([wrong, [True]], 0), output_type=tf.int32)
+    wanted = "strings" if rank > 1 else "one string"
+    words = ["Example", first, f"(from 0) has no feature '{name}' with {wanted} in it, which this "]
+    words.append("model takes.")
+    checks = [tf.debugging.Assert(~tf.reduce_any(wrong), words)]
+    if rank > 1:
+        longest = tf.reduce_max(tf.concat([counts, [0]], 0))
+        checks.append(
+            refuse_large_request(f"feature '{name}'", values.nrows(), longest, MOST_PLACES, _FEWER)
+        )
+    with tf.control_dependencies(checks):
+        return values.to_tensor("") if rank > 1 else tf.identity(values.values)
 
 
 def _graph_operations(graph_def) -> set[str]:

@@ -7,7 +7,9 @@ Needs TensorFlow and TensorFlow Text only, nothing of what made the model.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,6 +22,9 @@ from modeling.errors import ModelingError
 # What may be the fault of one example; it is asked alone then.
 _REFUSALS = (tf.errors.InvalidArgumentError, tf.errors.ResourceExhaustedError)
 _MESSAGE_CHARACTERS = 400
+
+LISTS = "lists.json"
+"""The asset of an export that says which outputs of which signature are lists of one length."""
 
 
 class _Askable(Protocol):
@@ -44,6 +49,7 @@ class LoadedSignature:
         function: From tensors by name to tensors by name.
         inputs, outputs: Names → types and shapes, the first dimension being the batch; by name.
         owner: The whole model, which has to live as long as its function.
+        lists: See `modeling.serving.export.Signature`.
     """
 
     name: str
@@ -51,6 +57,7 @@ class LoadedSignature:
     inputs: Mapping[str, tf.TensorSpec]
     outputs: Mapping[str, tf.TensorSpec]
     owner: Any
+    lists: Sequence[Sequence[str]] = ()
 
 
 def version_folder(path: str) -> str:
@@ -120,9 +127,27 @@ def load_signature(folder: str, name: str) -> LoadedSignature:
         {key: inputs[key] for key in sorted(inputs)},
         {key: outputs[key] for key in sorted(outputs)},
         model,
+        _lists(folder, name),
     )
     _check(loaded)
     return loaded
+
+
+def _lists(folder: str, name: str) -> list[list[str]]:
+    """Which outputs are lists of one length; none if the export doesn't say."""
+    path = join(join(folder, "assets"), LISTS)
+    if not tf.io.gfile.exists(path):
+        return []
+    try:
+        with tf.io.gfile.GFile(path) as file:
+            return [
+                [str(output) for output in part] for owner, part in json.load(file) if owner == name
+            ]
+    except (tf.errors.OpError, ValueError, TypeError) as error:
+        raise ModelingError(
+            f"{path} can't be read ({error}); expected pairs of a signature and its outputs that "
+            f"are lists of one length, as JSON. Export the model again."
+        ) from error
 
 
 def _check(signature: LoadedSignature) -> None:
@@ -144,7 +169,7 @@ def _check(signature: LoadedSignature) -> None:
 
 
 class SavedModelPredictor:
-    """Answers examples, like sizes together.
+    """Answers examples, like sizes together; a list in an answer has the example's own length.
 
     An example of which the graph makes an error is asked alone, so that the others of its batch
     are answered.
@@ -175,16 +200,25 @@ class SavedModelPredictor:
         Raises:
             ModelingError: Something is wrong with the model, not with an example.
         """
-        order = sorted(range(len(examples)), key=lambda place: examples[place].size)
+        # Of one shape only: a model may answer what its inputs are filled up with.
+        shapes = [_shapes(example.values) for example in examples]
+        order = sorted(
+            range(len(examples)), key=lambda place: (shapes[place], examples[place].size)
+        )
         answers: list = [None] * len(examples)
-        for begin in range(0, len(order), self.batch_size):
-            places = order[begin : begin + self.batch_size]
+        for places in self._batches(order, shapes):
             answered = self._answers([examples[place] for place in places])
             for place, answer in zip(places, answered, strict=True):
                 answers[place] = answer
             if self._on_answered:
                 self._on_answered(len(places))
         return answers
+
+    def _batches(self, order: Sequence[int], shapes: Sequence) -> Iterator[list[int]]:
+        for _, group in itertools.groupby(order, shapes.__getitem__):
+            places = list(group)
+            for begin in range(0, len(places), self.batch_size):
+                yield places[begin : begin + self.batch_size]
 
     def _answers(self, examples: Sequence[_Askable]) -> list[dict[str, np.ndarray] | ModelingError]:
         try:
@@ -197,7 +231,11 @@ class SavedModelPredictor:
     def _ask(self, examples: Sequence[_Askable]) -> list[dict[str, np.ndarray]]:
         tensors = {
             name: tf.constant(
-                _stacked([example.values[name] for example in examples], spec), spec.dtype
+                np.array(
+                    [example.values[name] for example in examples],
+                    object if spec.dtype == tf.string else spec.dtype.as_numpy_dtype,
+                ),
+                spec.dtype,
             )
             for name, spec in self.signature.inputs.items()
         }
@@ -218,21 +256,26 @@ class SavedModelPredictor:
                     f"expected one row for each. Name another signature (--signature)."
                 )
         rows = range(len(examples))
-        return [{name: value[row] for name, value in outputs.items()} for row in rows]
+        answers = [{name: value[row] for name, value in outputs.items()} for row in rows]
+        for names in self.signature.lists:
+            for answer in answers:
+                length = _own_length(answer[names[0]])
+                answer.update({name: answer[name][:length] for name in names})
+        return answers
 
 
-def _stacked(values: Sequence, spec: tf.TensorSpec) -> np.ndarray:
-    """An array of one dimension more; what is lacking of an example is 0 or an empty text."""
-    if spec.dtype == tf.string:
-        if spec.shape.rank == 1:
-            return np.array(values, object)
-        values = [np.array(value, object) for value in values]
-    shape = np.max([np.shape(value) for value in values], axis=0).astype(int)
-    kind = object if spec.dtype == tf.string else spec.dtype.as_numpy_dtype
-    stacked = np.full([len(values), *shape], b"" if kind is object else 0, kind)
-    for row, value in enumerate(values):
-        stacked[(row, *map(slice, np.shape(value)))] = value
-    return stacked
+def _shapes(values: Mapping[str, Any]) -> tuple:
+    """Of all inputs of an example, in the order of their names."""
+    return tuple(
+        (len(value),) if isinstance(value, list) else np.shape(value)
+        for _, value in sorted(values.items())
+    )
+
+
+def _own_length(texts: np.ndarray) -> int:
+    """Of texts [T, ...], how many there are before nothing but empty ones."""
+    there = np.flatnonzero((texts != b"").reshape(len(texts), -1).any(1))
+    return int(there[-1]) + 1 if len(there) else 0
 
 
 def _said(error: Exception) -> str:

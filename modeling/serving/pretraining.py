@@ -7,9 +7,12 @@ import tensorflow as tf
 
 from modeling.config import BIDIRECTIONAL, LEFT_TO_RIGHT
 from modeling.models import BertPretrainer
-from modeling.serving.buckets import in_buckets
+from modeling.serving.buckets import PIECES, in_buckets
 from modeling.serving.export import IDS, Export, Signature
 from modeling.serving.storage import Servable
+
+MOST_LOGITS = 2**26
+"""Of masked places together, in one step."""
 
 ROWS_AT_ONCE = 32
 """Rows that a text's likelihood is computed in; a text has one for each of its pieces."""
@@ -69,11 +72,13 @@ def export_pretrainer(
         scores, ids = tf.math.top_k(tf.nn.softmax(servable(inputs)["masked_lm_logits"]), top_k)
         return {"scores": scores, "ids": ids}
 
-    def of_positions(**inputs) -> dict[str, tf.Tensor]:
+    def of_positions(cut=PIECES, **inputs) -> dict[str, tf.Tensor]:
         shape = tf.shape(inputs["masked_lm_positions"])
+        # A number for each token of the vocabulary at each place.
+        most_rows = MOST_LOGITS // (len(vocabulary.vocab) * tf.maximum(shape[1], 1))
         zeros = tf.zeros([shape[0], shape[1], top_k])
         zeros = {"scores": zeros, "ids": tf.cast(zeros, tf.int32)}
-        candidates = in_buckets(likeliest, inputs, zeros)
+        candidates = in_buckets(likeliest, inputs, zeros, cut, most_rows)
         return {"words": tf.gather(tokens, candidates["ids"]), "scores": candidates["scores"]}
 
     def of_masks(text):
@@ -85,7 +90,9 @@ def export_pretrainer(
         lacking = tf.maximum(1 - tf.reduce_max(tf.concat([masks.row_lengths(), [0]], 0)), 0)
         positions = tf.pad(tf.cast(masks.to_tensor(), tf.int32), [[0, 0], [0, lacking]])
         is_mask = tf.sequence_mask(masks.row_lengths(), tf.shape(positions)[1])[..., tf.newaxis]
-        candidates = of_positions(**inputs, masked_lm_positions=positions)
+        # A text has no more [MASK]s than pieces.
+        cut = (*PIECES, "masked_lm_positions")
+        candidates = of_positions(cut, **inputs, masked_lm_positions=positions)
         most = tf.shape(positions, tf.int64)[1] - lacking
         return {
             "words": tf.where(is_mask, candidates["words"], "")[:, :most],
@@ -136,7 +143,10 @@ def export_pretrainer(
 
     ids = IDS | {"masked_lm_positions": tf.TensorSpec([None, None], tf.int32)}
     signatures = {
-        "serving_default": Signature(of_ends if one_way else of_masks, TEXT, masked),
+        "serving_default": Signature(
+            *(of_ends if one_way else of_masks, TEXT, masked),
+            lists=() if one_way else [["words", "scores"]],
+        ),
         "log_likelihood": Signature(log_likelihood, TEXT, short),
         "tokenized": Signature(of_positions, ids),
     }
@@ -187,15 +197,15 @@ def _one_way_scores(servable, inputs: Inputs, left_to_right: bool) -> tf.Tensor:
 
 def _in_parts(part: Callable, count: tf.Tensor, size: int) -> tf.Tensor:
     """Joins what `part` gives from 0, size, … on: float32 vectors."""
-
-    def body(first, joined):
-        return first + size, tf.concat([joined, part(first)], 0)
-
-    _, joined = tf.while_loop(
-        lambda first, _: first < count,
-        body,
-        (tf.constant(0), tf.zeros([0])),
-        shape_invariants=(tf.TensorShape([]), tf.TensorShape([None])),
-        parallel_iterations=1,
+    # Not by joining in each step, which copies all that is there.
+    parts = tf.TensorArray(
+        tf.float32, -(-count // size), infer_shape=False, element_shape=tf.TensorShape([None])
     )
-    return joined
+
+    def body(first, parts):
+        return first + size, parts.write(first // size, part(first))
+
+    _, parts = tf.while_loop(
+        lambda first, _: first < count, body, (tf.constant(0), parts), parallel_iterations=1
+    )
+    return parts.concat()

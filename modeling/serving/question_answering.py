@@ -7,8 +7,10 @@ import tensorflow as tf
 
 from modeling.answers.spans import IMPOSSIBLE, SpanLogits, SpanSearch, merge_span_logits
 from modeling.serving.buckets import in_buckets
-from modeling.serving.export import IDS, Export, Signature
+from modeling.serving.export import IDS, Export, Signature, refuse_large_request
 from modeling.serving.storage import Servable
+
+_MOST_WINDOWS = 2**18  # a kilobyte each, or so, where the best answers of all are compared
 
 
 class _ContextWindows(Protocol):
@@ -69,7 +71,7 @@ def export_question_answering(
     def find(question, context):
         windows = make_windows(question, context)
         with tf.control_dependencies(_checks(windows.counts, max_windows)):
-            ids = windows.input_ids.to_tensor()
+            ids, context = windows.input_ids.to_tensor(), tf.identity(context)
         place = tf.range(tf.shape(ids)[1])[tf.newaxis]
         lengths = tf.cast(windows.input_ids.row_lengths(), tf.int32)[:, tf.newaxis]
         mask = tf.cast(place < lengths, tf.int32)
@@ -160,9 +162,13 @@ def _sum(first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
 
 
 def _checks(counts: tf.Tensor, max_windows: int) -> list[tf.Operation]:
-    if not max_windows:
-        return []
     most = tf.reduce_max(tf.concat([counts, tf.zeros([1], counts.dtype)], 0))
+    remedy = "Send fewer contexts at once, or the long ones by themselves."
+    together = refuse_large_request(
+        "windows of the contexts", tf.size(counts), most, _MOST_WINDOWS, remedy
+    )
+    if not max_windows:
+        return [together]
     words = ["A context makes", most, f"windows; this model takes {max_windows} at most. Send a"]
     words.append("shorter one, or export the model with a larger --export_max_windows.")
-    return [tf.debugging.Assert(most <= max_windows, words)]
+    return [tf.debugging.Assert(most <= max_windows, words), together]

@@ -6,8 +6,10 @@ import keras
 import tensorflow as tf
 
 from modeling.serving.buckets import in_buckets
-from modeling.serving.export import IDS, Export, Signature
+from modeling.serving.export import IDS, Export, Signature, refuse_large_request
 from modeling.serving.storage import Servable
+
+_MOST_PIECES = 2**16  # of one example
 
 Preprocess = Callable[..., Mapping[str, tf.Tensor]]
 
@@ -56,6 +58,14 @@ def export_sentence_model(
 
     def answer(batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         shape = tf.shape(batch["input_ids"])
+        if several_rows:
+            # An example's rows are computed together.
+            remedy = "Give an example fewer choices, or shorter ones."
+            check = refuse_large_request(
+                "rows of an example", shape[1], shape[2], _MOST_PIECES, remedy
+            )
+            with tf.control_dependencies([check]):
+                batch = {name: tf.identity(value) for name, value in batch.items()}
         empty = tf.zeros([shape[0], shape[1]] if kind == "choices" else [shape[0], len(labels)])
         if kind == "regression":
             empty = tf.zeros([shape[0], 1])

@@ -7,15 +7,18 @@ import tensorflow as tf
 
 from modeling.answers.tags import EntitiesFromTagLogits, TagsFromLogits
 from modeling.serving.buckets import in_buckets
-from modeling.serving.export import IDS, Export, Signature
+from modeling.serving.export import IDS, MOST_PLACES, Export, Signature, refuse_large_request
 from modeling.serving.storage import Servable
+
+_WORDS = ("words", "tags", "starts", "ends", "start_bytes", "end_bytes")
+_PLACES = ("starts", "ends", "start_bytes", "end_bytes", "start_words", "end_words")
+_ENTITIES = ("entity_texts", "entity_types", *(f"entity_{name}" for name in _PLACES))
 
 
 class ServingTagInputs(Protocol):
     """What the text side gives, in the graph; `data.tasks.tagging.inputs` makes it.
 
     Attributes:
-        texts: string [N].
         words: string [N, (words)].
         byte_starts, byte_ends, starts, ends: int32 [N, (words)]; where they lie in the texts, in
             bytes and in characters.
@@ -27,7 +30,6 @@ class ServingTagInputs(Protocol):
             have no piece aren't among them.
     """
 
-    texts: tf.Tensor
     words: tf.RaggedTensor
     byte_starts: tf.RaggedTensor
     byte_ends: tf.RaggedTensor
@@ -37,6 +39,9 @@ class ServingTagInputs(Protocol):
     scored: tf.Tensor
     first_pieces: tf.Tensor
     tagged_words: tf.Tensor
+
+    def slices(self, rows: tf.Tensor, begins: tf.Tensor, ends: tf.Tensor) -> tf.Tensor:
+        """string [n]: of the texts int64 `rows`, from int32 `begins` to before `ends` in bytes."""
 
 
 def export_tagger(
@@ -77,7 +82,11 @@ def export_tagger(
     types = tf.constant(read.types or [""], tf.string)
 
     def answer(inputs: ServingTagInputs) -> dict[str, tf.Tensor]:
-        ids = inputs.input_ids.to_tensor()
+        longest = tf.reduce_max(tf.concat([inputs.words.row_lengths(), [0]], 0))
+        remedy = "Send fewer texts at once, or the long ones by themselves."
+        check = refuse_large_request("words", inputs.words.nrows(), longest, MOST_PLACES, remedy)
+        with tf.control_dependencies([check]):
+            ids = inputs.input_ids.to_tensor()
         place = tf.range(tf.shape(ids, tf.int64)[1])[tf.newaxis]
         mask = tf.cast(place < inputs.input_ids.row_lengths()[:, tf.newaxis], tf.int32)
         batch = {"input_ids": ids, "input_mask": mask, "segment_ids": tf.zeros_like(ids)}
@@ -109,11 +118,7 @@ def export_tagger(
         )
         in_text = inputs.words.with_values(in_text)
         first_words, end_words = edges(in_text, in_text + 1)
-        texts = tf.strings.substr(
-            tf.gather(inputs.texts, entities.firsts.value_rowids()),
-            byte_starts.values,
-            byte_ends.values - byte_starts.values,
-        )
+        texts = inputs.slices(entities.firsts.value_rowids(), byte_starts.values, byte_ends.values)
         strings = {
             "words": inputs.words,
             "tags": tag_numbers.with_values(tf.gather(names, of_words)),
@@ -132,9 +137,10 @@ def export_tagger(
             "entity_start_words": first_words,
             "entity_end_words": end_words,
         }
-        return {name: value.to_tensor("") for name, value in strings.items()} | {
-            name: value.to_tensor(-1) for name, value in places.items()
-        }
+        with tf.control_dependencies([check]):
+            return {name: value.to_tensor("") for name, value in strings.items()} | {
+                name: value.to_tensor(-1) for name, value in places.items()
+            }
 
     def from_pieces(**inputs):
         shape = tf.shape(inputs["input_ids"])
@@ -147,11 +153,14 @@ def export_tagger(
 
     signatures = {
         "serving_default": Signature(
-            lambda text: answer(from_texts(text)), {"text": tf.TensorSpec([None], tf.string)}
+            lambda text: answer(from_texts(text)),
+            {"text": tf.TensorSpec([None], tf.string)},
+            lists=(_WORDS, _ENTITIES),
         ),
         "words": Signature(
             lambda words: answer(from_words(words)),
             {"words": tf.TensorSpec([None, None], tf.string)},
+            lists=(_ENTITIES,),
         ),
         "tokenized": Signature(from_pieces, IDS),
     }

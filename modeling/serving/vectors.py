@@ -7,9 +7,14 @@ import tensorflow as tf
 
 from modeling.errors import ModelingError
 from modeling.serving.buckets import in_buckets
-from modeling.serving.export import IDS, Export, Signature
+from modeling.serving.export import IDS, Export, Signature, refuse_large_request
 from modeling.serving.storage import Servable
 from modeling.vectors.vector_models import BertVectors, pool_vectors, unit_length
+
+_MOST_NUMBERS = 2**28  # a gigabyte; twice as much is more than gRPC can send
+
+
+_PLACED = ("starts", "ends", "vectors")
 
 
 class _PiecesAndWords(Protocol):
@@ -77,7 +82,10 @@ def export_embeddings(
 
     def vectors_of(pieces: _PiecesAndWords):
         shape = tf.shape(pieces.inputs["input_ids"])
-        zeros = tf.zeros([shape[0], shape[1], width])
+        remedy = "Send fewer texts at once, or the long ones by themselves."
+        check = refuse_large_request("pieces", shape[0], shape[1], _MOST_NUMBERS // width, remedy)
+        with tf.control_dependencies([check]):
+            zeros = tf.zeros([shape[0], shape[1], width])
         return in_buckets(of_batch, pieces.inputs, {"vectors": zeros})["vectors"]
 
     def of_pieces(text):
@@ -110,8 +118,8 @@ def export_embeddings(
     text = {"text": tf.TensorSpec([None], tf.string)}
     signatures = {
         "serving_default": Signature(embed, text),
-        "pieces": Signature(of_pieces, text),
-        "words": Signature(of_words, text),
+        "pieces": Signature(of_pieces, text, lists=[["tokens", *_PLACED]]),
+        "words": Signature(of_words, text, lists=[["words", *_PLACED]]),
         "tokenized": Signature(embed_ids, IDS),
     }
     return export.write(servable, signatures)

@@ -51,6 +51,12 @@ def define_tagging_flags() -> None:
     flags.DEFINE_integer(
         "window_stride", 0, "Most pieces between windows; 0: half a window.", lower_bound=0
     )
+    flags.DEFINE_integer(
+        "export_max_windows",
+        1024,
+        "Texts of more windows are refused by the exported model; 0: none is.",
+        lower_bound=0,
+    )
     flags.DEFINE_bool(
         "document_context", False, "Fill windows with the neighbouring sentences of the document."
     )

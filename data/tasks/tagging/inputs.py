@@ -10,8 +10,10 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from data.tasks.tagging.windows import make_windows
+from data.tasks.tagging.windows import WordWindows, make_windows
 from data.tokenization import Tokenizer, bytes_to_characters
+from data.tokenization.offsets import text_slices
+from data.tokenization.tokenizer import Pieces
 
 _PUNCTUATION = r"[\p{P}\p{S}]"
 _CHINESE = r"\p{Han}+"
@@ -32,6 +34,10 @@ class TagInputs(NamedTuple):
     first_pieces: tf.Tensor
     tagged_words: tf.Tensor
 
+    def slices(self, rows: tf.Tensor, begins: tf.Tensor, ends: tf.Tensor) -> tf.Tensor:
+        """See `data.tokenization.offsets.text_slices`."""
+        return text_slices(self.texts, rows, begins, ends)
+
 
 def tag_inputs_from_words(
     tokenizer: Tokenizer,
@@ -39,6 +45,7 @@ def tag_inputs_from_words(
     *,
     max_seq_length: int,
     window_stride: int = 0,
+    max_windows: int = 0,
     separator: str = " ",
 ) -> TagInputs:
     """Of texts that are split already.
@@ -46,6 +53,7 @@ def tag_inputs_from_words(
     Args:
         words: string [N, W]; "" is a word too.
         max_seq_length, window_stride: See `make_windows`.
+        max_windows: A text that makes more is refused; 0: none is.
         separator: Between the words in the text that places refer to.
     """
     texts = tf.strings.reduce_join(words, axis=1, separator=separator)
@@ -56,17 +64,42 @@ def tag_inputs_from_words(
         tf.RaggedTensor.from_tensor(places) for places in (byte_starts, byte_starts + sizes)
     )
     ids, index = tokenizer.tokenize_words(ragged)
-    number = tf.gather(ragged.row_starts(), ids.value_rowids()) + tf.cast(index.values, tf.int64)
-    return _inputs(
-        tokenizer, texts, ragged, begins, ends, ids, number, max_seq_length, window_stride
-    )
+    windows = make_windows(tokenizer, ids, max_seq_length, window_stride)
+    with tf.control_dependencies(_refusals(windows, max_windows)):
+        number = tf.gather(ragged.row_starts(), ids.value_rowids())
+        number += tf.cast(index.values, tf.int64)
+        return _inputs(texts, ragged, begins, ends, windows, number)
 
 
 def tag_inputs_from_texts(
-    tokenizer: Tokenizer, texts: tf.Tensor, *, max_seq_length: int, window_stride: int = 0
+    tokenizer: Tokenizer,
+    texts: tf.Tensor,
+    *,
+    max_seq_length: int,
+    window_stride: int = 0,
+    max_windows: int = 0,
 ) -> TagInputs:
-    """Of running texts, string [N], which are split as said above."""
-    ids, starts, ends = tokenizer.tokenize_with_offsets(texts)
+    """Of running texts, string [N], split as said above; else as `tag_inputs_from_words`."""
+    pieces = tokenizer.tokenize_with_offsets(texts)
+    windows = make_windows(tokenizer, pieces.ids, max_seq_length, window_stride)
+    with tf.control_dependencies(_refusals(windows, max_windows)):
+        return _split(tokenizer, texts, pieces, windows)
+
+
+def _refusals(windows: WordWindows, max_windows: int) -> list[tf.Operation]:
+    """What fails, before more is done with it, for too long a text."""
+    if not max_windows:
+        return []
+    most = tf.reduce_max(tf.concat([windows.counts, [0]], 0))
+    words = ["A text makes", most, f"windows; this model takes {max_windows} at most. Send it in"]
+    words.append("parts, or export the model with a larger --export_max_windows.")
+    return [tf.debugging.Assert(most <= max_windows, words)]
+
+
+def _split(
+    tokenizer: Tokenizer, texts: tf.Tensor, pieces: Pieces, windows: WordWindows
+) -> TagInputs:
+    ids, starts, ends = pieces
     continues = tf.gather(tf.constant(tokenizer.is_continuation), ids.values)
     row = ids.value_rowids()
     same = tf.concat([[False], row[1:] == row[:-1]], 0)[: tf.size(row)]
@@ -80,16 +113,13 @@ def tag_inputs_from_texts(
     text = tf.gather(text, first_of_word)
     begins, finishes = tf.gather(begins, first_of_word), tf.gather(finishes, last_of_word)
     words = tf.RaggedTensor.from_value_rowids(
-        tf.strings.substr(tf.gather(texts, text), begins, finishes - begins),
+        text_slices(texts, text, begins, finishes),
         text,
         nrows=ids.nrows(),
         validate=False,
     )
     begins, finishes = words.with_values(begins), words.with_values(finishes)
-    number = tf.gather(word, token)
-    return _inputs(
-        tokenizer, texts, words, begins, finishes, ids, number, max_seq_length, window_stride
-    )
+    return _inputs(texts, words, begins, finishes, windows, tf.gather(word, token))
 
 
 def _groups(begins: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -110,7 +140,7 @@ def _word_begins(texts, text, begins, ends) -> tf.Tensor:
         begins, ends: int32 [tokens]; its place there, in bytes.
     """
     size = tf.size(text)
-    slices = tf.strings.substr(tf.gather(texts, text), begins, ends - begins)
+    slices = text_slices(texts, text, begins, ends)
     punctuation = tf.strings.regex_full_match(slices, _PUNCTUATION)
     chinese = tf.strings.regex_full_match(slices, _CHINESE)
     touches = (text[1:] == text[:-1]) & (begins[1:] == ends[:-1])
@@ -137,11 +167,8 @@ def _word_begins(texts, text, begins, ends) -> tf.Tensor:
     return (begin | owner) & ~owned
 
 
-def _inputs(
-    tokenizer, texts, words, byte_starts, byte_ends, ids, number, max_seq_length, window_stride
-) -> TagInputs:
+def _inputs(texts, words, byte_starts, byte_ends, windows: WordWindows, number) -> TagInputs:
     """Puts together what both ways have; `number` int64 [pieces]: the word of each piece."""
-    windows = make_windows(tokenizer, ids, max_seq_length, window_stride)
     first = tf.concat([[True], number[1:] != number[:-1]], 0)[: tf.size(number)]
     pieces = tf.where(first)[:, 0]
     return TagInputs(

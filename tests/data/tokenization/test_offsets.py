@@ -1,11 +1,13 @@
 """Where pieces stand in their source: bytes, characters, words; tokens kept whole."""
 
+import random
+
 import pytest
 import tensorflow as tf
 
 from data.errors import DataError
 from data.tokenization import Tokenizer
-from data.tokenization.offsets import bytes_to_characters
+from data.tokenization.offsets import bytes_to_characters, text_slices
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = ["cafe", "bar", "ab", "##b", "a", "漢", ".", "ᄀ", "##ᅡ", "ος", "##ος", "ο", "i", "##x", "x"]
@@ -211,3 +213,22 @@ def test_all_of_it_in_a_saved_model(tmp_path):
         "FastBertNormalize",
         "FastWordpieceTokenizeWithOffsets",
     }
+
+
+@pytest.mark.parametrize("length", [3, 200_000])
+def test_slices_short_and_long(length):
+    """Long texts go another way than short ones, bytes that are no text and empty slices too."""
+    draw = random.Random(length)
+    texts = [draw.randbytes(length), b"", bytes(range(256)), "漢字é".encode() * (length // 9)]
+    rows, begins, ends = [], [], []
+    for row, text in enumerate(texts):
+        for _ in range(30):
+            begin = draw.randint(0, len(text))
+            rows.append(row)
+            begins.append(begin)
+            ends.append(min(begin + draw.randrange(9), len(text)))
+    got = text_slices(tf.constant(texts), tf.constant(rows), tf.constant(begins), tf.constant(ends))
+    wanted = [texts[r][b:e] for r, b, e in zip(rows, begins, ends, strict=True)]
+    assert got.numpy().tolist() == wanted
+    nothing = tf.zeros([0], tf.int64)
+    assert text_slices(tf.constant([], tf.string), nothing, nothing, nothing).shape == [0]

@@ -119,21 +119,29 @@ def test_answers_are_the_models(model, export, tokenizer):
     assert [[x.decode() for x in row] for row in got["labels"]] == [LABELS] * len(TEXTS)
     ids = answers(path, "tokenized", **{k: v.numpy() for k, v in batch.items()})
     np.testing.assert_allclose(ids["probabilities"], wanted, atol=2e-6)
-    rows = [
-        tf.train.Example(
-            features=tf.train.Features(
-                feature={
-                    "text_a": tf.train.Feature(bytes_list=tf.train.BytesList(value=[text.encode()]))
-                }
-            )
-        ).SerializeToString()
-        for text in TEXTS
-    ]
+    rows = [example(text_a=[text]) for text in TEXTS]
     of_examples = answers(path, "examples", examples=rows)
     assert of_examples["label"].tolist() == got["label"].tolist()
     np.testing.assert_allclose(of_examples["probabilities"], wanted, atol=2e-6)
     nothing = answers(path, text_a=np.array([], object).astype(str))
     assert nothing["probabilities"].shape == (0, 3) and nothing["label"].shape == (0,)
+
+
+def example(**features) -> bytes:
+    """A serialized tf.Example of lists of texts."""
+    made = tf.train.Example()
+    for name, texts in features.items():
+        made.features.feature[name].bytes_list.value.extend(text.encode() for text in texts)
+    return made.SerializeToString()
+
+
+def test_an_example_without_the_feature_is_refused(model, export, tokenizer):
+    path = export_classes(model, export, tokenizer)
+    good = example(text_a=[TEXTS[0]], id=["7"])
+    answers(path, "examples", examples=[good])
+    for bad in (example(), example(text_b=["a"]), example(text_a=[]), example(text_a=["a", "b"])):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"\[1\] .*text_a"):
+            answers(path, "examples", examples=[good, bad])
 
 
 def test_several_labels_numbers_and_choices(export, tokenizer):

@@ -116,7 +116,7 @@ def test_like_sizes_together_in_the_order_asked(folder):
     assert predictor([]) == []
 
 
-def test_lists_and_numbers_are_filled_up(folder):
+def test_lists_are_not_filled_up(folder):
     predictor = SavedModelPredictor(load_signature(str(folder), "joined"), 8)
     first, second, third = predictor(
         [
@@ -125,11 +125,49 @@ def test_lists_and_numbers_are_filled_up(folder):
             example(0, words=[b"b"], ids=np.array([[7, 8]], np.int32), weight=np.float32(3)),
         ]
     )
-    assert (first["text"], second["text"], third["text"]) == (b"a,\xff\x00", b",", b"b,")
+    assert (first["text"], second["text"], third["text"]) == (b"a,\xff\x00", b"", b"b")
     assert first["ids"].tolist() == [[1, 1]] * 3
-    assert second["ids"].tolist() == [[0, 0]] * 3
-    assert third["ids"].tolist() == [[7, 8], [0, 0], [0, 0]]
+    assert second["ids"].tolist() == []
+    assert third["ids"].tolist() == [[7, 8]]
     assert [float(a["weight"]) for a in (first, second, third)] == [0.5, 2, 3]
+
+
+def test_lists_of_an_example_have_its_own_length(tmp_path):
+    """Those that the export names; others may end in what looks like filling."""
+
+    class Words(tf.Module):
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "text")])
+        def split(self, text):
+            words = tf.strings.split(text)
+            sizes = tf.strings.length(words)
+            return {
+                "words": words.to_tensor(),
+                "sizes": sizes.to_tensor(-1),
+                "pairs": tf.stack([words.to_tensor()] * 2, 2),
+                "other": sizes.to_tensor(-1),
+            }
+
+    module, folder = Words(), tmp_path / "1"
+    tf.saved_model.save(module, str(folder), signatures=module.split)
+    asked = [example(1, text=text) for text in (b"a bcd e", b"", b"fg")]
+    (folder / "assets" / "lists.json").write_text(
+        '[["serving_default", ["words", "sizes", "pairs"]], ["else", ["other"]]]'
+    )
+    first, second, third = SavedModelPredictor(load_signature(str(folder), "serving_default"), 8)(
+        asked
+    )
+    assert [a["words"].tolist() for a in (first, second, third)] == [
+        [b"a", b"bcd", b"e"],
+        [],
+        [b"fg"],
+    ]
+    assert [a["sizes"].tolist() for a in (first, second, third)] == [[1, 3, 1], [], [2]]
+    assert third["pairs"].tolist() == [[b"fg", b"fg"]] and second["pairs"].tolist() == []
+    assert third["other"].tolist() == [2, -1, -1]
+    for damage in ("", "[1]", '[["a"'):
+        (folder / "assets" / "lists.json").write_text(damage)
+        with pytest.raises(ModelingError, match=r"lists\.json can't be read"):
+            load_signature(str(folder), "serving_default")
 
 
 def test_refused_examples_leave_the_others_alone(folder):

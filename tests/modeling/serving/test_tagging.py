@@ -193,6 +193,47 @@ def test_any_batch(loaded):
     assert ask(loaded, "words", words=np.zeros((2, 0), object))["tags"].shape == (2, 0)
 
 
+def test_memory_grows_with_the_text_only(loaded):
+    """100 kB used to take 2 GB: every word's slice copied the whole text."""
+    text = "abc de " * 15_000
+    with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
+        file.write("5")  # the peak is counted from here on
+    before = memory("VmRSS")
+    got = ask(loaded, "serving_default", text=[text])
+    assert memory("VmHWM") - before < 500
+    assert b" ".join(got["words"][0]).decode() == text.strip()
+    assert got["tags"].shape == (1, 30_000)
+
+
+def memory(name: str) -> float:
+    """Megabytes of this process."""
+    with open("/proc/self/status", encoding="ascii") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith(name)) / 1024
+
+
+def test_too_long_texts_are_refused(model, tokenizer, tmp_path):
+    lengths = {"max_seq_length": LENGTH, "max_windows": 3}
+    path = export_tagger(
+        model,
+        Export(str(tmp_path), {}),
+        functools.partial(ner_inputs.tag_inputs_from_texts, tokenizer, **lengths),
+        functools.partial(ner_inputs.tag_inputs_from_words, tokenizer, **lengths),
+        TAGS.names,
+    )
+    limited = tf.saved_model.load(path)
+    # A window has ten pieces and begins five behind the one before.
+    assert ask(limited, "serving_default", text=["a " * 20, ""])["tags"].shape == (2, 20)
+    asked = (("serving_default", {"text": ["", "a " * 21]}), ("words", {"words": [["a"] * 21]}))
+    for signature, inputs in asked:
+        with pytest.raises(tf.errors.InvalidArgumentError) as refused:
+            ask(limited, signature, **inputs)
+        for part in ("A text makes", "4", "3 at most", "--export_max_windows"):
+            assert part in str(refused.value)
+    # Lists are filled up to the longest: memory that the number of texts doesn't explain.
+    with pytest.raises(tf.errors.InvalidArgumentError, match="4194304 places at once"):
+        ask(limited, "words", words=np.full([2**18 + 1, 16], "", object))
+
+
 def test_as_many_tags_as_words_in_ten_thousand_sentences(loaded):
     draw = random.Random(9)
     texts = [random_words(draw, 9) for _ in range(10_000)]
