@@ -1,0 +1,91 @@
+"""Files of the project's own in run folders and exports, which it checks like a stranger's."""
+
+from tests.attacks import damages as d
+from tests.attacks.suite import Case
+
+SPOILED = (
+    d.empty,
+    d.cut,
+    d.binary,
+    d.holding("[]"),
+    d.holding("5"),
+    d.holding("{}"),
+    d.holding("null"),
+)
+FORM = (d.holding("[]"), d.holding("5"), d.holding("{}"), d.holding("null"), d.holding("[" * 10**5))
+WEIGHTS = "out/model.ckpt-2"
+VARIABLES = "export/1/variables/variables"
+
+CASES = [
+    *(
+        Case(job, "labels", spoil={"out/labels.json": how}, says=("labels.json",))
+        for job in ("classifier predicts", "tagger predicts")
+        for how in (*SPOILED, d.folder, d.holding("[" * 10**5), d.fields(labels=5))
+        + (d.fields(labels=[5, 6]), d.fields(labels=["bad", "bad"]), d.fields(labels=["bad"]))
+        + (d.fields(labels=["bad", "good", "ugly"]), d.fields(labels=[]), d.fields(labels=...))
+    ),
+    *(
+        Case("classifier predicts", "labels", spoil={"out/labels.json": how}, says=("labels.json",))
+        for how in (d.fields(kind=5), d.fields(kind="numbers"), d.fields(text_columns=5))
+    ),
+    *(
+        Case(job, "labels", spoil={"out/labels.json": d.missing}, says=("labels.json|label",))
+        for job in ("classifier predicts", "tagger predicts")
+    ),
+    *(
+        Case(job, "checkpoints of runs", spoil={file: how}, says=("model.ckpt-2|out",))
+        for job in ("classifier predicts", "tagger predicts", "answerer predicts")
+        + ("classifier exports", "pretraining again")
+        for file in (f"{WEIGHTS}.index", f"{WEIGHTS}.data-00000-of-00001")
+        for how in (d.empty, d.cut, d.binary, d.flipped)
+    ),
+    *(
+        Case(
+            "classifier predicts",
+            "checkpoints of runs",
+            spoil={f"{WEIGHTS}.data-00000-of-00001": d.missing},
+            says=("model.ckpt-2",),
+        )
+        for _ in (0,)
+    ),
+    # Not essential: the run goes on, with a new one where it writes it.
+    *(
+        Case("classifier again", "logs", spoil={f"out/{file}": how}, says=(file,), code=0)
+        for file, spoiled in (
+            ("metrics.jsonl", (d.empty, d.cut, d.binary, d.holding("[]\n5\nnull\n"), d.folder)),
+            ("run_summary.json", (d.empty, d.cut, d.binary, d.holding("[]"), d.holding("5"))),
+        )
+        for how in spoiled
+    ),
+    *(
+        Case(
+            "classifier again",
+            "identity of runs",
+            spoil={"out/training.json": how},
+            says=("training.json",),
+        )
+        for how in (d.cut, d.binary, d.folder, *FORM)
+    ),
+    *(
+        Case(
+            "classifier searches again",
+            "results of searches",
+            spoil={"out/runs/lr0.001-bs4-ep3-seed12345/result.json": how},
+            says=("result.json",),
+        )
+        for how in (*SPOILED, d.folder)
+    ),
+    *(
+        Case("prediction", "exports", spoil={file: how}, says=("export",))
+        for file in (
+            "export/1/saved_model.pb",
+            f"{VARIABLES}.index",
+            f"{VARIABLES}.data-00000-of-00001",
+        )
+        for how in (d.missing, d.empty, d.cut, d.binary, d.folder, d.flipped)
+    ),
+    *(
+        Case("prediction", "exports", spoil={"export/1": how}, says=("export",))
+        for how in (d.missing, d.empty, d.folder, d.dangling_link, d.circular_link)
+    ),
+]
