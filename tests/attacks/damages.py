@@ -191,5 +191,5 @@ def _named(damage: Damage, name: str) -> Damage:
 
 
 def _short(data: bytes) -> str:
-    text = repr(data.decode(errors="replace"))
-    return text if len(text) < 40 else f"{text[:30]}…{len(data)} bytes"
+    text = repr(data[:10_000].decode(errors="replace"))
+    return text if len(text) < 60 else f"{text[:20]}…{text[-30:]} ({len(data)} bytes)"

@@ -2,7 +2,7 @@
 
 Started by `tests.attacks.suite`. Reads a request a line from standard input, in JSON: that of
 `tests.script_server`, with "seconds" and "bytes", the most that the command may take; answers with
-its exit status (null where it took longer), its seconds and the most memory that it held, in bytes.
+its exit status (null where it was killed for that), its seconds of computing and the most memory that it held, in bytes.
 
 This process has imported TensorFlow and the project, but has never computed anything: threads don't
 survive a fork, and TensorFlow starts its own with the first computation.
@@ -18,7 +18,6 @@ import resource
 import signal
 import sys
 import threading
-import time
 
 import data
 import modeling
@@ -37,7 +36,6 @@ def import_project() -> None:
 
 
 def run(request: dict) -> dict:
-    begin = time.monotonic()
     process = os.fork()
     if not process:
         # Of addresses: what they begin with is TensorFlow's own.
@@ -45,16 +43,17 @@ def run(request: dict) -> dict:
             taken = int(file.read().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (taken + request["bytes"],) * 2)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_CPU, (request["seconds"],) * 2)
         child(request)
-    timer = threading.Timer(request["seconds"], os.kill, (process, signal.SIGKILL))
+    # What waits without computing.
+    timer = threading.Timer(10 * request["seconds"], os.kill, (process, signal.SIGKILL))
     timer.start()
     _, status, used = os.wait4(process, 0)
-    late = not timer.is_alive()
     timer.cancel()
+    status = os.waitstatus_to_exitcode(status)
     return {
-        "status": None if late else os.waitstatus_to_exitcode(status),
-        "seconds": time.monotonic() - begin,
-        "cpu": used.ru_utime + used.ru_stime,
+        "status": None if status == -signal.SIGKILL else status,
+        "seconds": used.ru_utime + used.ru_stime,
         "bytes": used.ru_maxrss * 1024,
     }
 

@@ -26,7 +26,8 @@ from concurrent import futures
 from tests.attacks import world
 from tests.scripts import ROOT
 
-SECONDS = 60
+SECONDS, REFUSAL_SECONDS = 60, 2
+"""Of computing, that a command may take; who has to refuse may not even begin to train."""
 MOST_BYTES = 1.2e9
 """That a command may hold: TensorFlow and the project take 0.35 of it, a graph as much again."""
 ADDRESSES = 6 * 2**30
@@ -103,7 +104,9 @@ class _Worker:
         )
         self._process.stdout.readline()
 
-    def run(self, arguments: Iterable[str], folder: pathlib.Path, stdin: str = "") -> dict:
+    def run(
+        self, arguments: Iterable[str], folder: pathlib.Path, stdin: str = "", seconds=SECONDS
+    ) -> dict:
         """`python ARGUMENTS` in a folder; beside the server's answer "stdout" and "stderr"."""
         files = {name: folder.parent / f"{folder.name}.{name}" for name in _STREAMS}
         for name, path in files.items():
@@ -113,7 +116,7 @@ class _Worker:
             "arguments": [str(ROOT / first) if first.endswith(".py") else first, *rest],
             "environment": dict(os.environ) | {"TF_CPP_MIN_LOG_LEVEL": "3"},
             "folder": str(folder),
-            "seconds": SECONDS,
+            "seconds": seconds,
             "bytes": ADDRESSES,
             **{name: str(path) for name, path in files.items()},
         }
@@ -188,9 +191,9 @@ class Suite:
         with futures.ThreadPoolExecutor(len(self._workers)) as pool:
             return list(pool.map(attack, cases))
 
-    def _attack(self, worker: _Worker, case: Case, folder: pathlib.Path) -> Ended:
-        job = world.JOBS[case.job]
-        for need in job.needs:
+    def prepare(self, case: Case, folder: pathlib.Path) -> None:
+        """The files that a case starts from."""
+        for need in world.JOBS[case.job].needs:
             name, _, here = need.partition(":")
             source, target = self.world / name, folder / (here or name)
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -198,8 +201,13 @@ class Suite:
         for name, spoil in case.spoil.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             spoil(folder / name)
+
+    def _attack(self, worker: _Worker, case: Case, folder: pathlib.Path) -> Ended:
+        job = world.JOBS[case.job]
+        self.prepare(case, folder)
         before = contents(folder)
-        result = worker.run((*job.arguments, *case.flags), folder, case.stdin)
+        seconds = REFUSAL_SECONDS if case.code else SECONDS
+        result = worker.run((*job.arguments, *case.flags), folder, case.stdin, seconds)
         problems = judge(case, job, result, before, contents(folder))
         if (
             not problems

@@ -185,6 +185,8 @@ JOBS = {
         ("-m", "data.inspect_records", "records/*.tfrecord", "--vocab_file=model/vocab.txt")
         + ("--json=numbers.json",),
         ("records", "model/vocab.txt"),
+        # Its report of the damage.
+        ("numbers.json",),
     ),
     "to huggingface": Job(
         "modeling.convert_checkpoint",
@@ -259,8 +261,8 @@ def write_files(folder: pathlib.Path) -> None:
     special = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
     unused = [*special, *(f"[unused{number}]" for number in range(9)), *tiny_tasks.WORDS]
     (folder / "unused.txt").write_text("\n".join(unused) + "\n")
-    write_lines(folder / "asked.jsonl", [{"id": n, "text": t} for n, t in enumerate(TEXTS)])
-    examples = [{"examples": serialized_example("text", text)} for text in TEXTS]
+    write_lines(folder / "asked.jsonl", [{"id": n, "text_a": t} for n, t in enumerate(TEXTS)])
+    examples = [{"examples": serialized_example("text_a", text)} for text in TEXTS]
     write_lines(folder / "examples.jsonl", examples)
     asked = [{"question": "who is it", "context": f"it is {name}"} for name in tiny_tasks.NAMES]
     write_lines(folder / "questions.jsonl", asked)

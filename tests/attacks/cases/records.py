@@ -19,15 +19,8 @@ def without_last_record(path):
 
 
 def with_foreign_record(path):
-    """One more that is whole, but not of our form."""
-    d.write(
-        path,
-        path.read_bytes()
-        + bytes.fromhex(
-            # No byte: length 0, masked CRC-32C of it; of nothing, that too.
-            "000000000000000029037 0c6".replace(" ", "")[:24] + "d8ea82a2"
-        ),
-    )
+    """One more that is whole, checksums (masked CRC-32C) too, but empty."""
+    d.write(path, path.read_bytes() + bytes(8) + bytes.fromhex("29039807 d8ea82a2"))
 
 
 CASES = [

@@ -22,12 +22,12 @@ CASES = [
             says=says,
         )
         for how, says in (
-            (examples(EXAMPLE("words", "a film")), ("examples.jsonl:1", "text")),
+            (examples(EXAMPLE("words", "a film")), ("examples.jsonl:1", "text_a")),
             (
-                examples(EXAMPLE("text", "a"), EXAMPLE("txt", "a film")),
-                ("examples.jsonl:2", "text"),
+                examples(EXAMPLE("text_a", "a"), EXAMPLE("txt", "a film")),
+                ("examples.jsonl:2", "text_a"),
             ),
-            (examples(NOTHING), ("examples.jsonl:1", "text")),
+            (examples(NOTHING), ("examples.jsonl:1", "text_a")),
             (examples("no example"), ("examples.jsonl:1",)),
             (examples({"b64": "AAAA"}), ("examples.jsonl:1",)),
             (examples({"b64": "no base64"}), ("examples.jsonl:1",)),
