@@ -278,7 +278,7 @@ def refusal(stderr: str) -> str:
     head, error, paragraph = stderr.rpartition("\nError: ")
     if error and "\n\n" not in paragraph.rstrip("\n"):
         return " ".join(paragraph.split())
-    found = re.search(r"FATAL Flags parsing error:\n(.*)\nPass --helpshort", stderr, re.DOTALL)
+    found = re.search(r"FATAL Flags parsing error:\s(.*)\nPass --helpshort", stderr, re.DOTALL)
     return " ".join(found[1].split()) if found else ""
 
 

@@ -11,7 +11,7 @@ ERROR = "12:00:00 Running.\n\nError: train.tsv:3: this row has 1\ncolumns.\n"
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_attacks(tmp_path):
-    """About 4 minutes; `python -m tests.attacks` shows them as they go."""
+    """About 4 minutes; `python -m tests.attacks.report` shows them as they go."""
     attacks = suite.Suite(tmp_path, tmp_path / "world")
     failures = attacks.build()
     assert not failures, "\n".join(map(str, failures))
@@ -35,6 +35,7 @@ def test_every_command_is_attacked():
     [
         ({}, ""),
         ({"status": 0}, "exit code 0"),
+        ({"stderr": "FATAL Flags parsing error: flag train.tsv:3\nPass --helpshort"}, ""),
         ({"status": None}, "exit code late"),
         ({"bytes": 9e9}, "9000 MB"),
         ({"stderr": f"Traceback (most recent call last):\n  x\nKeyError\n{ERROR}"}, "a traceback"),

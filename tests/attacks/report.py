@@ -1,6 +1,6 @@
 """The table of all attacks, and what failed.
 
-    python -m tests.attacks [--world=FOLDER] [PART OF A NAME …]
+    python -m tests.attacks.report [--world=FOLDER] [PART OF A NAME …]
 
 Parts choose the cases whose kind and name have all of them. The files that attacks start from are
 kept in the world's folder, and taken from there the next time.
