@@ -10,8 +10,6 @@ import base64
 import dataclasses
 import json
 import pathlib
-import shutil
-from collections.abc import Callable
 
 from tests.fine_tuning import tiny_tasks
 
@@ -42,8 +40,8 @@ _WEIGHTS = (*_MODEL, "--init_checkpoint=model/bert_model.ckpt")
 _SHORT = ("--max_seq_length=16", "--train_batch_size=4", "--num_train_steps=2")
 _TUNING = (*_WEIGHTS, *_SHORT, "--warmup_proportion=0", "--output_dir=out")
 _CLASSIFIER = ("run_classifier.py", "--task_name=delimited", *_TUNING, "--text_columns=text")
-_CLASSIFIER += ("--label_column=verdict", "--train_file=train.tsv", "--dev_file=dev.tsv")
-_CLASSIFIER += ("--test_file=test.tsv",)
+_CLASSIFIER += ("--label_column=verdict",)
+_TRAINED = ("--do_train", "--train_file=train.tsv", "--do_eval", "--dev_file=dev.tsv")
 _TAGGER = ("run_ner.py", "--data_dir=.", *_TUNING)
 _ANSWERER = ("run_squad.py", *_TUNING, "--max_seq_length=32", "--doc_stride=8")
 _ANSWERER += ("--max_query_length=8", "--train_file=train.json", "--predict_file=dev.json")
@@ -61,40 +59,46 @@ _TRACES += ("out/features/*", "out/labels.json")
 JOBS = {
     "classifier": Job(
         "run_classifier",
-        (*_CLASSIFIER, "--do_train", "--do_eval"),
+        (*_CLASSIFIER, *_TRAINED),
         ("model", "train.tsv", "dev.tsv"),
         _TRACES,
         makes="out:classifier.out",
     ),
+    "classifier of one file": Job(
+        "run_classifier",
+        (*_CLASSIFIER, *_TRAINED[:3], "--dev_fraction=0.2"),
+        ("model", "train.tsv"),
+        _TRACES,
+    ),
     "classifier again": Job(
         "run_classifier",
-        (*_CLASSIFIER, "--do_train", "--do_eval", "--do_predict", "--num_train_steps=3"),
+        (*_CLASSIFIER, *_TRAINED, "--do_predict", "--test_file=test.tsv", "--num_train_steps=3"),
         ("model", "train.tsv", "dev.tsv", "test.tsv", "classifier.out:out"),
         _TRACES,
     ),
     "classifier searches": Job(
         "run_classifier",
-        (*_CLASSIFIER, "--do_train", "--do_eval", "--learning_rates=1e-3,1e-4"),
+        (*_CLASSIFIER, *_TRAINED, "--learning_rates=1e-3,1e-4"),
         ("model", "train.tsv", "dev.tsv"),
         _TRACES,
         makes="out:searches.out",
     ),
     "classifier searches again": Job(
         "run_classifier",
-        (*_CLASSIFIER, "--do_train", "--do_eval", "--learning_rates=1e-3,1e-4"),
+        (*_CLASSIFIER, *_TRAINED, "--learning_rates=1e-3,1e-4"),
         ("model", "train.tsv", "dev.tsv", "searches.out:out"),
         _TRACES,
     ),
     "classifier exports": Job(
         "run_classifier",
-        (*_CLASSIFIER, "--do_export", "--export_dir=export", "--train_file="),
+        (*_CLASSIFIER, "--do_export", "--export_dir=export"),
         ("model", "classifier.out:out"),
         _TRACES,
         makes="export:classifier.export",
     ),
     "classifier predicts": Job(
         "run_classifier",
-        (*_CLASSIFIER, "--do_predict", "--train_file="),
+        (*_CLASSIFIER, "--do_predict", "--test_file=test.tsv"),
         ("model", "test.tsv", "classifier.out:out"),
         _TRACES,
     ),
@@ -170,28 +174,48 @@ JOBS = {
     ),
     "vocabulary": Job(
         "data.learn_vocabulary",
-        ("-m", "data.learn_vocabulary", "--input_file=corpus.txt", "--output_file=learned.txt")
-        + ("--vocab_size=60",),
+        (
+            "-m",
+            "data.learn_vocabulary",
+            "--input_file=corpus.txt",
+            "--output_file=learned.txt",
+            "--vocab_size=60",
+        ),
         ("corpus.txt",),
     ),
     "extended vocabulary": Job(
         "data.learn_vocabulary",
-        ("-m", "data.learn_vocabulary", "--extend=unused.txt", "--output_file=learned.txt")
-        + ("--input_file=corpus.txt",),
+        (
+            "-m",
+            "data.learn_vocabulary",
+            "--extend=unused.txt",
+            "--output_file=learned.txt",
+            "--input_file=corpus.txt",
+        ),
         ("unused.txt", "corpus.txt"),
     ),
     "inspection": Job(
         "data.inspect_records",
-        ("-m", "data.inspect_records", "records/*.tfrecord", "--vocab_file=model/vocab.txt")
-        + ("--json=numbers.json",),
+        (
+            "-m",
+            "data.inspect_records",
+            "records/*.tfrecord",
+            "--vocab_file=model/vocab.txt",
+            "--json=numbers.json",
+        ),
         ("records", "model/vocab.txt"),
         # Its report of the damage.
         ("numbers.json",),
     ),
     "to huggingface": Job(
         "modeling.convert_checkpoint",
-        ("-m", "modeling.convert_checkpoint", "--input=model", "--output=converted")
-        + ("--format=huggingface",),
+        (
+            "-m",
+            "modeling.convert_checkpoint",
+            "--input=model",
+            "--output=converted",
+            "--format=huggingface",
+        ),
         ("model",),
         makes="converted:hf",
     ),
@@ -207,8 +231,13 @@ JOBS = {
     ),
     "vectors of safetensors": Job(
         "modeling.extract_features",
-        (*_EXTRACT, "--output_file=vectors.jsonl", "--init_checkpoint=hf")
-        + ("--bert_config_file=hf/config.json", "--vocab_file=hf/vocab.txt"),
+        (
+            *_EXTRACT,
+            "--output_file=vectors.jsonl",
+            "--init_checkpoint=hf",
+            "--bert_config_file=hf/config.json",
+            "--vocab_file=hf/vocab.txt",
+        ),
         ("hf", "texts.txt"),
     ),
     "export of vectors": Job(
@@ -228,8 +257,7 @@ JOBS = {
     ),
     "prediction of examples": Job(
         "modeling.predict",
-        (*_PREDICT, "--saved_model=export", "--signature=examples")
-        + ("--input_file=examples.jsonl",),
+        (*_PREDICT, "--saved_model=export", "--signature=examples", "--input_file=examples.jsonl"),
         ("classifier.export:export", "examples.jsonl"),
     ),
     "prediction of tags": Job(

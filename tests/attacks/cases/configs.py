@@ -34,8 +34,15 @@ CASES = [
             spoil={VOCABULARY: d.replaced("good\nbad\n", "bad\ngood\n")},
             says=("vocab.txt",),
         )
-        for job in ("classifier predicts", "tagger predicts", "answerer predicts")
-        + ("classifier again", "classifier exports", "pretraining again", "pretraining")
+        for job in (
+            "classifier predicts",
+            "tagger predicts",
+            "answerer predicts",
+            "classifier again",
+            "classifier exports",
+            "pretraining again",
+            "pretraining",
+        )
     ),
     *(
         Case(

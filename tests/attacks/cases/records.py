@@ -27,8 +27,18 @@ CASES = [
     *(
         Case(job, "record files", spoil={FIRST: how}, says=("part-00000-of-00003.tfrecord",))
         for job in READERS
-        for how in (d.missing, d.empty, d.binary, d.cut, d.flipped, d.longer, d.folder)
-        + (d.dangling_link, without_last_record, with_foreign_record)
+        for how in (
+            d.missing,
+            d.empty,
+            d.binary,
+            d.cut,
+            d.flipped,
+            d.longer,
+            d.folder,
+            d.dangling_link,
+            without_last_record,
+            with_foreign_record,
+        )
     ),
     # The files say what they are, as far as that can be.
     *(

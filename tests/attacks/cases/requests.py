@@ -1,6 +1,7 @@
 """What exported models are asked."""
 
-from tests.attacks import damages as d, world
+from tests.attacks import damages as d
+from tests.attacks import world
 from tests.attacks.cases.tables import json_lines
 from tests.attacks.suite import Case
 

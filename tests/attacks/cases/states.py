@@ -20,9 +20,18 @@ CASES = [
     *(
         Case(job, "labels", spoil={"out/labels.json": how}, says=("labels.json",))
         for job in ("classifier predicts", "tagger predicts")
-        for how in (*SPOILED, d.folder, d.holding("[" * 10**5), d.fields(labels=5))
-        + (d.fields(labels=[5, 6]), d.fields(labels=["bad", "bad"]), d.fields(labels=["bad"]))
-        + (d.fields(labels=["bad", "good", "ugly"]), d.fields(labels=[]), d.fields(labels=...))
+        for how in (
+            *SPOILED,
+            d.folder,
+            d.holding("[" * 10**5),
+            d.fields(labels=5),
+            d.fields(labels=[5, 6]),
+            d.fields(labels=["bad", "bad"]),
+            d.fields(labels=["bad"]),
+            d.fields(labels=["bad", "good", "ugly"]),
+            d.fields(labels=[]),
+            d.fields(labels=...),
+        )
     ),
     *(
         Case("classifier predicts", "labels", spoil={"out/labels.json": how}, says=("labels.json",))
@@ -34,8 +43,13 @@ CASES = [
     ),
     *(
         Case(job, "checkpoints of runs", spoil={file: how}, says=("model.ckpt-2|out",))
-        for job in ("classifier predicts", "tagger predicts", "answerer predicts")
-        + ("classifier exports", "pretraining again")
+        for job in (
+            "classifier predicts",
+            "tagger predicts",
+            "answerer predicts",
+            "classifier exports",
+            "pretraining again",
+        )
         for file in (f"{WEIGHTS}.index", f"{WEIGHTS}.data-00000-of-00001")
         for how in (d.empty, d.cut, d.binary, d.flipped)
     ),
