@@ -2,7 +2,8 @@
 
 Started by `tests.attacks.suite`. Reads a request a line from standard input, in JSON: that of
 `tests.script_server`, with "seconds" and "bytes", the most that the command may take; answers with
-its exit status (null where it was killed for that), its seconds of computing and the most memory that it held, in bytes.
+its exit status (null where it was killed for that), its seconds of computing and the most memory
+that it held, in bytes.
 
 This process has imported TensorFlow and the project, but has never computed anything: threads don't
 survive a fork, and TensorFlow starts its own with the first computation.

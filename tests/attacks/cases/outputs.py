@@ -7,22 +7,13 @@ from tests.attacks.suite import Case
 def over(job: str, file: str, flag: str) -> list[Case]:
     """The output is an input: by name, by other paths, by links of both kinds."""
     return [
-        Case(job, "outputs over inputs", (f"--{flag}={path}",), spoil, (flag + "|" + file,))
+        Case(job, "outputs over inputs", (f"--{flag}={path}",), spoil, (f"{flag}|{path}",))
         for path, spoil in (
             (file, {}),
             (f"./{file}", {}),
-            (f"../{{folder}}/{file}", {}),
             ("soft", {"soft": d.link_to(file)}),
             ("hard", {"hard": d.hard_link_to(file)}),
-        )
-        if "{folder}" not in path
-    ] + [
-        Case(
-            job,
-            "outputs over inputs",
-            (f"--{flag}=here/{file}",),
-            {"here": d.link_to(".")},
-            (flag + "|" + file,),
+            (f"here/{file}", {"here": d.link_to(".")}),
         )
     ]
 
@@ -45,8 +36,17 @@ CASES = [
     *over("prediction", "texts.txt", "output_file"),
     *over("prediction", "export/1/saved_model.pb", "output_file"),
     *(
-        Case(job, "outputs over inputs", (f"--output={path}",), spoil, ("output",))
-        for job, folder in (("to huggingface", "model"), ("to tf1", "hf"))
+        Case(
+            job,
+            "outputs over inputs",
+            (f"--output={path}", f"--format={format}"),
+            spoil,
+            (f"output|{path}",),
+        )
+        for job, folder, format in (
+            ("to huggingface", "model", "tf1"),
+            ("to tf1", "hf", "huggingface"),
+        )
         for path, spoil in (
             (folder, {}),
             (f"./{folder}/", {}),
@@ -109,12 +109,12 @@ CASES = [
         # Where there is no such folder for a job.
         if not (path == "model" and job in ("vocabulary", "prediction"))
     ),
-    *(
-        Case(job, "starting anew", flags, {}, (flags[0][2:].partition("=")[0],))
-        for job, flags in (
-            ("classifier predicts", ("--overwrite_output_dir",)),
-            ("classifier again", ("--overwrite_output_dir", "--init_checkpoint=out/model.ckpt-2")),
-        )
+    Case("classifier predicts", "starting anew", ("--overwrite_output_dir",), says=("overwrite",)),
+    Case(
+        "classifier again",
+        "starting anew",
+        ("--overwrite_output_dir", "--init_checkpoint=out/model.ckpt-2"),
+        says=("init_checkpoint",),
     ),
     *(
         Case("classifier again", "another run's folder", flags, {}, ("out",))
