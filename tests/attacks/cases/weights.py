@@ -102,8 +102,8 @@ def sharded(name: str, weight_map):
 CASES = [
     *(
         Case(job, "safetensors", spoil={TENSORS: how}, says=("model.safetensors",))
-        for job in READERS
-        for how in (*FILES, *HEADERS)
+        for job, damages in (("vectors of safetensors", FILES), ("to tf1", (*FILES, *HEADERS)))
+        for how in damages
         # Then there is nothing to call by its name.
         if how is not d.missing
     ),
@@ -142,13 +142,18 @@ CASES = [
     ),
     *(
         Case(job, "bundles", spoil={INDEX: how}, says=("bert_model.ckpt|model",))
-        for job in ("vectors", "to huggingface", "classifier", "pretraining")
+        for job in ("vectors", "to huggingface")
         for how in (d.missing, d.empty, d.folder, d.binary, d.cut, d.flipped)
     ),
     *(
         Case(job, "bundles", spoil={DATA: how}, says=("bert_model.ckpt",))
-        for job in ("vectors", "to huggingface", "tagger", "answerer")
+        for job in ("vectors", "to huggingface")
         for how in (d.missing, d.empty, d.folder, d.binary, d.cut, d.flipped)
+    ),
+    *(
+        Case(job, "bundles", spoil={DATA: how}, says=("bert_model.ckpt",))
+        for job in ("classifier", "tagger", "answerer", "pretraining")
+        for how in (d.missing, d.cut)
     ),
     *(
         Case(job, "weights elsewhere", (f"--init_checkpoint={name}",), says=(name,))
