@@ -55,6 +55,7 @@ class Tokenizer:
         vocab_size: Number of ids.
         vocab_file: Where the vocabulary came from, or None.
         do_lower_case: Whether case is folded and accents are stripped.
+        never_split: list of str, the tokens that are kept whole.
         pad_id, unk_id, cls_id, sep_id, mask_id: Ids of the special tokens.
         is_continuation: bool [vocab_size]: the piece continues a word ("##…").
     """
@@ -106,6 +107,7 @@ class Tokenizer:
         self.is_continuation = np.array(
             [token.startswith(vocabulary.CONTINUATION) for token in tokens], bool
         )
+        self.never_split = sorted(never_split)
         self._kept = NeverSplit(never_split, self._ids) if never_split else None
 
     # These three are made when a text comes: with pieces kept from before none may come, and they

@@ -1,6 +1,7 @@
 """Vocabulary files: one token per line, its id being the line's number from 0."""
 
 import functools
+import hashlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -78,6 +79,11 @@ def check_special_tokens(tokens: Iterable[str], source: str) -> None:
 def token_ids(tokens: Sequence[str]) -> dict[str, int]:
     """Token to id; the last one counts where a token stands twice."""
     return {token: index for index, token in enumerate(tokens)}
+
+
+def vocabulary_checksum(tokens: Sequence[str]) -> str:
+    """32 hexadecimal digits for the tokens: the same however a file's lines end."""
+    return hashlib.sha256("\n".join(tokens).encode()).hexdigest()[:32]
 
 
 def reachable_wordpieces(tokens: Sequence[str]) -> list[bool]:

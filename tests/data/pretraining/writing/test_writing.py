@@ -130,7 +130,7 @@ def test_goes_on_where_it_stopped(done, folder, tmp_path, monkeypatch):
 
         monkeypatch.setattr(jobs, name, wrapped)
 
-    fail_at("make_part", make_part, 3)
+    fail_at("write_job_part", make_part, 3)
     with pytest.raises(KeyboardInterrupt):
         write_job_locally(job)
     assert not list(tmp_path.glob("*.tfrecord"))
