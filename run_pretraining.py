@@ -392,4 +392,4 @@ def run(summary: RunSummary) -> None:
 
 
 if __name__ == "__main__":
-    errors.run(main, DataError)
+    errors.run(main, DataError, flag_values=FLAGS)

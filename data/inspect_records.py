@@ -67,4 +67,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    errors.run(main, DataError, positional=True)
+    errors.run(main, DataError, flag_values=FLAGS, positional=True)

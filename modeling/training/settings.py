@@ -3,6 +3,8 @@
 settings = fine_tuning_settings(values)
 """
 
+import math
+import sys
 from dataclasses import dataclass, fields
 
 import tensorflow as tf
@@ -15,6 +17,7 @@ from modeling.errors import ModelingError
 from modeling.training.engine import distribution
 from modeling.training.engine.loop import LoopOptions
 from modeling.training.engine.setup import EngineSettings
+from modeling.training.flags import MAX_BATCH_SIZE
 from modeling.training.runs import best as best_weights
 from modeling.training.runs import run_folder
 from modeling.training.search import Trial, trial_grid
@@ -81,8 +84,10 @@ def fine_tuning_settings(values) -> FineTuningSettings:
     """Reads the flag values of a fine-tuning script.
 
     Raises:
-        ModelingError: There is nothing to do, or flags contradict each other.
+        ModelingError: There is nothing to do, or flags contradict each other or can't be meant.
     """
+    if "class_weights" in values:
+        training_class_weights(values)
     jobs = [name for name in ("do_train", "do_eval", "do_predict", "do_export") if name in values]
     if not any(values[name].value for name in jobs):
         raise ModelingError(
@@ -99,6 +104,27 @@ def fine_tuning_settings(values) -> FineTuningSettings:
         optimization=training_settings(values),
         loop=training_loop_options(values),
     )
+
+
+def training_class_weights(values) -> list[float] | None:
+    """The numbers of --class_weights; None where it is "balanced" or not given.
+
+    Raises:
+        ModelingError: They aren't numbers from 0 on, or all are 0, so that nothing would count.
+    """
+    given = values.class_weights
+    if given in ([], ["balanced"]):
+        return None
+    try:
+        weights = [float(weight) for weight in given]
+    except ValueError:
+        weights = []
+    if not any(weights) or not all(0 <= weight < math.inf for weight in weights):
+        raise ModelingError(
+            f"--class_weights is {','.join(given)}; it has to be balanced, or a number from 0 on "
+            f"for each class, at least one of them above 0."
+        )
+    return weights
 
 
 def make_strategy(values) -> tf.distribute.Strategy:
@@ -196,10 +222,11 @@ def _numbers(items: list[str], flag: str, of: type) -> list:
         numbers = [of(item) for item in items]
     except ValueError:
         numbers = [-1]
-    if any(not number > 0 for number in numbers):
+    most = MAX_BATCH_SIZE if of is int else sys.float_info.max
+    if not all(0 < number <= most for number in numbers):
         raise ModelingError(
             f"--{flag} is {','.join(items)}; it has to be positive "
-            f"{'whole ' if of is int else ''}numbers with commas between them."
+            f"{f'whole numbers up to {most}' if of is int else 'numbers'} with commas between them."
         )
     return numbers
 
