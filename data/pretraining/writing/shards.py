@@ -147,9 +147,12 @@ def name_shards(output_file: str, num_shards: int = 0) -> tuple[str, list[str]]:
 
 
 def check_output_shards(files: Sequence[str]) -> None:
-    """Raises DataError if there is none, or one is named twice."""
+    """Raises DataError if there is none, or one is named twice or is a folder."""
     if not files or len(set(files)) != len(files):
         raise DataError(f"Output files must be named, each once; received {','.join(files)!r}.")
+    for path in files:
+        if tf.io.gfile.isdir(path):
+            raise DataError(f"The output file {path} is a folder. Give a name in it.")
 
 
 class _Digest:
