@@ -121,7 +121,8 @@ def shard_sha256(path: str) -> str:
 
 def shard_size(path: str) -> int:
     """Bytes of a file, -1 if it isn't there."""
-    return tf.io.gfile.stat(path).length if tf.io.gfile.exists(path) else -1
+    there = tf.io.gfile.exists(path) and not tf.io.gfile.isdir(path)
+    return tf.io.gfile.stat(path).length if there else -1
 
 
 def name_shards(output_file: str, num_shards: int = 0) -> tuple[str, list[str]]:
