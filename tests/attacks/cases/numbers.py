@@ -207,12 +207,12 @@ CASES = [
             ("--heldout_share=1",),
             ("--heldout_share=-0.5",),
             ("--num_unused=-1",),
-            ("--num_unused=1000000000",),
             (f"--reserved_tokens={'x' * 100_000}",),
             ("--reserved_tokens=two words",),
             ("--extend=absent.txt",),
         )
     ),
+    refused("vocabulary", "learning a vocabulary", "--num_unused=1000000000", says="unused"),
     *(
         refused("extended vocabulary", "learning a vocabulary", *flags)
         for flags in (
