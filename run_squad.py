@@ -227,6 +227,10 @@ def check_flags(settings: FineTuningSettings) -> None:
     windows.check_question_lengths(FLAGS.max_seq_length, FLAGS.max_query_length, FLAGS.doc_stride)
     scoring.Scoring(FLAGS)
     reading.question_epochs_per_file(FLAGS)
+    for path in FLAGS.ensemble:
+        # Else that there is none would be noticed after training.
+        if not tf.io.gfile.isdir(path):
+            checkpoints.open_contents(path)
 
 
 def main(_) -> None:

@@ -317,10 +317,11 @@ class PretrainingSides:
             if len(first) < _SMALL_CORPUS:
                 self._split = corpus.split_corpus_documents(first, HELD_OUT_SHARE)
                 if len(self._split[1]) < 2:
+                    where = f" ({', '.join(text.files[:3])})" if text.files else ""
                     raise DataError(
-                        f"The corpus has {len(first)} documents; at least 4 are needed, two to "
-                        f"train on and two to evaluate on. Put a blank line between documents, or "
-                        f"add text."
+                        f"The corpus{where} has {len(first)} documents; at least 4 are needed, "
+                        f"two to train on and two to evaluate on. Put a blank line between "
+                        f"documents, or add text."
                     )
 
     def parts(self) -> CorpusParts | None:

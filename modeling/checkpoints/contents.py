@@ -38,10 +38,16 @@ def checked_weight(array: np.ndarray, name: str, path: str) -> np.ndarray:
     """A weight as it comes from a file, half precision widened to float32.
 
     Raises:
-        ModelingError: It holds NaN or infinity; such a model answers nothing but NaN.
+        ModelingError: It holds NaN or infinity, so that such a model answers nothing but NaN; or
+            something else than floating-point numbers.
     """
     array = weights_as_float32(array)
-    bad = np.count_nonzero(~np.isfinite(array)) if array.dtype.kind == "f" else 0
+    if array.dtype.kind != "f":
+        raise ModelingError(
+            f"Tensor {name} in {path} is of {array.dtype.name}; a weight is a floating-point "
+            f"number. The file is damaged or quantised: copy or download it again, or another."
+        )
+    bad = np.count_nonzero(~np.isfinite(array))
     if bad:
         raise ModelingError(
             f"Tensor {name} in {path} isn't finite: {bad:,} of its {array.size:,} numbers are NaN "

@@ -59,7 +59,13 @@ def tf1_prefixes_in(directory: str) -> list[str]:
 def _latest(directory: str) -> str | None:
     if not tf.io.gfile.exists(join(directory, "checkpoint")):
         return None
-    state = tf.train.get_checkpoint_state(directory)
+    try:
+        state = tf.train.get_checkpoint_state(directory)
+    except ValueError as error:
+        raise ModelingError(
+            f"{join(directory, 'checkpoint')} doesn't name a checkpoint ({error}). Remove it, or "
+            f"name the checkpoint itself."
+        ) from error
     if state is None or not state.model_checkpoint_path:
         return None
     moved = join(directory, os.path.basename(state.model_checkpoint_path))

@@ -106,7 +106,7 @@ def load_signature(folder: str, name: str) -> LoadedSignature:
 
     try:
         model = tf.saved_model.load(folder)
-    except (tf.errors.OpError, OSError, ValueError) as error:
+    except (tf.errors.OpError, OSError, ValueError, IndexError) as error:  # the last: cut variables
         raise ModelingError(
             f"The SavedModel {folder} can't be loaded: {_said(error)} Check that it was "
             f"copied whole, and that it was made by a TensorFlow that isn't newer than "

@@ -37,6 +37,7 @@ from data.pretraining.records import schema
 from data.pretraining.records.shard_marks import ShardMark
 from data.pretraining.writing import shards
 from data.tokenization import Tokenizer
+from data.tokenization.vocabulary import load_vocab
 
 PARTS = ".parts"
 _SMALLEST_PART = 2**20
@@ -139,6 +140,7 @@ def plan_job(
     """
     settings.check()
     shards.check_output_shards(output_files)
+    load_vocab(vocab_file)  # says what is wrong with it
     if compression not in shards.COMPRESSIONS:
         raise DataError(
             f"compression is {compression!r}, but one of {', '.join(shards.COMPRESSIONS)} was "

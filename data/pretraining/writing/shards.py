@@ -121,7 +121,8 @@ def shard_sha256(path: str) -> str:
 
 def shard_size(path: str) -> int:
     """Bytes of a file, -1 if it isn't there."""
-    return tf.io.gfile.stat(path).length if tf.io.gfile.exists(path) else -1
+    there = tf.io.gfile.exists(path) and not tf.io.gfile.isdir(path)
+    return tf.io.gfile.stat(path).length if there else -1
 
 
 def name_shards(output_file: str, num_shards: int = 0) -> tuple[str, list[str]]:
@@ -147,9 +148,12 @@ def name_shards(output_file: str, num_shards: int = 0) -> tuple[str, list[str]]:
 
 
 def check_output_shards(files: Sequence[str]) -> None:
-    """Raises DataError if there is none, or one is named twice."""
+    """Raises DataError if there is none, or one is named twice or is a folder."""
     if not files or len(set(files)) != len(files):
         raise DataError(f"Output files must be named, each once; received {','.join(files)!r}.")
+    for path in files:
+        if tf.io.gfile.isdir(path):
+            raise DataError(f"The output file {path} is a folder. Give a name in it.")
 
 
 class _Digest:

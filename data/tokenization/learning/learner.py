@@ -287,6 +287,11 @@ def learn_from_files(
     counts, held_out = read_learner_corpus(
         files, do_lower_case=do_lower_case, heldout_share=heldout_share, text_field=text_field
     )
+    if not counts:
+        raise DataError(
+            f"There are no words in {', '.join(files[:3])}{' …' if files[3:] else ''}, so that no "
+            f"vocabulary can be learned. Check that these are the right files and hold text."
+        )
     logging.info("Learning %d tokens from %d distinct words", vocab_size, len(counts))
     tokens = learn_vocabulary(counts, vocab_size, **options)
     tokenizer = Tokenizer.from_vocab(tokens, do_lower_case)
