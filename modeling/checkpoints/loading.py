@@ -11,6 +11,7 @@ from absl import logging
 from modeling.checkpoints import huggingface, names, tf1
 from modeling.checkpoints.contents import Contents
 from modeling.checkpoints.files import listing_of_names
+from modeling.checkpoints.target_unit import UNIT_OF_OTHERS, WEIGHTS
 from modeling.errors import ModelingError
 
 _OTHER_FORMATS = {
@@ -97,7 +98,9 @@ def load(
     if not common:
         raise _nothing_in_common(held, model_weights)
     _check_shapes(held, {name: tuple(assignable[name].shape) for name in common})
-    missing = sorted(model_weights.keys() - set(common))
+    implied = {n for n in UNIT_OF_OTHERS if WEIGHTS in common and n not in held.shapes}
+    implied &= assignable.keys()
+    missing = sorted(model_weights.keys() - set(common) - implied)
     _check_required(held, missing, tuple(required), tuple(skip))
     if held.untied_decoder and names.MASKED_LM_BIAS in assignable:
         raise ModelingError(
@@ -109,6 +112,8 @@ def load(
     for name in common:
         variable = assignable[name]
         variable.assign(tf.cast(held.read(name), keras.backend.standardize_dtype(variable.dtype)))
+    for name in implied:
+        assignable[name].assign(tf.fill(assignable[name].shape, UNIT_OF_OTHERS[name]))
     placed = {held.file_names[name] for name in common}
     report = LoadReport(
         loaded=sorted(common),

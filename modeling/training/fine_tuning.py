@@ -85,6 +85,13 @@ class _Judge:
     def judge(self, split: Split) -> dict[str, float]:
         self.answers = self.predict(split, self.batches)
         self.evaluation = self.task.evaluate(split, self.answers)
+        if self.evaluation.constant:
+            logging.warning(
+                "%s: the model answers %s to every example, whatever the text says. Train longer, "
+                "or with another learning rate.",
+                split.name,
+                self.evaluation.constant,
+            )
         return self.results
 
     def __call__(self, step: int) -> dict[str, float]:
@@ -223,7 +230,7 @@ class _Driver:
         step = self.train(model, trial, folder, judge)
         weights = checkpoints.weights_by_name(model)
         tensors = {name: weight.value.numpy() for name, weight in weights.items()}
-        return Finished(judge.results, step, judge.evaluation.constant, tensors)
+        return Finished(judge.results, step, bool(judge.evaluation.constant), tensors)
 
 
 def load_weights(settings: RunSettings, model: keras.Model) -> int:
