@@ -4,9 +4,11 @@ import json
 import math
 import pathlib
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_text  # noqa: F401  (operations of the export)
 
 from modeling import checkpoints
 from modeling.checkpoints import tf1
@@ -33,7 +35,8 @@ def answers(model) -> np.ndarray:
 
 
 def numbers_model(labels=NUMBERS):
-    """With a head that matters."""
+    """With a head that matters; always the same encoder."""
+    keras.utils.set_random_seed(1)
     model = SentenceHead("regression", train_labels=labels).make_model(CONFIG)
     rng = np.random.default_rng(0)
     model.output_weights.assign(rng.normal(size=model.output_weights.shape))
@@ -85,7 +88,7 @@ def test_releases_answer_in_the_same_unit(tmp_path):
     """As TF1, as Hugging Face's, and through a training checkpoint converted to either."""
     model = numbers_model()
     expected = answers(model)
-    assert 50 < np.ptp(expected) and 1000 < expected.mean() < 3000
+    assert np.ptp(expected) > 1 and 1500 < expected.mean() < 2500
     tensors = {n: w.numpy() for n, w in checkpoints.weights_by_name(model).items()}
     tf1.write_bundle(tmp_path / "run/model.ckpt-3", tensors | {"global_step": np.int64(3)})
     (tmp_path / "run/bert_config.json").write_text(CONFIG.to_json_string())
@@ -132,6 +135,10 @@ def test_a_trained_head_goes_on_in_the_unit_of_the_new_targets(tmp_path):
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("heads")
     write_model(folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "flat.json").write_text(json.dumps(config | {"initializer_range": 1e-12}))
+    # Without pre-training the original's 0.02 is too little to learn from.
+    (folder / "config.json").write_text(json.dumps(config | {"initializer_range": 0.2}))
     for name, count, seed in (("train", 160, 0), ("dev", 40, 1)):
         rows = sentences(count, seed, labels=("2090", "1910"))
         cases.write_rows(
@@ -169,19 +176,17 @@ def test_years_are_learned_exported_and_predicted(folder):
 
 def test_what_is_constant_is_said(folder):
     """A learning rate of next to nothing and the original's head: nothing is learned."""
-    (folder / "constant.json").write_text(
-        json.dumps(json.loads((folder / "config.json").read_text()) | {"initializer_range": 1e-12})
-    )
     nothing = ("--learning_rate=1e-12", "--num_train_steps=2", "--eval_steps=1", "--original_head")
-    nothing += (f"--bert_config_file={folder}/constant.json", "--best_metric=eval_pearson")
+    nothing += (f"--bert_config_file={folder}/flat.json", "--best_metric=eval_pearson")
     log = succeed(*years(folder, "constant", "--do_train", "--do_eval", *nothing))
     assert "dev: the model answers the number" in log and "to every example" in log
     assert "eval_pearson is undefined at step 1" in log
     assert "No evaluation gave eval_pearson a finite value" in log
     scores = results(folder / "constant/eval_results.txt")
     assert scores["eval_pearson"] == scores["eval_spearman"] == "undefined"
-    lines = [json.loads(line) for line in open(folder / "constant/metrics.jsonl")]
-    assert [line["eval_pearson"] for line in lines if line["kind"] == "eval"] == [None] * 2
+    text = (folder / "constant/metrics.jsonl").read_text()
+    evaluations = [line for line in map(json.loads, text.splitlines()) if line["kind"] == "eval"]
+    assert {line["eval_pearson"] for line in evaluations} == {None}
     # A search has nothing to choose by; a head of another kind is another run.
     search = years(folder, "searched", "--do_train", "--num_runs=2", *nothing)
     resumed = [flag for flag in nothing if flag != "--original_head"]
