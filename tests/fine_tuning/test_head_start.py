@@ -16,6 +16,7 @@ from modeling.checkpoints.target_unit import UNIT_OF_OTHERS
 from modeling.config import BertConfig
 from modeling.layers.heads import class_log_priors, label_log_odds
 from modeling.losses import RegressionLosses
+from modeling.models import BertClassifier
 from modeling.sentences import SentenceHead
 from modeling.training.engine.setup import Settings, make_train_step
 from modeling.training.runs.reporting import Reporter
@@ -92,6 +93,9 @@ def test_releases_answer_in_the_same_unit(tmp_path):
     tensors = {n: w.numpy() for n, w in checkpoints.weights_by_name(model).items()}
     tf1.write_bundle(tmp_path / "run/model.ckpt-3", tensors | {"global_step": np.int64(3)})
     (tmp_path / "run/bert_config.json").write_text(CONFIG.to_json_string())
+    plain = BertClassifier(CONFIG, 1)
+    assert not checkpoints.load(plain, tmp_path / "run/model.ckpt-3").left_over
+    np.testing.assert_allclose(answers(plain), expected, rtol=1e-6)
     for form in checkpoints.FORMATS:
         checkpoints.save(model, tmp_path / form, format=form)
         done = checkpoints.convert(
