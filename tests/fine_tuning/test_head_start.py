@@ -18,9 +18,9 @@ from modeling.layers.heads import class_log_priors, label_log_odds
 from modeling.losses import RegressionLosses
 from modeling.models import BertClassifier
 from modeling.sentences import SentenceHead
-from modeling.training.engine.setup import Settings, make_train_step
+from modeling.training.engine.setup import EngineSettings, make_train_step
 from modeling.training.runs.reporting import Reporter
-from modeling.training.runs.run_state import RunState, load_trained, start_or_resume
+from modeling.training.runs.run_state import RunState, load_trained_run, start_or_resume
 from tests.fine_tuning import learnable_cases as cases
 from tests.fine_tuning.tiny_tasks import classifier, sentences, write_model
 from tests.scripts import messages, succeed
@@ -81,7 +81,7 @@ def test_numbers_are_learned_in_their_own_unit():
     model = SentenceHead("regression", train_labels=np.full(3, 7, np.float32)).make_model(CONFIG)
     assert (model.target_mean.numpy(), model.target_scale.numpy()) == (7, 1)
     # Mean and scale aren't trained.
-    step = make_train_step(numbers_model(), RegressionLosses(), Settings(1e-3, 10, 0, seed=1))
+    step = make_train_step(numbers_model(), RegressionLosses(), EngineSettings(1e-3, 10, 0, seed=1))
     assert not [name for name in step.optimizer.slots() if name.startswith("target_")]
 
 
@@ -108,7 +108,7 @@ def test_releases_answer_in_the_same_unit(tmp_path):
             other = numbers_model(NUMBERS * 3)
             assert not checkpoints.load(other, folder, required=("",)).newly_initialised
             np.testing.assert_allclose(answers(other), expected, rtol=1e-6)
-            assert load_trained(numbers_model(), str(tmp_path / "empty"), str(folder)) == 0
+            assert load_trained_run(numbers_model(), str(tmp_path / "empty"), str(folder)) == 0
 
 
 def test_a_trained_head_goes_on_in_the_unit_of_the_new_targets(tmp_path):
@@ -116,7 +116,7 @@ def test_a_trained_head_goes_on_in_the_unit_of_the_new_targets(tmp_path):
     expected = answers(numbers_model())
     model = numbers_model(NUMBERS / 10)
     unit = model.target_scale.numpy()
-    step = make_train_step(model, RegressionLosses(), Settings(1e-3, 10, 0, seed=1))
+    step = make_train_step(model, RegressionLosses(), EngineSettings(1e-3, 10, 0, seed=1))
     (tmp_path / "run").mkdir()
     reporter = Reporter(str(tmp_path / "run"), 10, 2, bar=False)
     state = RunState(str(tmp_path / "run"), step)

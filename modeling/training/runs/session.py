@@ -13,9 +13,9 @@ import keras
 from modeling.errors import ModelingError
 from modeling.training import settings
 from modeling.training.engine import distribution, precision
-from modeling.training.engine.loop import Agreement
+from modeling.training.engine.loop import LoopAgreement
 from modeling.training.runs import run_folder
-from modeling.training.runs.summary import RunSummary, given_flags
+from modeling.training.runs.summary import RunSummary, given_run_flags
 
 
 @contextlib.contextmanager
@@ -48,17 +48,19 @@ def session(
             f"--overwrite_output_dir empties. Move it, or choose another --output_dir."
         )
     # Before several workers join: one of them that fails here must not leave the others waiting.
-    run_folder.prepare_directory(values.output_dir)
+    run_folder.prepare_run_folder(values.output_dir)
     keras.utils.set_random_seed(values.random_seed)
     strategy = settings.make_strategy(values)
     precision.set_precision(values.dtype)
-    summary = RunSummary(values.output_dir, flags=given_flags(values))
+    summary = RunSummary(values.output_dir, flags=given_run_flags(values))
     with strategy.scope(), summary:
         for size in train_batch_sizes:
-            distribution.check_batch_sizes(values.gradient_accumulation_steps, size, **batch_sizes)
+            distribution.check_replica_batch_sizes(
+                values.gradient_accumulation_steps, size, **batch_sizes
+            )
         if values.overwrite_output_dir:
             if distribution.is_chief():
                 run_folder.remove_run(values.output_dir)
             # The other workers mustn't see what is about to go.
-            Agreement().reach(False, False, 1.0)
+            LoopAgreement().reach(False, False, 1.0)
         yield summary
