@@ -51,7 +51,7 @@ from data.tasks.sentences import delimited, glue_submission, predictions, readin
 from data.tasks.sentences.examples import SentenceKind, SentenceTask
 from data.tasks.sentences.rows import SentenceSettings
 from data.tokenization import Tokenizer, build_choice_inputs, build_inputs, casing
-from modeling import errors, metrics
+from modeling import checkpoints, errors, metrics
 from modeling.config import BertConfig
 from modeling.sentences import SentenceHead, load_second_encoder, read_second_config
 from modeling.serving.export import Export
@@ -78,6 +78,8 @@ class SentenceClassification:
         if self.second:
             path = FLAGS.second_bert_config_file
             check_training_fits_model(FLAGS, self.second, tokenizer.vocab_size, path)
+            if FLAGS.second_init_checkpoint:
+                checkpoints.check_vocabulary(FLAGS.second_init_checkpoint, FLAGS.vocab_file)
         self.settings = SentenceSettings(
             FLAGS.max_seq_length, FLAGS.long_text, FLAGS.window_stride, FLAGS.max_windows
         )

@@ -51,4 +51,4 @@ if __name__ == "__main__":
         "beside the weights.",
     )
     flags.DEFINE_string("vocab_file", None, "Vocabulary. Default: vocab.txt beside the weights.")
-    run(main)
+    run(main, flag_values=FLAGS)

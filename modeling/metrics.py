@@ -186,7 +186,7 @@ def class_metrics_report(outputs, labels, names: Sequence[str]) -> list[dict]:
 
 
 def format_metrics_report(rows: Sequence[dict]) -> str:
-    """The rows of `class_metrics_report` as a table in aligned columns, four digits, for a terminal."""
+    """The rows of `class_metrics_report` as a table for a terminal, four digits."""
     width = max([_width(row["name"]) for row in rows] + [5])
     lines = [" " * width + "  precision  recall      f1  support"]
     for row in rows:

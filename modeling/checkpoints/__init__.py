@@ -12,6 +12,12 @@ from modeling.checkpoints.converting import Conversion, convert
 from modeling.checkpoints.loading import LoadReport, find, load, open_contents
 from modeling.checkpoints.names import ENCODER, HUGGINGFACE, TF1, weights_by_name
 from modeling.checkpoints.saving import FORMATS, save, write_checkpoint
+from modeling.checkpoints.vocabularies import (
+    agreed_vocabulary,
+    check_vocabulary,
+    describe_vocabulary,
+    stage_vocabulary,
+)
 
 __all__ = [
     "ENCODER",
@@ -20,11 +26,15 @@ __all__ = [
     "TF1",
     "Conversion",
     "LoadReport",
+    "agreed_vocabulary",
+    "check_vocabulary",
     "convert",
+    "describe_vocabulary",
     "find",
     "load",
     "open_contents",
     "save",
+    "stage_vocabulary",
     "weights_by_name",
     "write_checkpoint",
 ]
