@@ -63,7 +63,11 @@ from modeling.training.runs import charts
 from modeling.training.runs.identity import weights_identity
 from modeling.training.runs.reporting import write_run_results
 from modeling.training.runs.session import session
-from modeling.training.settings import check_training_fits_model, fine_tuning_settings
+from modeling.training.settings import (
+    check_training_fits_model,
+    fine_tuning_settings,
+    training_class_weights,
+)
 from modeling.training.task import TaskEvaluation
 
 
@@ -127,13 +131,7 @@ class SentenceClassification:
         """What --class_weights says."""
         if FLAGS.class_weights == ["balanced"]:
             return delimited.balanced_sentence_weights(train.examples, self.task.labels)
-        try:
-            return [float(weight) for weight in FLAGS.class_weights] or None
-        except ValueError as error:
-            raise errors.ModelingError(
-                f"--class_weights is {','.join(FLAGS.class_weights)}; it has to be balanced or "
-                f"numbers."
-            ) from error
+        return training_class_weights(FLAGS)
 
     @property
     def losses(self):
@@ -243,4 +241,4 @@ def main(_) -> None:
 
 if __name__ == "__main__":
     flags.mark_flags_as_required(REQUIRED)
-    errors.run(main, DataError)
+    errors.run(main, DataError, flag_values=FLAGS)
