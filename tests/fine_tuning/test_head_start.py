@@ -148,6 +148,8 @@ def folder(tmp_path_factory):
         cases.write_rows(
             folder / f"{name}.jsonl", [row | {"year": int(row["verdict"])} for row in rows]
         )
+    texts = [{"text": row["text"]} for row in sentences(40, 1)]
+    cases.write_rows(folder / "new.jsonl", texts)
     return folder
 
 
@@ -157,7 +159,7 @@ def results(path: pathlib.Path) -> dict[str, str]:
 
 def years(folder, out, *more):
     columns = ("--text_columns=text", "--label_column=year", "--label_kind=regression")
-    files = ("--train_file=train.jsonl", "--dev_file=dev.jsonl", "--test_file=dev.jsonl")
+    files = ("--train_file=train.jsonl", "--dev_file=dev.jsonl", "--test_file=new.jsonl")
     return classifier(folder, out, *columns, *files, "--learning_rate=0.003", *more)
 
 
