@@ -28,6 +28,7 @@ model_flags.define_classifier_model_flags()
 training_flags.define_fine_tuning_flags()
 training_flags.define_training_evaluation_flag()
 training_flags.define_class_weights_flag()
+training_flags.define_head_flag()
 hardware_flags.define_hardware_flags()
 export_flags.define_export_flags()
 # The original's command line requires these, and data_dir, which own files can do without.
@@ -93,6 +94,7 @@ class SentenceClassification:
         self.head = SentenceHead(task.kind.value, len(task.labels))
         self.result_names = [*(f"eval_{name}" for name in task.metrics), "eval_loss"]
         names = ("bilstm", "window_pooling", "class_weights", "train_batch_tokens")
+        names += ("original_head",)
         self.identity = {
             "task_name": task.name,
             "label_column": FLAGS.label_column,
@@ -115,8 +117,12 @@ class SentenceClassification:
             FLAGS.train_batch_tokens if purpose == "train" else 0,
         )
         if purpose == "train":
-            weights = self._weights(splits[0])
-            self.head = SentenceHead(self.task.kind.value, len(self.task.labels), weights)
+            self.head = SentenceHead(
+                self.task.kind.value,
+                len(self.task.labels),
+                self._weights(splits[0]),
+                None if FLAGS.original_head else splits[0].features.label_ids,
+            )
             if self.task.name == sentence_flags.OWN_FILES:
                 labels.keep_labels(
                     FLAGS.output_dir, delimited.saved_sentence_labels(self.task), is_chief()
@@ -143,6 +149,7 @@ class SentenceClassification:
 
     def predictor(self, model):
         predictor = ReplicaPredictor(model)
+        self.target_scale = getattr(model, "target_scale", None)
         return lambda split, batches: predictor(batches(split))
 
     def evaluate(self, split, logits) -> TaskEvaluation:
@@ -150,9 +157,12 @@ class SentenceClassification:
         if not known.any():
             return TaskEvaluation({})
         logits, label_ids = logits[known], split.features.label_ids[known]
-        results = self.head.evaluate(logits, label_ids, self.task.metrics)
-        constant = metrics.is_constant_output(self.head.probabilities(logits), label_ids)
-        return TaskEvaluation(results, constant)
+        scale = 1.0 if self.target_scale is None else float(self.target_scale.numpy()[0])
+        results = self.head.evaluate(logits, label_ids, self.task.metrics, scale)
+        outputs = self.head.probabilities(logits)
+        return TaskEvaluation(
+            results, self.head.constant_answer(outputs, label_ids, self.task.labels)
+        )
 
     def write_evaluation(self, split, logits, results, first: bool) -> None:
         """eval_results.txt, and for people: report by class, confusion matrix, worst errors."""

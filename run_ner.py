@@ -29,6 +29,7 @@ model_flags.define_model_flags()
 model_flags.define_tagger_model_flags()
 training_flags.define_fine_tuning_flags()
 training_flags.define_training_evaluation_flag()
+training_flags.define_head_flag()
 hardware_flags.define_hardware_flags()
 export_flags.define_export_flags()
 REQUIRED = ("bert_config_file", "vocab_file", "output_dir")
@@ -43,6 +44,7 @@ import dataclasses
 import functools
 import os
 
+import numpy as np
 from absl import logging
 
 from data.errors import DataError
@@ -56,6 +58,7 @@ from data.vectors.store import stored_vectors
 from modeling import errors
 from modeling.answers.tags import TagsFromLogits
 from modeling.config import BertConfig
+from modeling.layers.heads import class_log_priors
 from modeling.losses import TaggingLosses
 from modeling.models import BertTagger
 from modeling.serving.export import Export
@@ -92,6 +95,7 @@ class Tagging:
         )
         self.bad_rows = BadRows(FLAGS.skip_bad_rows)
         self.sentences = {}
+        self.train_labels = None
         if FLAGS.do_train:
             self.sentences["train"] = self._sentences("train", FLAGS.model_scheme)
             self.tags = tags.make_tag_set(self.sentences["train"], FLAGS.model_scheme)
@@ -104,6 +108,7 @@ class Tagging:
             "labels": self.tags.names,
             "bert_config_file": config.to_dict(),
             "vectors": frozen.fingerprint if frozen else None,
+            "original_head": FLAGS.original_head,
             **{name: FLAGS[name].value for name in ("token_column", "tag_column", "scheme")},
         }
 
@@ -125,6 +130,9 @@ class Tagging:
                 self.frozen.extractor,
             )
             split = dataclasses.replace(split, vectors=vectors)
+        if purpose == "train" and not FLAGS.original_head:
+            labels_of_pieces = split.features.piece_labels
+            self.train_labels = labels_of_pieces[labels_of_pieces >= 0]
         return [split]
 
     def make_model(self):
@@ -133,6 +141,9 @@ class Tagging:
         else:
             model = BertTagger(self.config, len(self.tags), remat=FLAGS.remat)
         model.build()
+        if self.train_labels is not None:
+            counts = np.bincount(self.train_labels, minlength=len(self.tags))
+            model.output_bias.assign(class_log_priors(counts))
         return model
 
     def predictor(self, model):
@@ -153,7 +164,9 @@ class Tagging:
             return TaskEvaluation({})
         scores = metrics.evaluate_tags(gold, predicted)
         results = {f"eval_{name}": value for name, value in scores.items()} | {"eval_loss": loss}
-        return TaskEvaluation(results, len({tag for words in predicted for tag in words}) == 1)
+        answered, right = ({t for words in tagged for t in words} for tagged in (predicted, gold))
+        constant = len(answered) == 1 < len(right)
+        return TaskEvaluation(results, f"the tag {answered.pop()}" if constant else "")
 
     def write_evaluation(self, split, answers, results, first: bool) -> None:
         """eval_results.txt, and the scores by type."""

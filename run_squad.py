@@ -178,7 +178,8 @@ class QuestionAnswering:
         odds = null_odds if self.scoring.version_2 else {}
         texts = set(answer_files.predicted_answers(best_texts, odds, threshold).values())
         named = {f"eval_{name}": value for name, value in results.items()}
-        return TaskEvaluation(named, len(texts) == 1 < len(best_texts))
+        constant = len(texts) == 1 < len(best_texts)
+        return TaskEvaluation(named, f"the text {texts.pop()!r}" if constant else "")
 
     def write_predictions(self, split, answers, step: int, first: bool) -> None:
         """The original's files; eval_results.json where the right answers are known."""

@@ -176,12 +176,16 @@ class MultiLabelLosses:
 
 
 class RegressionLosses:
-    """Mean squared error of logits [B, 1] against `label_ids` float32 [B]."""
+    """Mean squared error of logits [B, 1] against `label_ids` float32 [B].
+
+    Errors count in units of the model's `target_scale`, if it has one: 1 is then the loss of
+    always predicting the training labels' mean.
+    """
 
     def __call__(self, outputs: Mapping, batch: Mapping) -> tuple[Means, Means]:
         labels = batch["label_ids"]
         real = _real_examples(batch, labels)
-        squares = tf.square(outputs["logits"][:, 0] - labels)
+        squares = tf.square((outputs["logits"][:, 0] - labels) / outputs.get("target_scale", 1.0))
         return {"loss": Mean(tf.reduce_sum(squares * real), tf.reduce_sum(real))}, {}
 
     def weights(self, batch: Mapping) -> dict[str, tf.Tensor]:

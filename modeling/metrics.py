@@ -11,8 +11,9 @@ that are left over hold probability 0. Scores that the averaging functions of sc
 are those of its defaults: averages are over the classes that occur in labels or predictions
 (multi-label: over all), and a score without anything to count is 0.
 
-No metric is ever NaN. Outputs that aren't finite, as a diverged run leaves them, count as
-probability 0; in regression they make correlations 0 and errors infinite.
+A correlation is NaN where it is undefined: where predictions or labels are all the same, or
+predictions aren't finite. No other metric is ever NaN. Outputs that aren't finite, as a diverged
+run leaves them, count as probability 0; in regression they make errors infinite.
 """
 
 import math
@@ -28,7 +29,8 @@ from modeling.errors import ModelingError
 _AVERAGES = {"macro_f1": "macro", "micro_f1": "micro", "weighted_f1": "weighted"}
 _OF_CLASSES = ("accuracy", "f1", *_AVERAGES, "matthews")
 _OF_SETS = ("accuracy", *_AVERAGES)
-_OF_NUMBERS = ("pearson", "spearman", "mse", "mae")
+_CORRELATIONS = ("pearson", "spearman")
+_OF_NUMBERS = (*_CORRELATIONS, "mse", "mae")
 NAMES = (*_OF_CLASSES, *_OF_NUMBERS)
 
 THRESHOLD = 0.5  # from which probability on a label of several is predicted
@@ -38,6 +40,13 @@ CONSTANT = 1e-6  # spread of the predictions, relative to the labels', that coun
 def smaller_metric_is_better(name: str) -> bool:
     """Whether less of a metric is better: errors, losses and perplexities."""
     return any(word in name for word in ("mse", "mae", "loss", "perplexity"))
+
+
+def metric_text(name: str, value: float, digits: int | None = None) -> str:
+    """A value for people: in full or with so many digits; a correlation may be undefined."""
+    if math.isnan(value) and name.endswith(_CORRELATIONS):
+        return "undefined"
+    return str(value) if digits is None else f"{value:.{digits}f}"
 
 
 def first_best_metric(name: str, items: Iterable, value: Callable[[Any], float]) -> Any:
@@ -51,7 +60,7 @@ def compute_metrics(names: Sequence[str], outputs, labels) -> dict[str, float]:
 
     accuracy is the share of examples with the right class (multi-label: with exactly the right
     set). f1 is that of class 1 of two. matthews is 0 for constant predictions, pearson and
-    spearman are 0 where the predictions or the labels are constant.
+    spearman are NaN where the predictions or the labels are constant.
 
     Args:
         names: Among NAMES.
@@ -273,10 +282,9 @@ def _of_numbers(name: str, arrays: _Arrays) -> float:
         error = {"mse": metrics.mean_squared_error, "mae": metrics.mean_absolute_error}[name]
         return error(labels, predictions) if arrays.finite else np.inf
     if not arrays.finite or _all_alike(predictions) or _all_alike(labels):
-        return 0.0
+        return np.nan
     correlation = {"pearson": stats.pearsonr, "spearman": stats.spearmanr}[name]
-    value = correlation(predictions, labels).statistic
-    return value if np.isfinite(value) else 0.0
+    return correlation(predictions, labels).statistic
 
 
 def _all_alike(values: np.ndarray) -> bool:

@@ -158,6 +158,8 @@ class BertClassifier(BertModel):
             gradient.
         row_pooling: "mean" or "max": how the logits of an example's rows become one, where it
             has several (the windows over a long text).
+        numbers: Predicts numbers: its logits are in the targets' own unit, of which two weights
+            that aren't trained keep mean and scale; see `checkpoints.target_unit`.
     """
 
     def __init__(
@@ -167,9 +169,11 @@ class BertClassifier(BertModel):
         bilstm: bool = False,
         row_pooling: str = "mean",
         second: BertConfig | None = None,
+        numbers: bool = False,
         **kwargs,
     ):
         super().__init__(config, **kwargs)
+        self.numbers = numbers
         self.second_encoder = None
         if second is not None:
             _check_second(config, second, bilstm)
@@ -195,6 +199,11 @@ class BertClassifier(BertModel):
             self.bilstm.build()
             width *= 2
         self.output_weights, self.output_bias = add_linear_weights(self, self.num_labels, width)
+        if self.numbers:
+            # Cast to half precision they would change what the numbers are.
+            options = {"shape": (self.num_labels,), "trainable": False, "autocast": False}
+            self.target_mean = self.add_weight(initializer="zeros", name="target_mean", **options)
+            self.target_scale = self.add_weight(initializer="ones", name="target_scale", **options)
 
     def call(self, inputs, dropout_key=None, execution: Execution = PLAIN):
         """Runs encoder and classifier.
@@ -205,7 +214,8 @@ class BertClassifier(BertModel):
             dropout_key, execution: See `BertModel`.
 
         Returns:
-            The (first) encoder's dict (of all rows, [B·R, …]) with float32 `logits` [B, labels].
+            The (first) encoder's dict (of all rows, [B·R, …]) with float32 `logits` [B, labels];
+            with `numbers` also `target_scale` [labels].
         """
         inputs, rows = _flat_rows(inputs)
         outputs = self.encoder(inputs, dropout_key, execution=execution)
@@ -225,6 +235,9 @@ class BertClassifier(BertModel):
         if rows is not None:
             logits = ops.reshape(logits, (-1, ops.shape(rows)[1], self.num_labels))
             logits = _pooled_rows(logits, rows, self.row_pooling)
+        if self.numbers:
+            outputs["target_scale"] = ops.convert_to_tensor(self.target_scale)
+            logits = logits * outputs["target_scale"] + ops.convert_to_tensor(self.target_mean)
         outputs["logits"] = logits
         return outputs
 

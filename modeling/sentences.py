@@ -15,6 +15,7 @@ import tensorflow as tf
 from modeling import checkpoints, metrics
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
+from modeling.layers.heads import class_log_priors, label_log_odds
 from modeling.losses import ClassifierLosses, Losses, MultiLabelLosses, RegressionLosses
 from modeling.models import BertClassifier, BertModel, BertMultipleChoice
 
@@ -29,11 +30,14 @@ class SentenceHead:
         kind: "classes", "multi_label", "regression" or "choices".
         num_labels: Of classes.
         class_weights: How much the examples of each class count in training; None for alike.
+        train_labels: Those to be trained on, as in batches: a new head begins at what they say
+            without any text, see `make_model`. None: at zeros, and numbers as they are.
     """
 
     kind: str
     num_labels: int = 1
     class_weights: Sequence[float] | None = None
+    train_labels: np.ndarray | None = None
 
     def __post_init__(self):
         if self.kind not in KINDS:
@@ -56,7 +60,12 @@ class SentenceHead:
         remat: bool = False,
         second: BertConfig | None = None,
     ) -> keras.Model:
-        """The built model, with random weights."""
+        """The built model, with random weights.
+
+        With `train_labels` the bias is the classes' log frequencies (weighted as in training), or
+        each label's log odds. A model of numbers begins at their mean and learns them in units of
+        their standard deviation; its answers are in theirs.
+        """
         if self.kind == "choices":
             if bilstm or second:
                 raise ModelingError("A BiLSTM, or a second encoder, is not for multiple choice.")
@@ -70,9 +79,24 @@ class SentenceHead:
                 row_pooling=row_pooling,
                 remat=remat,
                 second=second,
+                numbers=self.kind == "regression",
             )
         model.build()
+        if self.train_labels is not None and len(self.train_labels):
+            self._begin(model, self.train_labels)
         return model
+
+    def _begin(self, model: keras.Model, labels: np.ndarray) -> None:
+        if self.kind == "regression":
+            model.target_mean.assign([labels.mean(dtype=np.float64)])
+            # Without any spread the unit is the labels' own.
+            model.target_scale.assign([labels.std(dtype=np.float64) or 1.0])
+        elif self.kind == "multi_label":
+            model.output_bias.assign(label_log_odds(labels.sum(0), len(labels)))
+        elif self.kind == "classes":
+            weights = 1.0 if self.class_weights is None else np.asarray(self.class_weights)
+            counts = np.bincount(labels, minlength=self.num_labels)
+            model.output_bias.assign(class_log_priors(counts * weights))
 
     @property
     def losses(self) -> Losses:
@@ -87,7 +111,11 @@ class SentenceHead:
         return function(logits).numpy()
 
     def evaluate(
-        self, logits: np.ndarray, label_ids: np.ndarray, names: Sequence[str]
+        self,
+        logits: np.ndarray,
+        label_ids: np.ndarray,
+        names: Sequence[str],
+        target_scale: float = 1.0,
     ) -> dict[str, float]:
         """Results over a whole set, each example counted once and alike.
 
@@ -95,6 +123,7 @@ class SentenceHead:
             logits: float32 [N, L], [N, 1] or [N, C].
             label_ids: [N] or [N, L].
             names: Metrics, see `modeling.metrics`.
+            target_scale: Of a model of numbers: the unit of its errors in the loss.
 
         Returns:
             `eval_NAME` of each metric, and `eval_loss`, without class weights.
@@ -107,10 +136,30 @@ class SentenceHead:
         outputs = self.probabilities(logits)
         values = metrics.compute_metrics(names, outputs, label_ids)
         losses, _ = self._losses(None)(
-            {"logits": tf.constant(logits)}, {"label_ids": tf.constant(label_ids)}
+            {"logits": tf.constant(logits), "target_scale": target_scale},
+            {"label_ids": tf.constant(label_ids)},
         )
         results = {f"eval_{name}": value for name, value in values.items()}
         return results | {"eval_loss": float(losses["loss"].result())}
+
+    def constant_answer(
+        self, outputs: np.ndarray, label_ids: np.ndarray, names: Sequence[str]
+    ) -> str:
+        """What `probabilities` say of every example, in words; "" where they tell them apart.
+
+        Args:
+            outputs, label_ids: As for `metrics.is_constant_output`.
+            names: Of the classes or labels; of choices there are none.
+        """
+        if not metrics.is_constant_output(outputs, label_ids):
+            return ""
+        if self.kind == "regression":
+            return f"the number {outputs[0]:.6g}"
+        if self.kind == "multi_label":
+            chosen = [n for n, p in zip(names, outputs[0], strict=True) if p >= metrics.THRESHOLD]
+            return f"the labels {', '.join(chosen)}" if chosen else "no label"
+        best = int(outputs[0].argmax())
+        return f"the class {names[best]}" if names else f"choice {best}"
 
     def _losses(self, class_weights) -> Losses:
         if self.kind == "regression":

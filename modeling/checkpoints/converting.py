@@ -10,6 +10,7 @@ from modeling.checkpoints.contents import Contents
 from modeling.checkpoints.files import join
 from modeling.checkpoints.loading import open_contents
 from modeling.checkpoints.saving import write_checkpoint
+from modeling.checkpoints.target_unit import UNIT_OF_OTHERS, fold_target_unit
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
 
@@ -70,7 +71,7 @@ def convert(
     config = BertConfig.from_json_file(config_file or _config_beside(beside, held))
     if vocab_file is None and tf.io.gfile.exists(join(beside, "vocab.txt")):
         vocab_file = join(beside, "vocab.txt")
-    kept = [name for name in held.shapes if names.to_huggingface(name)]
+    kept = [n for n in held.shapes if names.to_huggingface(n) or n in UNIT_OF_OTHERS]
     if not kept:
         raise ModelingError(
             f"{held.path} holds no BERT weights; it holds "
@@ -80,7 +81,7 @@ def convert(
     if format == names.TF1 and held.format == names.TF1:
         kept = list(held.shapes)  # The names need no translation, so unknown heads stay too.
     tensors = {name: held.read(name) for name in kept}
-    written = write_checkpoint(directory, tensors, config, vocab_file, format)
+    written = write_checkpoint(directory, fold_target_unit(tensors), config, vocab_file, format)
     stored = {held.file_names[name] for name in kept}
     return Conversion(
         source=held.path,
@@ -123,6 +124,11 @@ def _check(held: Contents, config: BertConfig) -> None:
 
 def _notes(held: Contents, config: BertConfig, format: str, has_vocab: bool) -> list[str]:
     notes = []
+    if UNIT_OF_OTHERS.keys() & held.shapes.keys():
+        notes.append(
+            f"The model predicts numbers, and {' and '.join(UNIT_OF_OTHERS)} say in which unit. "
+            f"They were folded into output_weights and output_bias; it answers as before."
+        )
     if not has_vocab:
         notes.append(
             "No vocab.txt beside the weights, so none was written; name it with --vocab_file."

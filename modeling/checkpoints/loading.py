@@ -11,6 +11,13 @@ from absl import logging
 from modeling.checkpoints import huggingface, names, tf1
 from modeling.checkpoints.contents import Contents
 from modeling.checkpoints.files import listing_of_names
+from modeling.checkpoints.target_unit import (
+    BIAS,
+    SCALE,
+    UNIT_OF_OTHERS,
+    WEIGHTS,
+    fold_target_unit,
+)
 from modeling.errors import ModelingError
 
 _OTHER_FORMATS = {
@@ -97,7 +104,9 @@ def load(
     if not common:
         raise _nothing_in_common(held, model_weights)
     _check_shapes(held, {name: tuple(assignable[name].shape) for name in common})
-    missing = sorted(model_weights.keys() - set(common))
+    implied = {n for n in UNIT_OF_OTHERS if WEIGHTS in common and n not in held.shapes}
+    implied &= assignable.keys()
+    missing = sorted(model_weights.keys() - set(common) - implied)
     _check_required(held, missing, tuple(required), tuple(skip))
     if held.untied_decoder and names.MASKED_LM_BIAS in assignable:
         raise ModelingError(
@@ -106,10 +115,18 @@ def load(
             f"here is always tied, so it would not compute what that file's model computes. Load "
             f"it into a model without this head, or with skip=('cls/predictions/',)."
         )
+    head = {}
+    if SCALE in held.shapes and WEIGHTS in common and SCALE not in assignable:
+        # The model has no unit of its own, but its answers are to be in that of the file.
+        parts = (WEIGHTS, BIAS, *UNIT_OF_OTHERS)
+        head = fold_target_unit({name: held.read(name) for name in parts})
     for name in common:
         variable = assignable[name]
-        variable.assign(tf.cast(held.read(name), keras.backend.standardize_dtype(variable.dtype)))
-    placed = {held.file_names[name] for name in common}
+        value = head[name] if name in head else held.read(name)
+        variable.assign(tf.cast(value, keras.backend.standardize_dtype(variable.dtype)))
+    for name in implied:
+        assignable[name].assign(tf.fill(assignable[name].shape, UNIT_OF_OTHERS[name]))
+    placed = {held.file_names[name] for name in [*common, *(UNIT_OF_OTHERS if head else ())]}
     report = LoadReport(
         loaded=sorted(common),
         newly_initialised=missing,

@@ -10,6 +10,7 @@ import tensorflow as tf
 from modeling.checkpoints import huggingface, names, tf1
 from modeling.checkpoints.contents import weights_as_float32
 from modeling.checkpoints.files import join, staged, write_staged_text
+from modeling.checkpoints.target_unit import fold_target_unit
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
 
@@ -43,6 +44,7 @@ def save(
             than the configuration's, or a weight has no name in the format.
     """
     tensors = {name: _array(variable) for name, variable in names.weights_by_name(model).items()}
+    tensors = fold_target_unit(tensors)
     nameless = [name for name in tensors if names.to_huggingface(name) is None]
     if format == names.HUGGINGFACE and nameless:
         raise ModelingError(

@@ -1,6 +1,7 @@
 """What stands on the encoder: masked LM, and linear maps to logits."""
 
 import keras
+import numpy as np
 from keras import ops
 
 from modeling.config import BertConfig
@@ -74,6 +75,31 @@ def add_linear_weights(layer: keras.layers.Layer, outputs: int, hidden_size: int
     )
     bias = layer.add_weight(shape=(outputs,), initializer="zeros", name="output_bias")
     return weights, bias
+
+
+def class_log_priors(counts: np.ndarray) -> np.ndarray:
+    """The bias, float32 [classes], whose softmax is the classes' shares.
+
+    A class that never occurs counts as half an example.
+
+    Args:
+        counts: How often each class occurs, weighted or not.
+    """
+    shares = np.maximum(counts, 0.5) / np.maximum(counts, 0.5).sum()
+    return np.log(shares).astype(np.float32)
+
+
+def label_log_odds(counts: np.ndarray, examples: int) -> np.ndarray:
+    """The bias, float32 [labels], whose sigmoid is each label's share of the examples.
+
+    One that never occurs, or always, counts as half an example away from that.
+
+    Args:
+        counts: Examples that have each label.
+        examples: All of them.
+    """
+    counts = np.clip(counts, 0.5, examples - 0.5)
+    return np.log(counts / (examples - counts)).astype(np.float32)
 
 
 class LinearHead(keras.layers.Layer):

@@ -86,6 +86,13 @@ class _Judge:
     def judge(self, split: TrainingTaskSplit) -> dict[str, float]:
         self.answers = self.predict(split, self.batches)
         self.evaluation = self.task.evaluate(split, self.answers)
+        if self.evaluation.constant:
+            logging.warning(
+                "%s: the model answers %s to every example, whatever the text says. Train longer, "
+                "or with another learning rate.",
+                split.name,
+                self.evaluation.constant,
+            )
         return self.results
 
     def __call__(self, step: int) -> dict[str, float]:
@@ -240,7 +247,7 @@ class _Driver:
         step = self.train(model, trial, folder, judge)
         weights = checkpoints.weights_by_name(model)
         tensors = {name: weight.value.numpy() for name, weight in weights.items()}
-        return FinishedTrial(judge.results, step, judge.evaluation.constant, tensors)
+        return FinishedTrial(judge.results, step, bool(judge.evaluation.constant), tensors)
 
 
 def _load_weights(settings: FineTuningSettings, model: keras.Model) -> int:

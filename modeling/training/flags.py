@@ -154,6 +154,17 @@ def define_training_evaluation_flag() -> None:
     flags.DEFINE_bool("do_eval", False, "Evaluate on the dev set.")
 
 
+def define_head_flag() -> None:
+    """Of the scripts whose heads answer with classes, labels, numbers or tags."""
+    flags.DEFINE_bool(
+        "original_head",
+        False,
+        "A new head begins with zeros as bias and learns numbers in their own unit, as the "
+        "original's; otherwise it begins at how often each label occurs in the training data, and "
+        "numbers are learned in units of their standard deviation.",
+    )
+
+
 def define_class_weights_flag() -> None:
     """Of the scripts that classify."""
     flags.DEFINE_list(

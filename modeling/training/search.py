@@ -26,7 +26,7 @@ from tabulate import tabulate
 
 from modeling.checkpoints.files import join, staged, write_staged_text
 from modeling.errors import ModelingError, NotFiniteError
-from modeling.metrics import first_best_metric
+from modeling.metrics import first_best_metric, metric_text
 from modeling.training.engine.distribution import is_chief
 from modeling.training.runs import charts
 from modeling.training.runs import identity as run_identity
@@ -162,10 +162,7 @@ class Search:
         ordered = [*(rows[trial] for trial in trials), *others]
         best = self._best(ordered)
         if best is None:
-            raise ModelingError(
-                f"All {len(trials)} runs of the search in {self.directory} have diverged; take "
-                f"lower learning rates."
-            )
+            raise ModelingError(self._why_none(ordered))
         self._report(ordered, best)
         return best
 
@@ -192,7 +189,10 @@ class Search:
             "value": value,
             "degenerate": done is None or done.degenerate,
             "step": done.step if done else 0,
-            "results": dict(done.results) if done else {},
+            "results": {
+                name: float(value) if math.isfinite(value) else None
+                for name, value in (done.results if done else {}).items()
+            },
         }
         if done and is_chief():
             # First the weights, then the result: a run killed in between is simply repeated.
@@ -203,9 +203,9 @@ class Search:
         elif is_chief():
             self._write(trial, row)
         logging.info(
-            "Search: %s = %.4f%s",
+            "Search: %s = %s%s",
             self.metric,
-            value,
+            metric_text(self.metric, value, 4),
             " (degenerate: the same prediction for every input)" if row["degenerate"] else "",
         )
         return row
@@ -213,6 +213,20 @@ class Search:
     def _best(self, rows: Sequence[dict]) -> dict | None:
         """The first of the best; None if all have diverged."""
         return first_best_metric(self.metric, rows, operator.itemgetter("value"))
+
+    def _why_none(self, rows: Sequence[dict]) -> str:
+        """Why there is no best run."""
+        if any(row["step"] for row in rows):
+            return (
+                f"No run of the search in {self.directory} has a finite {self.metric}: "
+                f"{sum(not row['step'] for row in rows)} of {len(rows)} have diverged, the others "
+                f"give every example the same answer. Take other learning rates or more steps, or "
+                f"compare the runs by another result with --best_metric."
+            )
+        return (
+            f"All {len(rows)} runs of the search in {self.directory} have diverged; take lower "
+            f"learning rates."
+        )
 
     # ---- Files ----
 

@@ -85,12 +85,13 @@ class TaskEvaluation(NamedTuple):
     Attributes:
         results: By name, "eval_" before it: those of `Task.result_names`; empty where the split
             has no gold answers, which only one to predict may lack. --do_eval needs `eval_loss`.
-        constant: Whether the answer is the same whatever the example, as an unstable run's is; a
+        constant: What the answer to every example is, in words, where it is the same whatever
+            the example says, as an unstable run's is; "" where it isn't. It is warned of, and a
             search counts such runs.
     """
 
     results: Mapping[str, float]
-    constant: bool = False
+    constant: str = ""
 
 
 class Task(Protocol):

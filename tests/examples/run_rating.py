@@ -97,7 +97,7 @@ class Rating:
         scores["loss"] = float(losses["loss"].result())
         return TaskEvaluation(
             {f"eval_{name}": value for name, value in scores.items()},
-            constant=len(set(predicted)) == 1,
+            constant=f"the rating {predicted[0]}" if len(set(predicted)) == 1 else "",
         )
 
     def write_evaluation(self, split, logits, results, first: bool) -> None:

@@ -97,6 +97,8 @@ def tuning(
     labels: int = 2,
 ) -> Launch:
     """Fine-tuning; as if every text had `seq_length` pieces, so hours are the most there can be."""
+    if script != "run_squad.py":
+        flags = {**flags, "original_head": True}
     number = math.ceil(examples / batch_size * epochs)
     phases = [Phase(seq_length, number, batch_size, 0)]
     return Launch(what, script, flags, config, phases, runs, labels)

@@ -24,7 +24,7 @@ LENGTH = 64
 PREDICTIONS = 10
 FILES = "wiki_[0-2]*"  # of enwiki: 30 of its 64 files, 31 MB
 
-# Fine-tuning of either kind.
+# Fine-tuning of either kind; heads begin as the paper's.
 TUNING = {
     "do_train": True,
     "do_eval": True,
@@ -33,6 +33,7 @@ TUNING = {
     "train_batch_size": 32,
     "eval_batch_size": 32,
     "dtype": "auto",
+    "original_head": True,
 }
 # Of questions; a paragraph of 75 words fits into one.
 WINDOWS = {"max_seq_length": 128, "doc_stride": 64, "predict_batch_size": 32}
@@ -221,9 +222,8 @@ def squad(
     **flags,
 ) -> Run:
     """Questions from MiniLM or a part of it, a process for every seed."""
-    tuning = {
-        key: value for key, value in TUNING.items() if key not in ("do_eval", "eval_batch_size")
-    }
+    not_there = ("do_eval", "eval_batch_size", "original_head")
+    tuning = {key: value for key, value in TUNING.items() if key not in not_there}
     given = {
         **tuning,
         **model,

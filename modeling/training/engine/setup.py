@@ -71,8 +71,9 @@ def make_train_step(model, losses: Losses, settings: EngineSettings) -> TrainSte
             f"--freeze_layers is {settings.freeze_layers}, but the model has {layers} layers."
         )
     weights = {name: weight.value for name, weight in weights_by_name(model).items()}
-    names = layerwise.layerwise_trained_weights(weights, settings.freeze_layers, layers)
-    if len(names) < len(weights):
+    trainable = [name for name, w in weights_by_name(model).items() if w.trainable]
+    names = layerwise.layerwise_trained_weights(trainable, settings.freeze_layers, layers)
+    if len(names) < len(trainable):
         logging.info("%d of %d weights are trained; the others stay.", len(names), len(weights))
     if settings.accumulation_steps > 1:
         # Grappler turns sums of large gradients into temporary variables, of which TensorFlow

@@ -6,6 +6,7 @@ through which the folder can be given as --init_checkpoint.
 """
 
 import json
+import math
 import operator
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -19,7 +20,7 @@ from modeling import checkpoints
 from modeling.checkpoints import names, tf1
 from modeling.checkpoints.files import join, remove_abandoned, staged, write_staged_text
 from modeling.errors import ModelingError
-from modeling.metrics import first_best_metric
+from modeling.metrics import first_best_metric, metric_text
 from modeling.training.engine.distribution import is_chief
 from modeling.training.runs import run_folder
 
@@ -101,6 +102,13 @@ class BestKeeper:
         check_best_metric(self.metric, results, f"the evaluation at step {step}")
         value = float(results[self.metric])
         self._history[step] = value
+        if not math.isfinite(value):
+            logging.warning(
+                "%s is %s at step %d, so these weights can't be the best by it.",
+                self.metric,
+                metric_text(self.metric, value),
+                step,
+            )
         if self._chief:
             self._keep(step, model)
         best = self.best
@@ -109,7 +117,7 @@ class BestKeeper:
                 "Stopping early: %s has not improved in %d evaluations. %s",
                 self.metric,
                 self.evaluations_without_improvement,
-                f"Best: {best[1]:.6g} at step {best[0]}." if best else "No value was finite.",
+                f"Best: {best[1]:.6g} at step {best[0]}." if best else "It had no finite value.",
             )
         return self.should_stop
 

@@ -254,6 +254,14 @@ class _Run:
             return step
         if step not in self.reporter.steps("eval"):
             self._evaluate_and_judge(step)
+        if self.keeper.best is None:
+            logging.warning(
+                "No evaluation gave %s a finite value, so there are no best weights by it; those "
+                "of step %d, the last, are taken.",
+                self.options.best_metric,
+                step,
+            )
+            return step
         # The chief writes what the others are going to read.
         if self.is_to_leave():
             leave_training_loop(step, self.interruption)

@@ -17,6 +17,7 @@ from absl import logging
 from tqdm import tqdm
 
 from modeling.checkpoints.files import join, staged, write_staged_text
+from modeling.metrics import metric_text
 from modeling.training.engine.distribution import is_chief
 from modeling.training.runs import charts
 
@@ -325,6 +326,8 @@ class Reporter:
 def write_run_results(directory: str, file_name: str, values: Mapping[str, float]) -> None:
     """Writes `key = value` lines with sorted keys, the original's eval_results.txt; logs them.
 
+    A correlation of constants is "undefined".
+
     Of several workers only the chief does; to be called in the strategy's scope.
     """
     if not is_chief():
@@ -332,8 +335,9 @@ def write_run_results(directory: str, file_name: str, values: Mapping[str, float
     logging.info("***** %s *****", file_name.removesuffix(".txt"))
     text = ""
     for key in sorted(values):
-        logging.info("  %s = %s", key, values[key])
-        text += f"{key} = {values[key]}\n"
+        line = f"{key} = {metric_text(key, values[key])}"
+        logging.info("  %s", line)
+        text += f"{line}\n"
     with staged(directory) as temporary:
         write_staged_text(join(temporary, file_name), text)
 
@@ -354,7 +358,7 @@ def reported_evaluation(
     def evaluate_and_report(step: int) -> dict[str, float]:
         results = evaluate(step)
         reporter.write("eval", step, results)
-        values = "  ".join(f"{name} {value:.4f}" for name, value in results.items())
+        values = "  ".join(f"{name} {metric_text(name, v, 4)}" for name, v in results.items())
         logging.info("%s at step %d: %s", data_name, step, values)
         return results
 

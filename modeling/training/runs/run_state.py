@@ -16,6 +16,7 @@ from absl import logging
 from modeling import checkpoints
 from modeling.checkpoints import tf1, weights_by_name
 from modeling.checkpoints.files import join, staged, write_staged_text
+from modeling.checkpoints.target_unit import UNIT_OF_OTHERS, change_target_unit
 from modeling.errors import ModelingError, NotFiniteError
 from modeling.logs import only_warnings
 from modeling.training.engine.distribution import is_chief
@@ -25,7 +26,7 @@ from modeling.training.runs.reporting import Reporter
 
 KEEP = 5  # the original's number of checkpoints kept
 # A classifier's own weights; of another shape where it was tuned on another task.
-HEAD = ("output_weights", "output_bias")
+HEAD = ("output_weights", "output_bias", *UNIT_OF_OTHERS)
 
 
 class RunState:
@@ -133,6 +134,8 @@ class RunState:
         """
         stored = tf1.read_bundle(prefix)
         variables = self._variables()
+        for name in UNIT_OF_OTHERS.keys() & variables.keys() - stored.keys():
+            stored[name] = np.full(variables[name].shape, UNIT_OF_OTHERS[name], np.float32)
         for name, variable in variables.items():
             if name not in stored or stored[name].shape != tuple(variable.shape):
                 instead = f"shape {stored[name].shape}" if name in stored else "no such tensor"
@@ -178,7 +181,8 @@ def start_or_resume(state: RunState, reporter: Reporter, init_checkpoint: str | 
 
     The first line it logs says which of the two it was and why: the original's users kept being
     surprised by the output folder winning. A classification head in `init_checkpoint` for another
-    number of classes is left out.
+    number of classes is left out. One of numbers answers as before, but is then in the unit that
+    the model was made with, that of the targets to come.
     """
     newest = run_folder.latest_run_checkpoint(state.directory)
     if newest:
@@ -209,7 +213,11 @@ def start_or_resume(state: RunState, reporter: Reporter, init_checkpoint: str | 
     if other_head:
         logging.info("Its classification head is for other classes: a new one is trained.")
     skip = HEAD if other_head else ()
+    unit = getattr(model, "target_mean", None), getattr(model, "target_scale", None)
+    unit = [variable.numpy() for variable in unit if variable is not None]
     checkpoints.load(model, init_checkpoint, required=checkpoints.ENCODER, skip=skip)
+    if unit:
+        change_target_unit(model, *unit)
 
 
 def load_trained_run(
@@ -230,7 +238,8 @@ def load_trained_run(
     weights = checkpoints.weights_by_name(model).keys()
 
     def is_complete() -> bool:
-        return weights <= checkpoints.open_contents(init_checkpoint).shapes.keys()
+        stored = checkpoints.open_contents(init_checkpoint).shapes.keys()
+        return weights <= stored | UNIT_OF_OTHERS.keys()
 
     if init_checkpoint and (not newest or (not prefer_directory and is_complete())):
         logging.info("Weights: %s, because --init_checkpoint is given.", init_checkpoint)
