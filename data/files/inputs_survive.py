@@ -3,7 +3,10 @@
 import os
 from collections.abc import Iterable, Mapping
 
+import tensorflow as tf
+
 from data.errors import DataError
+from data.files.text_files import placed
 
 Paths = Iterable[str | None]
 
@@ -25,11 +28,37 @@ def check_inputs_survive(inputs: Mapping[str, Paths], outputs: Mapping[str, Path
         for path in filter(None, paths):
             other, source = read.get(_identity(path), (None, None))
             if other:
-                same = "" if path == source else f", which is {path},"
+                same = "" if path == source else f" (it is the same file as {path})"
                 raise DataError(
-                    f"--{flag} would overwrite {source}{same} one of the files that --{other} "
-                    f"names and that are read. Give another --{flag}."
+                    f"--{flag} would overwrite {source}{same}, which is one of the input files: "
+                    f"--{other} names it. Give another --{flag}."
                 )
+
+
+def input_files(values) -> dict[str, list[str]]:
+    """The files that the flags of a script name to read from: of all NAME_file, and the weights.
+
+    Args:
+        values: The flag values; what names files may be a list, with commas, or a pattern.
+    """
+    files = {}
+    for name in values:
+        if name.endswith("_file") and not name.startswith("output"):
+            value = values[name].value or []
+            patterns = value.split(",") if isinstance(value, str) else value
+            folder = values.data_dir if "data_dir" in values else None
+            paths = [placed(folder, pattern.strip()) for pattern in patterns]
+            files[name] = [found for path in paths for found in [path, *_matches(path)]]
+    weights = (values.init_checkpoint if "init_checkpoint" in values else None) or ""
+    folders = (weights, os.path.join(weights, "bert_model.ckpt"))
+    return files | {"init_checkpoint": [weights, *(f"{path}.index" for path in folders)]}
+
+
+def _matches(pattern: str) -> list[str]:
+    try:
+        return tf.io.gfile.glob(pattern)
+    except tf.errors.OpError:  # whoever reads it will say why
+        return []
 
 
 def _identity(path: str):

@@ -33,6 +33,7 @@ from absl import logging
 
 from data.errors import DataError
 from data.files import atomic, leftovers, lock_files
+from data.files.inputs_survive import check_inputs_survive, input_files
 from data.files.lock_files import (
     NAME,
     READ_ERRORS,
@@ -102,6 +103,25 @@ def one_writer(
             beat.start()
             stack.callback(beat.join)
             stack.callback(ended.set)
+        yield
+
+
+@contextlib.contextmanager
+def one_run(
+    values,
+    folders: Mapping[str, str | None],
+    replaced: Mapping[str, Sequence[str]],
+    team: tuple[str, int],
+) -> Iterator[None]:
+    """`one_writer` for a script, which mustn't replace what it reads either.
+
+    Args:
+        values: The flag values, see `input_files`.
+        folders, team: See `one_writer`.
+        replaced: Flag → files of earlier runs in these folders, which may be replaced.
+    """
+    check_inputs_survive(input_files(values), replaced)
+    with one_writer(folders, team=team):
         yield
 
 

@@ -25,6 +25,7 @@ from absl import logging
 
 from data.errors import DataError
 from data.files import atomic
+from data.files.inputs_survive import check_inputs_survive
 from data.files.text_files import listing, tsv_line
 from data.prediction.inputs import Request
 
@@ -65,11 +66,8 @@ class PredictionOutputs:
         skip_bad_lines: bool = False,
         inputs: Iterable[str] = (),
     ):
-        if path != "-" and os.path.realpath(path) in map(os.path.realpath, inputs):
-            raise DataError(
-                f"The answers would overwrite {path}, which is one of the input files. Name "
-                f"another output file (--output_file), or a pattern that doesn't match it."
-            )
+        if path != "-":
+            check_inputs_survive({"input_file": inputs}, {"output_file": [path]})
         self.path = path
         self.done = self.bad = 0
         self._skip = skip_bad_lines

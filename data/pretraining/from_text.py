@@ -247,7 +247,7 @@ def make_records(
         "vocab_size": vocab_size,
         "vocab_file": vocab_file,
     }
-    if jobs.read_note(note) == identity and all(
+    if jobs.unless_damaged(jobs.read_note, note) == identity and all(
         tf.io.gfile.exists(f) for f in (*records.train_files, *records.eval_files, used_vocab)
     ):
         logging.info("Records for this text and these settings are in %s already.", folder)

@@ -1,7 +1,6 @@
 """Vocabulary files: one token per line, its id being the line's number from 0."""
 
 import functools
-import os
 from collections.abc import Iterable, Mapping, Sequence
 
 import tensorflow as tf
@@ -110,16 +109,8 @@ def _special_codes() -> tuple[frozenset[int], frozenset[int]]:
     )
 
 
-def check_writable(vocab_file: str, inputs: Iterable[str] = ()) -> None:
-    """Raises DataError now if `write_vocab` couldn't write there later, after long work.
-
-    Neither may it overwrite one of `inputs`, which a glob may have found in the same folder.
-    """
-    if os.path.realpath(vocab_file) in map(os.path.realpath, inputs):
-        raise DataError(
-            f"The vocabulary would overwrite {vocab_file}, which is one of the input files. Name "
-            "another output file, or a pattern that doesn't match it."
-        )
+def check_writable(vocab_file: str) -> None:
+    """Raises DataError now if `write_vocab` couldn't write there later, after long work."""
     atomic.check_writable(vocab_file)
 
 
@@ -137,7 +128,7 @@ def write_with_replaced(source: str, replaced: Mapping[int, str], vocab_file: st
     Args:
         source: The vocabulary file.
         replaced: Id → its new token.
-        vocab_file: Where the copy goes; may be `source`.
+        vocab_file: Where the copy goes.
     """
     with tf.io.gfile.GFile(source, "rb") as file:
         lines = file.read().split(b"\n")

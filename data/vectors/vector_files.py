@@ -220,6 +220,14 @@ class _GrowingArray:
         np.lib.format.write_array_header_1_0(self._file, header)
 
 
+def output_files(format: str, path: str | None) -> list[str]:
+    """What `open_writer` may write under a name; nothing under none."""
+    if not path or format != "numpy":
+        return [path] if path else []
+    base = path.removesuffix(".npy")
+    return [path, *(f"{base}.{part}.npy" for part in ("splits", "ids", "spans"))]
+
+
 _WRITERS = {"jsonl": JsonWriter, "tfrecord": RecordWriter, "numpy": NumpyWriter}
 
 

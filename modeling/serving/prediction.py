@@ -86,6 +86,12 @@ def version_folder(path: str) -> str:
     )
 
 
+def saved_model_files(folder: str) -> list[str]:
+    """Everything in a SavedModel's folder, or in that of its versions."""
+    found = tf.io.gfile.walk(folder)
+    return [join(place, name) for place, _, names in found for name in names]
+
+
 def load_signature(folder: str, name: str) -> LoadedSignature:
     """Loads a SavedModel and looks whether a signature of it can be asked in batches.
 
