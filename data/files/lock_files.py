@@ -65,7 +65,7 @@ def _process_since() -> str:
 
 def lock_owner(content: bytes) -> dict[str, Any]:
     """What a lock file says; of a damaged one only a token, which stands for its content."""
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError, RecursionError):
         owner = json.loads(content)
         if isinstance(owner, dict) and re.fullmatch("[0-9a-f]{16}", str(owner.get("token"))):
             return owner

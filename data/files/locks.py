@@ -159,7 +159,7 @@ class _Lock:
                 raise
 
     def _acquire(self, when_alive: Callable[[Mapping[str, Any]], None]) -> None:
-        watched, since = b"", 0.0
+        watched, since = None, 0.0
         while True:
             if self.team[1] == 0 and create_lock(self.path, self._bytes()):
                 return
@@ -176,7 +176,7 @@ class _Lock:
                 when_alive(owner)
                 time.sleep(_WAIT_SECONDS)
                 continue
-            if alive is None and not watched:
+            if alive is None and watched is None:
                 watched, since = content, time.monotonic()
                 logging.info(
                     "%s is locked by %s. Waiting for a sign of life, for up to %.0f s.",
@@ -187,7 +187,7 @@ class _Lock:
                 continue
             if alive is None and content != watched:
                 when_alive(owner)
-                watched = b""
+                watched = None
                 continue
             if alive is None and time.monotonic() - since < SILENT_SECONDS:
                 time.sleep(_WAIT_SECONDS)
