@@ -235,6 +235,7 @@ def work_alone(folder, draw) -> int:
             time.sleep(draw.uniform(0, 0.01))
             if busy.read_text() != str(os.getpid()):
                 return 9
+            busy.write_text("")
     except DataError:
         return 3
     return 0
