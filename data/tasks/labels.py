@@ -52,7 +52,7 @@ def read_labels(path: str, form: Callable[[Any], Form] = lambda content: content
     )
     try:
         return form(json.loads(text))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DataError(
             f"{path} doesn't hold labels as written beside a trained model "
             f"({type(error).__name__}: {error}); give the labels or the --train_file instead."

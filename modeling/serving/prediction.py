@@ -20,6 +20,16 @@ from modeling.errors import ModelingError
 # What may be the fault of one example; it is asked alone then.
 _REFUSALS = (tf.errors.InvalidArgumentError, tf.errors.ResourceExhaustedError)
 _MESSAGE_CHARACTERS = 400
+# What TensorFlow's loader raises for files that are cut short or of something else.
+_DAMAGE = (
+    OSError,
+    ValueError,
+    RuntimeError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    AssertionError,
+)
 
 
 class Askable(Protocol):
@@ -105,7 +115,7 @@ def load_signature(folder: str, name: str) -> LoadedSignature:
 
     try:
         model = tf.saved_model.load(folder)
-    except (tf.errors.OpError, OSError, ValueError) as error:
+    except (tf.errors.OpError, *_DAMAGE) as error:
         raise ModelingError(
             f"The SavedModel {folder} can't be loaded: {_said(error)} Check that it was "
             f"copied whole, and that it was made by a TensorFlow that isn't newer than "
