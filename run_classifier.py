@@ -23,9 +23,9 @@ FLAGS = flags.FLAGS
 
 sentence_flags.define_sentence_flags()
 model_flags.define_model_flags()
-model_flags.define_classifier_flags()
+model_flags.define_classifier_model_flags()
 training_flags.define_fine_tuning_flags()
-training_flags.define_evaluation_flag()
+training_flags.define_training_evaluation_flag()
 training_flags.define_class_weights_flag()
 hardware_flags.define_hardware_flags()
 export_flags.define_export_flags()
@@ -48,23 +48,23 @@ from data.files import atomic
 from data.files.locks import one_run
 from data.tasks import labels
 from data.tasks.sentences import delimited, glue_submission, predictions, reading
-from data.tasks.sentences.examples import Kind, SentenceTask
-from data.tasks.sentences.rows import TextSettings
-from data.tokenization import Tokenizer, build_choices, build_inputs, casing
+from data.tasks.sentences.examples import SentenceKind, SentenceTask
+from data.tasks.sentences.rows import SentenceSettings
+from data.tokenization import Tokenizer, build_choice_inputs, build_inputs, casing
 from modeling import errors, metrics
 from modeling.config import BertConfig
 from modeling.sentences import SentenceHead, load_second_encoder, read_second_config
 from modeling.serving.export import Export
 from modeling.serving.sentences import export_sentence_model
 from modeling.training.engine.distribution import is_chief
-from modeling.training.engine.evaluation import Predictor
+from modeling.training.engine.evaluation import ReplicaPredictor
 from modeling.training.fine_tuning import fine_tune
 from modeling.training.runs import charts
-from modeling.training.runs.identity import weights_checksum
-from modeling.training.runs.reporting import write_results
+from modeling.training.runs.identity import weights_identity
+from modeling.training.runs.reporting import write_run_results
 from modeling.training.runs.session import run_outputs, session
-from modeling.training.settings import check_model_fits, run_settings
-from modeling.training.task import Evaluation
+from modeling.training.settings import check_training_fits_model, fine_tuning_settings
+from modeling.training.task import TaskEvaluation
 
 
 class SentenceClassification:
@@ -77,8 +77,8 @@ class SentenceClassification:
         self.second = read_second_config(FLAGS, config)
         if self.second:
             path = FLAGS.second_bert_config_file
-            check_model_fits(FLAGS, self.second, tokenizer.vocab_size, path)
-        self.settings = TextSettings(
+            check_training_fits_model(FLAGS, self.second, tokenizer.vocab_size, path)
+        self.settings = SentenceSettings(
             FLAGS.max_seq_length, FLAGS.long_text, FLAGS.window_stride, FLAGS.max_windows
         )
         # Several workers would write the same file.
@@ -93,12 +93,12 @@ class SentenceClassification:
             "label_kind": task.kind.value,
             "bert_config_file": config.to_dict(),
             "second_bert_config_file": self.second and self.second.to_dict(),
-            "second_init_checkpoint": weights_checksum(FLAGS.second_init_checkpoint),
+            "second_init_checkpoint": weights_identity(FLAGS.second_init_checkpoint),
             **{name: FLAGS[name].value for name in names},
         }
 
     def read(self, purpose: str) -> list:
-        splits = reading.read_splits(
+        splits = reading.read_sentence_splits(
             self.task,
             purpose,
             self.tokenizer,
@@ -111,13 +111,15 @@ class SentenceClassification:
             weights = self._weights(splits[0])
             self.head = SentenceHead(self.task.kind.value, len(self.task.labels), weights)
             if self.task.name == sentence_flags.OWN_FILES:
-                labels.keep_labels(FLAGS.output_dir, delimited.saved_form(self.task), is_chief())
+                labels.keep_labels(
+                    FLAGS.output_dir, delimited.saved_sentence_labels(self.task), is_chief()
+                )
         return splits
 
     def _weights(self, train) -> list[float] | None:
         """What --class_weights says."""
         if FLAGS.class_weights == ["balanced"]:
-            return delimited.balanced_class_weights(train.examples, self.task.labels)
+            return delimited.balanced_sentence_weights(train.examples, self.task.labels)
         try:
             return [float(weight) for weight in FLAGS.class_weights] or None
         except ValueError as error:
@@ -139,41 +141,43 @@ class SentenceClassification:
         return model
 
     def predictor(self, model):
-        predictor = Predictor(model)
+        predictor = ReplicaPredictor(model)
         return lambda split, batches: predictor(batches(split))
 
-    def evaluate(self, split, logits) -> Evaluation:
+    def evaluate(self, split, logits) -> TaskEvaluation:
         label_ids = split.features.label_ids
         results = self.head.evaluate(logits, label_ids, self.task.metrics)
         constant = metrics.is_constant_output(self.head.probabilities(logits), label_ids)
-        return Evaluation(results, constant)
+        return TaskEvaluation(results, constant)
 
     def write_evaluation(self, split, logits, results, first: bool) -> None:
         """eval_results.txt, and for people: report by class, confusion matrix, worst errors."""
         end = "" if first else f"_{split.name}"
-        write_results(FLAGS.output_dir, f"eval_results{end}.txt", results)
+        write_run_results(FLAGS.output_dir, f"eval_results{end}.txt", results)
         if not is_chief():
             return
         outputs, label_ids = self.head.probabilities(logits), split.features.label_ids
         path = os.path.join(FLAGS.output_dir, "{}" + end + "{}")
         kind, names = self.task.kind, self.task.labels
-        if kind in (Kind.CLASSES, Kind.MULTI_LABEL):
-            report = metrics.format_report(metrics.class_report(outputs, label_ids, names))
+        if kind in (SentenceKind.CLASSES, SentenceKind.MULTI_LABEL):
+            report = metrics.format_metrics_report(
+                metrics.class_metrics_report(outputs, label_ids, names)
+            )
             logging.info("%s by class\n%s", split.name, report)
             atomic.write_text(path.format("class_report", ".txt"), report + "\n")
-        if kind is Kind.CLASSES:
+        if kind is SentenceKind.CLASSES:
             matrix = metrics.confusion_matrix(outputs, label_ids, len(names))
             charts.confusion_png(matrix, names, path.format("confusion", ".png"))
         path = path.format("errors", ".tsv")
-        predictions.write_errors(path, split.examples, kind, names, outputs)
+        predictions.write_sentence_errors(path, split.examples, kind, names, outputs)
 
     def write_predictions(self, split, logits, step: int, first: bool) -> None:
         """test_results.tsv, predictions.tsv and, if wanted, the GLUE server's file."""
         if not is_chief():
             return
         outputs, end = self.head.probabilities(logits), "" if first else f"_{split.name}"
-        columns = outputs[:, None] if self.task.kind is Kind.REGRESSION else outputs
-        predictions.write_test_results(
+        columns = outputs[:, None] if self.task.kind is SentenceKind.REGRESSION else outputs
+        predictions.write_sentence_test_results(
             os.path.join(FLAGS.output_dir, f"test_results{end}.tsv"), columns
         )
         path = os.path.join(FLAGS.output_dir, f"predictions{end}.tsv")
@@ -191,9 +195,12 @@ class SentenceClassification:
 
     def export(self, model) -> str:
         """A SavedModel from raw text to answers."""
-        if self.task.kind is Kind.CHOICES:
+        if self.task.kind is SentenceKind.CHOICES:
             preprocess = functools.partial(
-                build_choices, self.tokenizer, max_seq_length=FLAGS.max_seq_length, pad_to="longest"
+                build_choice_inputs,
+                self.tokenizer,
+                max_seq_length=FLAGS.max_seq_length,
+                pad_to="longest",
             )
         else:
             preprocess = functools.partial(
@@ -211,15 +218,15 @@ class SentenceClassification:
 
 
 def main(_) -> None:
-    settings = run_settings(FLAGS)
+    settings = fine_tuning_settings(FLAGS)
     sizes = [trial.batch_size for trial in settings.trials]
     evaluations = {name: FLAGS[name].value for name in ("eval_batch_size", "predict_batch_size")}
     with one_run(FLAGS, *run_outputs(FLAGS)), session(FLAGS, sizes, **evaluations) as summary:
         config = BertConfig.from_json_file(FLAGS.bert_config_file)
         casing.check_casing(FLAGS.do_lower_case, FLAGS.init_checkpoint)
         tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)
-        check_model_fits(FLAGS, config, tokenizer.vocab_size)
-        task = reading.open_task(FLAGS, FLAGS.do_train)
+        check_training_fits_model(FLAGS, config, tokenizer.vocab_size)
+        task = reading.open_sentence_task(FLAGS, FLAGS.do_train)
         fine_tune(SentenceClassification(task, tokenizer, config), settings, summary)
 
 

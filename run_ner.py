@@ -26,9 +26,9 @@ FLAGS = flags.FLAGS
 
 tagging_flags.define_tagging_flags()
 model_flags.define_model_flags()
-model_flags.define_tagger_flags()
+model_flags.define_tagger_model_flags()
 training_flags.define_fine_tuning_flags()
-training_flags.define_evaluation_flag()
+training_flags.define_training_evaluation_flag()
 hardware_flags.define_hardware_flags()
 export_flags.define_export_flags()
 REQUIRED = ("bert_config_file", "vocab_file", "output_dir")
@@ -54,20 +54,24 @@ from data.tasks.tagging.rows import TaggingSettings
 from data.tokenization import Tokenizer, casing
 from data.vectors.store import stored_vectors
 from modeling import errors
-from modeling.answers.tags import TagNumbers
+from modeling.answers.tags import TagsFromLogits
 from modeling.config import BertConfig
 from modeling.losses import TaggingLosses
 from modeling.models import BertTagger
 from modeling.serving.export import Export
 from modeling.serving.tagging import export_tagger
 from modeling.training.engine.distribution import is_chief
-from modeling.training.engine.evaluation import Predictor
+from modeling.training.engine.evaluation import ReplicaPredictor
 from modeling.training.fine_tuning import fine_tune
-from modeling.training.runs.reporting import write_results
+from modeling.training.runs.reporting import write_run_results
 from modeling.training.runs.session import run_outputs, session
-from modeling.training.settings import RunSettings, check_model_fits, run_settings
-from modeling.training.task import Evaluation
-from modeling.vectors.extraction import FrozenEncoder, VectorPipeline
+from modeling.training.settings import (
+    FineTuningSettings,
+    check_training_fits_model,
+    fine_tuning_settings,
+)
+from modeling.training.task import TaskEvaluation
+from modeling.vectors.extraction import FrozenEncoder, FrozenEncoderTagger
 from modeling.vectors.vector_tagger import VectorTagger
 
 FILES = {"train": "train_file", "dev": "dev_file", "test": "test_file"}
@@ -90,7 +94,7 @@ class Tagging:
         if FLAGS.do_train:
             self.sentences["train"] = self._sentences("train", FLAGS.model_scheme)
             self.tags = tags.make_tag_set(self.sentences["train"], FLAGS.model_scheme)
-            labels.keep_labels(FLAGS.output_dir, tags.saved_form(self.tags), is_chief())
+            labels.keep_labels(FLAGS.output_dir, tags.saved_tags(self.tags), is_chief())
         else:
             # Of a frozen model's checkpoint the tagger beside it isn't this one.
             checkpoint = None if frozen else FLAGS.init_checkpoint
@@ -103,11 +107,15 @@ class Tagging:
         }
 
     def _sentences(self, purpose: str, scheme: str) -> list:
-        return reading.read_file(FLAGS, FLAGS[FILES[purpose]].value, purpose != "test", scheme)
+        return reading.read_tagging_file(
+            FLAGS, FLAGS[FILES[purpose]].value, purpose != "test", scheme
+        )
 
     def read(self, purpose: str) -> list:
         sentences = self.sentences.get(purpose) or self._sentences(purpose, self.tags.scheme)
-        split = reading.tokenised(purpose, sentences, self.tokenizer, self.tags, self.settings)
+        split = reading.tokenised_tagging(
+            purpose, sentences, self.tokenizer, self.tags, self.settings
+        )
         if self.frozen:
             vectors = stored_vectors(
                 os.path.join(FLAGS.output_dir, "features"),
@@ -130,7 +138,7 @@ class Tagging:
 
     def predictor(self, model):
         """Answers are tags of every sentence's words, and the mean loss of the tagged ones."""
-        predictor = Predictor(TagNumbers(model), "tagged")
+        predictor = ReplicaPredictor(TagsFromLogits(model), "tagged")
 
         def predict(split, batches):
             tagged = predictor(batches(split))
@@ -139,21 +147,21 @@ class Tagging:
 
         return predict
 
-    def evaluate(self, split, answers) -> Evaluation:
+    def evaluate(self, split, answers) -> TaskEvaluation:
         predicted, loss = answers
         gold = reading.gold_tags(split)
         if gold is None:
-            return Evaluation({})
+            return TaskEvaluation({})
         scores = metrics.evaluate_tags(gold, predicted)
         results = {f"eval_{name}": value for name, value in scores.items()} | {"eval_loss": loss}
-        return Evaluation(results, len({tag for words in predicted for tag in words}) == 1)
+        return TaskEvaluation(results, len({tag for words in predicted for tag in words}) == 1)
 
     def write_evaluation(self, split, answers, results, first: bool) -> None:
         """eval_results.txt, and the scores by type."""
         self._report("eval", split, answers, results)
 
     def _report(self, name: str, split, answers, results) -> None:
-        write_results(FLAGS.output_dir, f"{name}_results.txt", results)
+        write_run_results(FLAGS.output_dir, f"{name}_results.txt", results)
         if is_chief():
             report = metrics.report_by_type(reading.gold_tags(split), answers[0])
             logging.info("%s by type\n%s", FLAGS[FILES[split.name]].value, report)
@@ -169,7 +177,7 @@ class Tagging:
         if not is_chief():
             return
         path = os.path.join(FLAGS.output_dir, "predictions.txt")
-        predictions.write_columns(path, split.examples, answers[0])
+        predictions.write_tag_columns(path, split.examples, answers[0])
         logging.info("Wrote the tags of %d sentences to %s", len(split.examples), path)
         path = os.path.join(FLAGS.output_dir, "entities.jsonl")
         predictions.write_entities(path, split.examples, answers[0], FLAGS.word_separator)
@@ -179,17 +187,20 @@ class Tagging:
         """A SavedModel from text or words to tags and entities."""
         lengths = {"max_seq_length": FLAGS.max_seq_length, "window_stride": FLAGS.window_stride}
         return export_tagger(
-            VectorPipeline(self.frozen.model, model) if self.frozen else model,
+            FrozenEncoderTagger(self.frozen.model, model) if self.frozen else model,
             Export.from_flags(FLAGS),
-            functools.partial(inputs.from_texts, self.tokenizer, **lengths),
+            functools.partial(inputs.tag_inputs_from_texts, self.tokenizer, **lengths),
             functools.partial(
-                inputs.from_words, self.tokenizer, separator=FLAGS.word_separator, **lengths
+                inputs.tag_inputs_from_words,
+                self.tokenizer,
+                separator=FLAGS.word_separator,
+                **lengths,
             ),
             self.tags.names,
         )
 
 
-def check_files(settings: RunSettings) -> None:
+def check_files(settings: FineTuningSettings) -> None:
     """Refuses a job without its file, before anything is read."""
     needed = {"train": settings.do_train, "dev": settings.evaluating, "test": settings.do_predict}
     for purpose, flag in FILES.items():
@@ -204,7 +215,7 @@ def check_files(settings: RunSettings) -> None:
 
 
 def main(_) -> None:
-    settings = run_settings(FLAGS)
+    settings = fine_tuning_settings(FLAGS)
     check_files(settings)
     sizes = [trial.batch_size for trial in settings.trials]
     evaluations = {name: FLAGS[name].value for name in ("eval_batch_size", "predict_batch_size")}
@@ -212,7 +223,7 @@ def main(_) -> None:
         config = BertConfig.from_json_file(FLAGS.bert_config_file)
         casing.check_casing(FLAGS.do_lower_case, FLAGS.init_checkpoint)
         tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)
-        check_model_fits(FLAGS, config, tokenizer.vocab_size)
+        check_training_fits_model(FLAGS, config, tokenizer.vocab_size)
         frozen = None
         if FLAGS.feature_based:
             frozen = FrozenEncoder(config, FLAGS.feature_layers, FLAGS.init_checkpoint)

@@ -29,7 +29,7 @@ model_flags.define_model_flags()
 training_flags.define_pretraining_flags()
 hardware_flags.define_hardware_flags()
 export_flags.define_export_flags()
-export_flags.define_fill_mask_flag()
+export_flags.define_export_fill_mask_flag()
 
 if __name__ == "__main__":
     # Before TensorFlow is imported, which takes seconds.
@@ -50,7 +50,7 @@ from data.files.locks import one_run
 from data.pretraining import corpus, demo, from_text
 from data.pretraining.batches import pipeline
 from data.pretraining.instances.masking import MaskSettings
-from data.pretraining.instances.settings import MLM, MLM_NSP, RecordSettings
+from data.pretraining.instances.settings import MLM, MLM_NSP, InstanceSettings
 from data.tokenization import Tokenizer, build_inputs
 from modeling import checkpoints, errors
 from modeling.answers.fill_mask import fill_masks
@@ -64,11 +64,11 @@ from modeling.training import settings as training_settings
 from modeling.training.engine import distribution
 from modeling.training.engine.evaluation import Evaluator
 from modeling.training.engine.setup import make_train_step
-from modeling.training.phases import Phase, folder_names, parse_phases
+from modeling.training.phases import Phase, parse_phases, phase_folders
 from modeling.training.runs import run_folder, run_state
 from modeling.training.runs.best import load_best
 from modeling.training.runs.fit import RunStage, fit_run
-from modeling.training.runs.reporting import Reporter, reported_evaluation, write_results
+from modeling.training.runs.reporting import Reporter, reported_evaluation, write_run_results
 from modeling.training.runs.session import run_outputs, session
 from modeling.training.runs.summary import RunSummary
 
@@ -91,10 +91,10 @@ def check_flags() -> None:
         raise errors.ModelingError("--output_dir is missing: the folder for checkpoints.")
     reading = FLAGS.do_train or FLAGS.do_eval
     if reading:
-        pretraining_flags.check_sources(FLAGS)
-        pretraining_flags.check_training_flags(FLAGS)
+        pretraining_flags.check_pretraining_sources(FLAGS)
+        pretraining_flags.check_pretraining_flags(FLAGS)
     if FLAGS.input_file:
-        pretraining_flags.check_idle(FLAGS, exporting=FLAGS.do_export)
+        pretraining_flags.check_idle_pretraining_flags(FLAGS, exporting=FLAGS.do_export)
     if FLAGS.do_export and not FLAGS.vocab_file and (FLAGS.input_file or not reading):
         raise errors.ModelingError(
             "--vocab_file is missing: the vocabulary that the exported model reads texts with."
@@ -146,32 +146,34 @@ def read_config(phases: list[Phase]) -> BertConfig:
 
 def find_records(
     config: BertConfig, phase: Phase, directory: str, vocab_file: str | None
-) -> from_text.PretrainingRecords:
+) -> from_text.RecordsFromText:
     """The training and held-out records of a phase, made from raw text where that was given."""
     if FLAGS.input_file and not FLAGS.demo:
         place = {"max_seq_length": phase.max_seq_length}
-        return from_text.existing_records(
-            from_text.fill_in_length(FLAGS.input_file, place),
-            from_text.fill_in_length(FLAGS.eval_file, place),
+        return from_text.existing_records_not_from_text(
+            from_text.fill_in_pretraining_length(FLAGS.input_file, place),
+            from_text.fill_in_pretraining_length(FLAGS.eval_file, place),
             vocab_file,
             config.vocab_size,
             phase.max_seq_length,
             None if FLAGS.dynamic_masking else phase.max_predictions_per_seq,
         )
-    settings = RecordSettings(
+    settings = InstanceSettings(
         max_seq_length=phase.max_seq_length,
         max_predictions_per_seq=phase.max_predictions_per_seq,
         do_lower_case=FLAGS.do_lower_case,
         random_seed=FLAGS.random_seed,
         objective=MLM_NSP if FLAGS.objective == pipeline.MLM_NSP else MLM,
         dynamic_masking=FLAGS.dynamic_masking,
-        **pretraining_flags.record_settings(FLAGS),
+        **pretraining_flags.pretraining_instance_settings(FLAGS),
     )
     text, held_out = (
-        from_text.CorpusText(corpus.expand(files), text_field=FLAGS.text_field) if files else None
+        from_text.PretrainingText(corpus.expand(files), text_field=FLAGS.text_field)
+        if files
+        else None
         for files in (FLAGS.corpus_file, FLAGS.eval_corpus_file)
     )
-    return from_text.make_records(
+    return from_text.make_records_from_text(
         demo.demo_text() if FLAGS.demo else text,
         directory,
         config.vocab_size,
@@ -179,13 +181,13 @@ def find_records(
         vocab_file,
         held_out,
         # Weights that were trained with a vocabulary keep it, even if the text has changed since.
-        keep_vocabulary=run_folder.latest_step(FLAGS.output_dir) > 0,
+        keep_vocabulary=run_folder.latest_run_step(FLAGS.output_dir) > 0,
         num_workers=FLAGS.num_workers,
     )
 
 
 def make_dataset(
-    phase: Phase, records: from_text.PretrainingRecords, config: BertConfig, masks, training: bool
+    phase: Phase, records: from_text.RecordsFromText, config: BertConfig, masks, training: bool
 ):
     """Batches of one phase: endless ones for training, or its held-out records once.
 
@@ -221,7 +223,7 @@ def make_model(config: BertConfig) -> BertPretrainer:
 def load_weights(model: BertPretrainer) -> int:
     """Those of an earlier run or of --init_checkpoint; returns the step they are of."""
     directory, initial = FLAGS.output_dir, FLAGS.init_checkpoint
-    step = run_state.load_trained(model, directory, initial, prefer_directory=True)
+    step = run_state.load_trained_run(model, directory, initial, prefer_directory=True)
     return load_best(model, directory) if FLAGS.best_metric else step
 
 
@@ -270,13 +272,13 @@ def run(summary: RunSummary) -> None:
     phases = read_phases()
     config = read_config(phases)
     for phase in phases:
-        distribution.check_batch_sizes(
+        distribution.check_replica_batch_sizes(
             FLAGS.gradient_accumulation_steps,
             phase.batch_size,
             eval_batch_size=FLAGS.eval_batch_size,
         )
-    records: list[from_text.PretrainingRecords] = []
-    for phase, name in zip(phases, folder_names(phases), strict=True):
+    records: list[from_text.RecordsFromText] = []
+    for phase, name in zip(phases, phase_folders(phases), strict=True):
         folder = os.path.join(FLAGS.output_dir, name) if len(phases) > 1 else FLAGS.output_dir
         vocab_file = records[0].vocab_file if records else FLAGS.vocab_file
         records.append(find_records(config, phase, folder, vocab_file))
@@ -328,7 +330,7 @@ def run(summary: RunSummary) -> None:
                     + (f", masking {masks}" if masks else "")
                     + (", packed" if FLAGS.pack_sequences else ""),
                     phase.batch_size,
-                    functools.partial(pipeline.describe_examples, found.train_files)
+                    functools.partial(pipeline.describe_pretraining_batch, found.train_files)
                     if found.train_files
                     else None,
                 )
@@ -343,7 +345,7 @@ def run(summary: RunSummary) -> None:
                 FLAGS.output_dir,
                 FLAGS.init_checkpoint,
                 reporter,
-                training_settings.loop_options(FLAGS),
+                training_settings.training_loop_options(FLAGS),
                 evaluate,
                 summary,
                 result_names=lambda: [*evaluator.names(eval_sets[-1]), "masked_lm_perplexity"],
@@ -363,7 +365,7 @@ def run(summary: RunSummary) -> None:
             plot()
             # The original's keys.
             written = {k: v for k, v in results.items() if k != "masked_lm_perplexity"}
-            write_results(FLAGS.output_dir, "eval_results.txt", written | {"global_step": step})
+            write_run_results(FLAGS.output_dir, "eval_results.txt", written | {"global_step": step})
     except (tf.errors.InvalidArgumentError, tf.errors.DataLossError) as error:
         # If text or a record is to blame, this raises the error that names its place.
         masked = None if masks or FLAGS.objective in DIRECTIONS else True

@@ -47,23 +47,27 @@ from data.errors import DataError
 from data.files.locks import one_run
 from data.tasks.questions import answers as answer_files
 from data.tasks.questions import original, original_answers, reading, scoring, windows
-from data.tasks.questions.rows import make_rows
+from data.tasks.questions.rows import make_question_rows
 from data.tokenization import Tokenizer, casing
 from modeling import errors
 from modeling.answers.spans import SpanLogits, SpanSearch, merge_span_arrays
 from modeling.config import BertConfig
-from modeling.logs import Progress
+from modeling.logs import ProgressLog
 from modeling.losses import SpanLosses
 from modeling.models import BertQuestionAnswering
 from modeling.serving.export import Export
 from modeling.serving.question_answering import export_question_answering
 from modeling.training.engine.distribution import is_chief
-from modeling.training.engine.evaluation import Predictor
+from modeling.training.engine.evaluation import ReplicaPredictor
 from modeling.training.fine_tuning import fine_tune
-from modeling.training.runs.run_state import load_trained
+from modeling.training.runs.run_state import load_trained_run
 from modeling.training.runs.session import run_outputs, session
-from modeling.training.settings import RunSettings, check_model_fits, run_settings
-from modeling.training.task import Evaluation
+from modeling.training.settings import (
+    FineTuningSettings,
+    check_training_fits_model,
+    fine_tuning_settings,
+)
+from modeling.training.task import TaskEvaluation
 
 
 class QuestionAnswering:
@@ -75,7 +79,7 @@ class QuestionAnswering:
         self.tokenizer = tokenizer
         self.config = config
         self.scoring = scoring.Scoring(FLAGS)
-        self.settings = reading.span_settings(FLAGS)
+        self.settings = reading.question_settings(FLAGS)
         exact = "eval_exact" if self.scoring.version_2 else "eval_exact_match"
         self.result_names = ["eval_f1", exact]
         self.identity = {
@@ -87,7 +91,7 @@ class QuestionAnswering:
 
     def read(self, purpose: str) -> list:
         if purpose == "train":
-            return reading.read_to_train(FLAGS, self.tokenizer)
+            return reading.read_training_questions(FLAGS, self.tokenizer)
         split = reading.read_to_answer(FLAGS, purpose)
         if purpose == "dev" and not scoring.with_answers(split.examples):
             raise errors.ModelingError(
@@ -107,9 +111,9 @@ class QuestionAnswering:
         @functools.cache
         def of(*models):
             if FLAGS.original_postprocessing:
-                return Predictor(SpanLogits(models), "span_logits")
+                return ReplicaPredictor(SpanLogits(models), "span_logits")
             search = SpanSearch(models, FLAGS.n_best_size, FLAGS.max_answer_length)
-            return Predictor(search, "spans")
+            return ReplicaPredictor(search, "spans")
 
         def predict(split, batches):
             predictor = of(model, *(self.ensemble() if split.name == "test" else ()))
@@ -124,15 +128,15 @@ class QuestionAnswering:
         for path in FLAGS.ensemble:
             models.append(self.make_model())
             folder = tf.io.gfile.isdir(path)
-            load_trained(models[-1], path if folder else "", None if folder else path)
+            load_trained_run(models[-1], path if folder else "", None if folder else path)
         return models
 
     def _slices(self, predictor, split, batches):
         """Answers as slices of their contexts, some questions at a time."""
-        progress = Progress("questions", len(split.examples))
+        progress = ProgressLog("questions", len(split.examples))
         for begin in range(0, len(split.examples), reading.QUESTIONS_AT_ONCE):
             some = split.examples[begin : begin + reading.QUESTIONS_AT_ONCE]
-            rows = make_rows(self.tokenizer, some, self.settings, training=False)
+            rows = make_question_rows(self.tokenizer, some, self.settings, training=False)
             spans = predictor(batches(dataclasses.replace(split, features=rows.features)))
             merged = merge_span_arrays(spans, rows.counts)
             yield from answer_files.read_answers(some, rows, merged, self.scoring.version_2)
@@ -140,14 +144,16 @@ class QuestionAnswering:
 
     def _as_original(self, predictor, split, batches):
         """Answers as the original puts them together."""
-        examples = original.read_examples(split.examples, False, self.scoring.version_2)
+        examples = original.read_squad_examples(split.examples, False, self.scoring.version_2)
         lengths = dataclasses.astuple(self.settings)
-        features = original.build_features(examples, self.tokenizer, False, *lengths)
-        progress = Progress("windows")
+        features = original.build_squad_features(examples, self.tokenizer, False, *lengths)
+        progress = ProgressLog("windows")
 
         def with_logits():
             while some := list(itertools.islice(features, reading.QUESTIONS_AT_ONCE)):
-                rows = original.as_rows(some, FLAGS.max_seq_length, self.tokenizer.pad_id)
+                rows = original.squad_feature_rows(
+                    some, FLAGS.max_seq_length, self.tokenizer.pad_id
+                )
                 # Its n best are of all places, padding too.
                 slice_ = dataclasses.replace(split, features=rows, fixed_shapes=True)
                 logits = predictor(batches(slice_))
@@ -162,7 +168,7 @@ class QuestionAnswering:
             examples, with_logits(), self.tokenizer, settings
         )
 
-    def evaluate(self, split, answers) -> Evaluation:
+    def evaluate(self, split, answers) -> TaskEvaluation:
         best_texts, null_odds = {}, {}
         for answered in answers:
             best_texts[answered.id] = answered.best_text
@@ -172,7 +178,7 @@ class QuestionAnswering:
         odds = null_odds if self.scoring.version_2 else {}
         texts = set(answer_files.predicted_answers(best_texts, odds, threshold).values())
         named = {f"eval_{name}": value for name, value in results.items()}
-        return Evaluation(named, len(texts) == 1 < len(best_texts))
+        return TaskEvaluation(named, len(texts) == 1 < len(best_texts))
 
     def write_predictions(self, split, answers, step: int, first: bool) -> None:
         """The original's files; eval_results.json where the right answers are known."""
@@ -191,7 +197,7 @@ class QuestionAnswering:
         for name, value in results.items():
             logging.info("  %s = %.4f", name, value)
         if directory is not None:
-            answer_files.write_json(os.path.join(directory, "eval_results.json"), results)
+            answer_files.write_squad_json(os.path.join(directory, "eval_results.json"), results)
             self.scoring.keep(threshold)
 
     def export(self, model) -> str:
@@ -209,7 +215,7 @@ class QuestionAnswering:
         )
 
 
-def check_flags(settings: RunSettings) -> None:
+def check_flags(settings: FineTuningSettings) -> None:
     """Refuses combinations that can't work, before anything is read."""
     needed = {"train_file": settings.do_train}
     needed["predict_file"] = settings.do_predict or settings.evaluating
@@ -218,13 +224,13 @@ def check_flags(settings: RunSettings) -> None:
             raise errors.ModelingError(f"--{flag} is missing: a file in the form of SQuAD's.")
     windows.check_question_lengths(FLAGS.max_seq_length, FLAGS.max_query_length, FLAGS.doc_stride)
     scoring.Scoring(FLAGS)
-    reading.epochs_per_file(FLAGS)
+    reading.question_epochs_per_file(FLAGS)
 
 
 def main(_) -> None:
     if FLAGS.verbose_logging:
         logging.set_verbosity(logging.DEBUG)
-    settings = run_settings(FLAGS)
+    settings = fine_tuning_settings(FLAGS)
     sizes = [trial.batch_size for trial in settings.trials]
     with (
         one_run(FLAGS, *run_outputs(FLAGS)),
@@ -233,7 +239,7 @@ def main(_) -> None:
         config = BertConfig.from_json_file(FLAGS.bert_config_file)
         casing.check_casing(FLAGS.do_lower_case, FLAGS.init_checkpoint)
         tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)
-        check_model_fits(FLAGS, config, tokenizer.vocab_size)
+        check_training_fits_model(FLAGS, config, tokenizer.vocab_size)
         check_flags(settings)
         fine_tune(QuestionAnswering(tokenizer, config), settings, summary)
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from data.dataset_options import deterministic
+from data.dataset_options import deterministic_dataset
 from data.errors import DataError
 from data.features import Features
 from data.tasks.sentences.examples import Example
@@ -27,7 +27,7 @@ EVALUATION_STEP = 8
 """In evaluation with buckets rows are padded to a multiple of this, if that is shorter."""
 
 
-def default_buckets(max_seq_length: int) -> list[int]:
+def batching_length_buckets(max_seq_length: int) -> list[int]:
     """The default lengths below `max_seq_length`, and that itself."""
     return [bound for bound in BUCKETS if bound < max_seq_length] + [max_seq_length]
 
@@ -68,7 +68,7 @@ class Batching:
         return np.array(sorted({*(b for b in self.buckets if b < longest), longest}), np.int64)
 
 
-def steps_per_epoch(features: Features, batching: Batching) -> float:
+def batches_per_epoch(features: Features, batching: Batching) -> float:
     """Training batches that the examples make, with a token budget; else N / batch_size."""
     if not batching.tokens:
         return len(features) / batching.batch_size
@@ -113,10 +113,10 @@ def batches(
             )
         )
     dataset = dataset.map(_gatherer(features, batching, training))
-    return deterministic(dataset).prefetch(1)
+    return deterministic_dataset(dataset).prefetch(1)
 
 
-def example_sources(examples: Sequence[Example], index: np.ndarray) -> str:
+def batching_sources(examples: Sequence[Example], index: np.ndarray) -> str:
     """Where the examples of a batch come from, for messages: "a.tsv: lines 3, 17; b.tsv: line 5".
 
     The index, int64 [B], has their places among all examples; -1 for rows that only fill it.

@@ -53,7 +53,7 @@ flags.DEFINE_integer(
 )
 flags.DEFINE_enum("compression", "none", shards.COMPRESSIONS, "Of the record files.")
 flags.DEFINE_bool("drop_duplicates", False, "Of equal documents, use only the first.")
-pretraining_flags.define_worker_flags()
+pretraining_flags.define_pretraining_worker_flags()
 flags.DEFINE_string(
     "runner", "local", "local, or a runner of Apache Beam: DirectRunner, DataflowRunner, …"
 )
@@ -78,14 +78,14 @@ def write(files: list[str], name: str, output_files: list[str]) -> None:
         files,
         output_files,
         FLAGS.vocab_file,
-        settings.RecordSettings(
+        settings.InstanceSettings(
             max_seq_length=FLAGS.max_seq_length,
             max_predictions_per_seq=FLAGS.max_predictions_per_seq,
             random_seed=FLAGS.random_seed,
             do_lower_case=FLAGS.do_lower_case,
             objective=FLAGS.objective,
             dynamic_masking=FLAGS.dynamic_masking,
-            **pretraining_flags.record_settings(FLAGS),
+            **pretraining_flags.pretraining_instance_settings(FLAGS),
         ),
         name=name,
         text_field=FLAGS.text_field,
@@ -99,9 +99,9 @@ def write(files: list[str], name: str, output_files: list[str]) -> None:
         len(output_files),
     )
     if FLAGS.runner == "local":
-        summary = local.write_records(job, FLAGS.num_workers)
+        summary = local.write_job_locally(job, FLAGS.num_workers)
     else:
-        summary = beam_pipeline.write_records(job, FLAGS.runner, FLAGS.beam_options)
+        summary = beam_pipeline.write_records_with_beam(job, FLAGS.runner, FLAGS.beam_options)
     logging.info("Done: %s.", summary)
     for path in output_files:
         logging.info("Wrote %s", path)

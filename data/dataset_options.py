@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 
-def deterministic(dataset: tf.data.Dataset) -> tf.data.Dataset:
+def deterministic_dataset(dataset: tf.data.Dataset) -> tf.data.Dataset:
     """The data set with its order fixed, with nothing tuned while it runs, and never cut by others.
 
     An iterator that tunes itself has a thread that sleeps longer and longer, up to a minute,

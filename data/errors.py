@@ -1,4 +1,8 @@
-"""The error that says a user's file, not our code, is at fault."""
+"""The error that says a user's file, not our code, is at fault, and phrases of its messages."""
+
+import difflib
+import json
+from collections.abc import Iterable
 
 
 class DataError(ValueError):
@@ -7,3 +11,26 @@ class DataError(ValueError):
     The message is one paragraph: what was received, where (file and line, or record number),
     what was expected, and what to do. Commands print it without a traceback.
     """
+
+
+def error_text(value: object, limit: int = 60) -> str:
+    """The beginning of a value, for messages; what isn't a string is written as in JSON."""
+    if isinstance(value, str):
+        return repr(value if len(value) <= limit else value[:limit] + "…")
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= limit else text[:limit] + "…"
+
+
+def error_list(names: Iterable[str], limit: int = 40) -> str:
+    """Names with commas between them, for messages, each shortened; how many more, if many."""
+    # Room for what `error_text` makes, quotation marks included.
+    names = [name if len(name) <= 70 else name[:70] + "…" for name in names]
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + more
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """For messages: " (did you mean 'text'?)", or nothing if no known name resembles the name."""
+    folded = {other.strip().casefold(): other for other in known}
+    near = difflib.get_close_matches(name.strip().casefold(), folded, n=1, cutoff=0.4)
+    return f" (did you mean {error_text(folded[near[0]])}?)" if near else ""

@@ -1,6 +1,6 @@
 """Tokenised examples as arrays, what tells them from others, and where they are kept.
 
-features = cached(folder, "train", fingerprint(texts_and_settings), tokenise)
+features = cached(folder, "train", features_fingerprint(texts_and_settings), tokenise)
 """
 
 import contextlib
@@ -56,7 +56,9 @@ class Features:
     def of_single_rows(cls, lengths: np.ndarray, **fields) -> "Features":
         """Examples of one row each; without labels, unless `label_ids` is among the fields."""
         fields = {"label_ids": np.zeros(len(lengths), np.int32)} | fields
-        return cls(splits=row_splits(lengths), row_splits=np.arange(len(lengths) + 1), **fields)
+        return cls(
+            splits=feature_row_splits(lengths), row_splits=np.arange(len(lengths) + 1), **fields
+        )
 
     def part(self, begin: int, end: int) -> "Features":
         """The examples `begin` to before `end`, of one row each, without labels."""
@@ -81,14 +83,14 @@ class Features:
         return np.diff(self.row_splits)
 
 
-def row_splits(lengths: np.ndarray) -> np.ndarray:
+def feature_row_splits(lengths: np.ndarray) -> np.ndarray:
     """int64 [N + 1]: where each of N parts of these lengths begins, and where the last one ends."""
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
 
 
-def portions(lengths: Sequence[int], most: int) -> Iterator[slice]:
+def feature_portions(lengths: Sequence[int], most: int) -> Iterator[slice]:
     """Cuts a list so that the lengths of no portion sum up to more, unless it is a single item."""
-    splits, begin = row_splits(lengths), 0
+    splits, begin = feature_row_splits(lengths), 0
     while begin < len(lengths):
         end = int(np.searchsorted(splits, splits[begin] + most, "right")) - 1
         end = max(end, begin + 1)
@@ -96,13 +98,13 @@ def portions(lengths: Sequence[int], most: int) -> Iterator[slice]:
         begin = end
 
 
-def concatenated(parts: Iterable[Mapping[str, tf.Tensor]]) -> dict[str, np.ndarray]:
+def concatenated_features(parts: Iterable[Mapping[str, tf.Tensor]]) -> dict[str, np.ndarray]:
     """Arrays that were computed part by part, each as a whole."""
     parts = list(parts)
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def fingerprint(parts: Iterable) -> str:
+def features_fingerprint(parts: Iterable) -> str:
     """A checksum of content, 32 hexadecimal digits; the identity of data in runs and caches.
 
     Args:
@@ -150,13 +152,13 @@ def cached_features(
             content = io.BytesIO()
             np.savez(content, **arrays)
             file.write(content.getvalue())
-        remove_others(path, name)
+        remove_other_features(path, name)
     except (DataError, tf.errors.OpError) as error:
         logging.warning("The pieces can't be kept, and are made again next time: %s", error)
     return features
 
 
-def remove_others(path: str, name: str) -> None:
+def remove_other_features(path: str, name: str) -> None:
     """Removes the files of that name with other identities than the one at `path`."""
     folder, extension = os.path.dirname(path), os.path.splitext(path)[1]
     digits = len(os.path.basename(path)) - len(f"{name}-{extension}")

@@ -50,7 +50,7 @@ def main(argv: list[str]) -> None:
 def inspect(files: list[str]) -> None:
     """Shows, counts and writes."""
     tokens = vocabulary.load_vocab(FLAGS.vocab_file) if FLAGS.vocab_file else None
-    specials = inspection.Specials.from_tokens(tokens) if tokens else None
+    specials = inspection.InspectedTokens.from_tokens(tokens) if tokens else None
     sys.stdout.reconfigure(errors="replace")  # for terminals that can't show every piece
     for text in record_text.show_records(
         files,
@@ -64,12 +64,14 @@ def inspect(files: list[str]) -> None:
     if FLAGS.record and not (FLAGS.json or FLAGS.plot):
         return
     inspected = inspection.inspect_record_files(files, specials, FLAGS.max_records)
-    summary = reports.summarize(inspected, tokens, specials.replacements if specials else None)
+    summary = reports.summarize_inspection(
+        inspected, tokens, specials.replacements if specials else None
+    )
     print(reports.text_report(summary))
     if FLAGS.json:
-        reports.write_json(summary, FLAGS.json)
+        reports.write_inspection_json(summary, FLAGS.json)
     if FLAGS.plot:
-        reports.write_png(inspected, FLAGS.plot)
+        reports.write_inspection_png(inspected, FLAGS.plot)
     inspected.check()
 
 

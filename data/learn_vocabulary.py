@@ -80,7 +80,7 @@ def learn(files: list[str]) -> None:
             num_unused=FLAGS.num_unused or 0,
             **options,
         )
-        vocabulary.write_with_replaced(FLAGS.extend, extended.replaced, FLAGS.output_file)
+        vocabulary.write_replaced_vocabulary(FLAGS.extend, extended.replaced, FLAGS.output_file)
         tokens, report = extended.tokens, extended.report()
     else:
         tokens, coverage = learner.learn_from_files(

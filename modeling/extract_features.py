@@ -28,7 +28,7 @@ from data.vectors.array_batches import array_batches
 from modeling import checkpoints, errors
 from modeling import flags as model_flags
 from modeling.config import BertConfig
-from modeling.logs import Progress
+from modeling.logs import ProgressLog
 from modeling.serving import flags as export_flags
 from modeling.serving.export import Export
 from modeling.serving.vectors import export_embeddings
@@ -40,7 +40,7 @@ from modeling.vectors.extraction import Extractor
 
 FLAGS = flags.FLAGS
 
-hardware_flags.define_device_flags()
+hardware_flags.define_engine_device_flags()
 model_flags.define_model_flags()
 flags.DEFINE_string("input_file", None, "Texts, one a line.")
 flags.DEFINE_string("output_file", None, "Where the vectors are written.")
@@ -81,7 +81,7 @@ VALUES_AT_ONCE = 2**25
 """Numbers that are held in memory where every piece has vectors; 128 MB."""
 
 
-def check_flags() -> None:
+def _check_flags() -> None:
     """Refuses combinations that can't work, before anything is read."""
     if bool(FLAGS.input_file) != bool(FLAGS.output_file):
         raise errors.ModelingError("--input_file and --output_file have to be given together.")
@@ -100,7 +100,7 @@ def check_flags() -> None:
         )
 
 
-def make_model(config: BertConfig, **settings) -> vector_models.BertVectors:
+def _make_model(config: BertConfig, **settings) -> vector_models.BertVectors:
     """The encoder with its weights."""
     layers = vector_models.parse_layers(
         FLAGS.layers, config.num_hidden_layers, only_existing=not FLAGS["layers"].present
@@ -111,24 +111,25 @@ def make_model(config: BertConfig, **settings) -> vector_models.BertVectors:
     return model
 
 
-def extract(config: BertConfig, tokenizer: Tokenizer) -> None:
+def _extract(config: BertConfig, tokenizer: Tokenizer) -> None:
     """From --input_file to --output_file."""
-    model = make_model(config, pooling=FLAGS.pooling, normalize=FLAGS.normalize)
+    model = _make_model(config, pooling=FLAGS.pooling, normalize=FLAGS.normalize)
     extractor = Extractor(model)
     layers, width = extractor.shape
     pooled = FLAGS.pooling != "none"
-    settings = texts.ExtractionSettings(
+    settings = texts.VectorTextSettings(
         FLAGS.max_seq_length,
         0 if pooled else VALUES_AT_ONCE // (layers * width),
         FLAGS.word_pooling,
     )
-    static = distribution.on_tpu()
+    static = distribution.strategy_on_tpu()
     shape = batching.Batching(
-        FLAGS.batch_size, None if static else batching.default_buckets(FLAGS.max_seq_length)
+        FLAGS.batch_size,
+        None if static else batching.batching_length_buckets(FLAGS.max_seq_length),
     )
-    progress = Progress("lines")
-    chunks = texts.read_chunks(FLAGS.input_file, tokenizer, settings)
-    with vector_files.open_writer(
+    progress = ProgressLog("lines")
+    chunks = texts.read_vector_texts(FLAGS.input_file, tokenizer, settings)
+    with vector_files.open_vector_file(
         FLAGS.output_format,
         FLAGS.output_file,
         model.layer_names,
@@ -143,12 +144,12 @@ def extract(config: BertConfig, tokenizer: Tokenizer) -> None:
     logging.info("Wrote the vectors of %d lines to %s", progress.done, FLAGS.output_file)
 
 
-def export(config: BertConfig, tokenizer: Tokenizer) -> None:
+def _export(config: BertConfig, tokenizer: Tokenizer) -> None:
     """A SavedModel from text to vectors."""
     folder = export_embeddings(
-        make_model(config),
+        _make_model(config),
         Export.from_flags(FLAGS),
-        functools.partial(serving_inputs.text_pieces, tokenizer, FLAGS.max_seq_length),
+        functools.partial(serving_inputs.vector_serving_inputs, tokenizer, FLAGS.max_seq_length),
         pooling="mean" if FLAGS.pooling == "none" else FLAGS.pooling,
     )
     logging.info("Wrote the SavedModel %s", folder)
@@ -158,7 +159,7 @@ def main(_: list[str]) -> None:
     strategy = settings.make_strategy(FLAGS)
     precision.set_precision(FLAGS.dtype)
     with strategy.scope(), contextlib.ExitStack() as writers:
-        check_flags()
+        _check_flags()
         written = vector_files.output_files(FLAGS.output_format, FLAGS.output_file)
         check_inputs_survive(input_files(FLAGS), {"output_file": written})
         writers.enter_context(
@@ -167,11 +168,11 @@ def main(_: list[str]) -> None:
         config = BertConfig.from_json_file(FLAGS.bert_config_file)
         casing.check_casing(FLAGS.do_lower_case, FLAGS.init_checkpoint)
         tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)
-        settings.check_model_fits(FLAGS, config, tokenizer.vocab_size)
+        settings.check_training_fits_model(FLAGS, config, tokenizer.vocab_size)
         if FLAGS.input_file:
-            extract(config, tokenizer)
+            _extract(config, tokenizer)
         if FLAGS.export_dir:
-            export(config, tokenizer)
+            _export(config, tokenizer)
 
 
 if __name__ == "__main__":

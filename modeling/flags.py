@@ -37,7 +37,7 @@ def define_model_flags() -> None:
     flags.DEFINE_string("vocab_file", None, "The vocabulary that the model was pre-trained with.")
 
 
-def define_classifier_flags() -> None:
+def define_classifier_model_flags() -> None:
     """What may stand between encoder and classes."""
     flags.DEFINE_bool(
         "bilstm", False, "Classify by a new BiLSTM over the encoder's outputs (paper, section 5.1)."
@@ -51,7 +51,7 @@ def define_classifier_flags() -> None:
     flags.DEFINE_enum("window_pooling", "mean", ["mean", "max"], "Of the windows' logits.")
 
 
-def define_tagger_flags() -> None:
+def define_tagger_model_flags() -> None:
     """Whether the encoder is trained too."""
     flags.DEFINE_bool(
         "feature_based",
@@ -67,12 +67,12 @@ def answer_help(flag_values: flags.FlagValues, documentation: str) -> None:
     """Shows what a script is for and all of its flags, and ends it, if --help is asked for."""
     if {"--help", "-help", "-h", "--helpfull", "-?", "--helpshort"} & set(sys.argv[1:]):
         with contextlib.suppress(BrokenPipeError):
-            print(help_page(flag_values, documentation), flush=True)
+            print(_help_page(flag_values, documentation), flush=True)
         # What is left in the buffer of a pipe that was closed would be complained of at the end.
         os._exit(0)
 
 
-def help_page(flag_values: flags.FlagValues, documentation: str) -> str:
+def _help_page(flag_values: flags.FlagValues, documentation: str) -> str:
     """The text of --help: documentation, then the flags with their defaults, by subject."""
     titles: dict[str, list[flags.Flag]] = {title: [] for title in _GROUPS.values()}
     for module, of_module in flag_values.flags_by_module_dict().items():

@@ -18,7 +18,7 @@ def only_warnings() -> Iterator[None]:
         logging.set_verbosity(verbosity)
 
 
-class Progress:
+class ProgressLog:
     """Says how far long work outside of training has come, and how long it will still take.
 
     Args:

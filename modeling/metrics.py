@@ -35,15 +35,15 @@ THRESHOLD = 0.5  # from which probability on a label of several is predicted
 CONSTANT = 1e-6  # spread of the predictions, relative to the labels', that counts as none
 
 
-def smaller_is_better(name: str) -> bool:
+def smaller_metric_is_better(name: str) -> bool:
     """Whether less of a metric is better: errors, losses and perplexities."""
     return any(word in name for word in ("mse", "mae", "loss", "perplexity"))
 
 
-def first_best(name: str, items: Iterable, value: Callable[[Any], float]) -> Any:
+def first_best_metric(name: str, items: Iterable, value: Callable[[Any], float]) -> Any:
     """Which item has the best value of a metric, the first of equals; None if none is finite."""
     finite = [item for item in items if math.isfinite(value(item))]
-    return (min if smaller_is_better(name) else max)(finite, key=value, default=None)
+    return (min if smaller_metric_is_better(name) else max)(finite, key=value, default=None)
 
 
 def compute_metrics(names: Sequence[str], outputs, labels) -> dict[str, float]:
@@ -139,7 +139,7 @@ def confusion_matrix(outputs, labels, num_labels: int) -> np.ndarray:
     return matrix.astype(np.int64)
 
 
-def class_report(outputs, labels, names: Sequence[str]) -> list[dict]:
+def class_metrics_report(outputs, labels, names: Sequence[str]) -> list[dict]:
     """Precision, recall and F1 per class, and their averages.
 
     Args:
@@ -176,8 +176,8 @@ def class_report(outputs, labels, names: Sequence[str]) -> list[dict]:
     return rows
 
 
-def format_report(rows: Sequence[dict]) -> str:
-    """The rows of `class_report` as a table in aligned columns, four digits, for a terminal."""
+def format_metrics_report(rows: Sequence[dict]) -> str:
+    """The rows of `class_metrics_report` as a table for a terminal, four digits."""
     width = max([_width(row["name"]) for row in rows] + [5])
     lines = [" " * width + "  precision  recall      f1  support"]
     for row in rows:

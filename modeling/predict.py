@@ -19,11 +19,11 @@ from data.errors import DataError
 from data.files.inputs_survive import check_inputs_survive
 from data.files.locks import one_writer
 from data.prediction.formats import FORMATS as INPUT_FORMATS
-from data.prediction.inputs import PredictionInputs, estimated_total
+from data.prediction.inputs import PredictionInputs, number_of_prediction_inputs
 from data.prediction.outputs import FORMATS as OUTPUT_FORMATS
 from data.prediction.outputs import PredictionOutputs
 from modeling import errors
-from modeling.logs import Progress
+from modeling.logs import ProgressLog
 from modeling.serving import prediction
 
 FLAGS = flags.FLAGS
@@ -71,8 +71,8 @@ def main(_: list[str]) -> None:
     inputs = PredictionInputs(
         FLAGS.input_file, signature.inputs, FLAGS.input_format, FLAGS.skip_bad_lines
     )
-    progress = Progress("examples", seconds=PROGRESS_SECONDS)
-    predictor = prediction.BatchPredictor(signature, FLAGS.batch_size, progress.add)
+    progress = ProgressLog("examples", seconds=PROGRESS_SECONDS)
+    predictor = prediction.SavedModelPredictor(signature, FLAGS.batch_size, progress.add)
     begin = time.monotonic()
     written = [] if FLAGS.output_file == "-" else [FLAGS.output_file]
     model = prediction.saved_model_files(FLAGS.saved_model)
@@ -90,7 +90,7 @@ def main(_: list[str]) -> None:
         ):
             batches = LIVE_WINDOW_BATCHES if inputs.live else WINDOW_BATCHES
             for window in inputs.windows(batches * FLAGS.batch_size):
-                progress.total = estimated_total(outputs.done + len(window), window[-1])
+                progress.total = number_of_prediction_inputs(outputs.done + len(window), window[-1])
                 outputs.write(window, predictor([e for e in window if e.error is None]))
     except BrokenPipeError:
         return  # as "| head" ends it

@@ -66,7 +66,7 @@ def replacing(path: str, folder: str | None = None, hint: str = HINT) -> Iterato
         path if folder is None else os.path.join(folder, os.path.basename(path))
     )
     try:
-        with named_failures(path, hint):
+        with name_failing_file(path, hint):
             yield temporary
             tf.io.gfile.rename(temporary, path, overwrite=True)
     except BaseException:
@@ -94,7 +94,7 @@ def write_text(path: str, text: str) -> None:
 
 def check_writable(path: str) -> None:
     """Raises DataError now if a file couldn't be written later, after long work."""
-    with named_failures(path), contextlib.suppress(_OnlyTried), writing(path):
+    with name_failing_file(path), contextlib.suppress(_OnlyTried), writing(path):
         raise _OnlyTried
 
 
@@ -104,12 +104,12 @@ class _OnlyTried(Exception):  # noqa: N818
 
 def make_folder(path: str) -> None:
     """Makes the folder that `path` lies in, if it is absent; DataError if that fails."""
-    with named_failures(path):
+    with name_failing_file(path):
         tf.io.gfile.makedirs(os.path.dirname(path) or ".")
 
 
 @contextlib.contextmanager
-def named_failures(path: str, hint: str = HINT) -> Iterator[None]:
+def name_failing_file(path: str, hint: str = HINT) -> Iterator[None]:
     """Turns errors of the file system into a DataError that names the file and says the hint."""
     try:
         yield

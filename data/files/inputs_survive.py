@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 import tensorflow as tf
 
 from data.errors import DataError
-from data.files.text_files import placed
+from data.files.text_files import placed_file
 
 Paths = Iterable[str | None]
 
@@ -47,7 +47,7 @@ def input_files(values) -> dict[str, list[str]]:
             value = values[name].value or []
             patterns = value.split(",") if isinstance(value, str) else value
             folder = values.data_dir if "data_dir" in values else None
-            paths = [placed(folder, pattern.strip()) for pattern in patterns]
+            paths = [placed_file(folder, pattern.strip()) for pattern in patterns]
             files[name] = [found for path in paths for found in [path, *_matches(path)]]
     weights = (values.init_checkpoint if "init_checkpoint" in values else None) or ""
     folders = (weights, os.path.join(weights, "bert_model.ckpt"))

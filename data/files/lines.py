@@ -25,7 +25,7 @@ import tensorflow as tf
 
 from data.errors import DataError
 from data.files import streams
-from data.files.streams import compression_of, read_blocks, read_head
+from data.files.streams import file_compression, read_blocks, read_file_head
 
 MAX_LINE_BYTES = 256 * 2**20
 """A corpus's line is held in memory; beyond this size the newlines are surely missing."""
@@ -43,7 +43,7 @@ class Lines:
 
     Args:
         path: Anything that `tf.io.gfile` opens.
-        compression: See `streams.compression_of`.
+        compression: See `streams.file_compression`.
         begin: In bytes of the uncompressed text. A compressed file is read from its start.
         end: Where the reader's range ends: lines go on after it, as its last document may.
         on_read: See `streams.read_blocks`.
@@ -183,7 +183,7 @@ def first_line(path: str, compression: str | None) -> str:
 
 def numbered_lines(path: str, strip: bool = True) -> Iterator[tuple[int, str]]:
     """Streams (number from 1, line) of a whole file, compressed or not; see `Lines`."""
-    for _, number, line in Lines(path, compression_of(read_head(path)), strip=strip):
+    for _, number, line in Lines(path, file_compression(read_file_head(path)), strip=strip):
         yield number, line
 
 
@@ -247,11 +247,11 @@ class LineStream:
     def _blocks(self) -> Iterator[bytes]:
         head = self._read()
         chunks = itertools.chain([head], iter(self._read, b""))
-        compression = compression_of(head)
+        compression = file_compression(head)
         if compression is None:
             yield from chunks
         else:
-            yield from streams.unpacked(chunks, compression, self.name, at_once=True)
+            yield from streams.decompressed_stream(chunks, compression, self.name, at_once=True)
 
     def _read(self) -> bytes:
         data = streams.read(self._file, _STREAM_BYTES, self.name)

@@ -155,7 +155,7 @@ class _Lock:
                     f"{getattr(error, 'message', error)}. Choose another --{self.flag} or change "
                     f"the permissions of this one."
                 ) from error
-            with atomic.named_failures(self.subject):
+            with atomic.name_failing_file(self.subject):
                 raise
 
     def _acquire(self, when_alive: Callable[[Mapping[str, Any]], None]) -> None:

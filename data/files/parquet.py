@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
-from data.errors import DataError
+from data.errors import DataError, error_list, error_text
 from data.files.lines import not_utf8
-from data.files.streams import stored_bytes, unreadable
-from data.files.text_files import listing, shortened
+from data.files.streams import stored_file_bytes, unreadable
 
 if TYPE_CHECKING:
     import pyarrow
@@ -27,7 +26,7 @@ _BATCH_BYTES, _BATCH_ROWS = 2**22, 1024
 _SHOWN_COLUMNS = 10
 
 
-def measure(path: str, column: str) -> tuple[int, int]:
+def measure_parquet(path: str, column: str) -> tuple[int, int]:
     """Reads a file's metadata.
 
     Returns:
@@ -66,11 +65,11 @@ def read_column(
         (source "file:row N", text).
 
     Raises:
-        DataError: As `measure`, and naming the row, for a null and bytes that aren't UTF-8.
+        DataError: As `measure_parquet`, and naming the row, for a null and bytes that aren't UTF-8.
     """
-    rows, size = measure(path, column)
+    rows, size = measure_parquet(path, column)
     end = rows if end is None else min(end, rows)
-    stored = stored_bytes(path)
+    stored = stored_file_bytes(path)
     batch_rows = min(_BATCH_ROWS, max(1, _BATCH_BYTES * rows // max(size, 1)))
     after = 0  # the rows of the groups that are behind
     with _open(path) as file:
@@ -100,7 +99,7 @@ def read_rows(path: str) -> Iterator[tuple[str, dict[str, object]]]:
             isn't UTF-8; names the row.
     """
     with _open(path) as file:
-        check_column_names(path, file.schema_arrow.names)
+        check_parquet_columns(path, file.schema_arrow.names)
         number = 0
         for batch in _stream(file, path, batch_size=_BATCH_ROWS):
             for fields in _unpacked(path, batch, number):
@@ -108,14 +107,14 @@ def read_rows(path: str) -> Iterator[tuple[str, dict[str, object]]]:
                 yield f"{path}: row {number}", fields
 
 
-def check_column_names(source: str, names: list[str]) -> None:
+def check_parquet_columns(source: str, names: list[str]) -> None:
     """Raises DataError if two columns have one name."""
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise DataError(
-            f"{source}: the columns {listing(map(shortened, names))} have a name twice:"
-            f" {listing(map(shortened, twice))}. Rename one of them; if the first line is data and"
-            " no header, say so (--noheader)."
+            f"{source}: the columns {error_list(map(error_text, names))} have a name twice:"
+            f" {error_list(map(error_text, twice))}. Rename one of them; if the first line is data"
+            " and no header, say so (--noheader)."
         )
 
 
@@ -169,7 +168,7 @@ def _check_column(schema: "pyarrow.Schema", path: str, column: str) -> None:
 
     names = list(schema.names)
     if column not in names:
-        known = listing(map(repr, names), _SHOWN_COLUMNS) or "none"
+        known = error_list(map(repr, names), _SHOWN_COLUMNS) or "none"
         raise DataError(
             f"{path} has no column {column!r}; its columns: {known}. Name the one that holds"
             " the text with --text_field."
@@ -197,7 +196,7 @@ def _open(path: str) -> Iterator["pyarrow.parquet.ParquetFile"]:
             f"{path}: reading Parquet needs the package pyarrow, which can't be imported"
             f" ({error}). Install it (pip install pyarrow) or convert the file to JSON lines."
         ) from None
-    stored_bytes(path)  # A missing file is told in the words of the other formats.
+    stored_file_bytes(path)  # A missing file is told in the words of the other formats.
     with _Seekable(path) as raw:
         with _damage_told(path):
             # With a buffer a column is read in pieces, else a row group's whole column at once.

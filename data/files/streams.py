@@ -4,7 +4,7 @@ gzip, bzip2 (as WikiExtractor's --compress writes it), xz and Zstandard are told
 bytes, whatever a file's name. Files of several members or frames in a row, as `cat` and parallel
 compressors make them, are one text. Zstandard needs the package `zstandard`.
 
-    for block in read_blocks(path, compression_of(read_head(path))):
+    for block in read_blocks(path, file_compression(read_file_head(path))):
         …
 """
 
@@ -34,13 +34,13 @@ _MAGIC = {
 }
 
 
-def read_head(path: str) -> bytes:
+def read_file_head(path: str) -> bytes:
     """The first bytes of a file, for telling what it is; DataError if it can't be read."""
     with tf.io.gfile.GFile(path, "rb") as file:
         return read(file, 16, path)
 
 
-def stored_bytes(path: str) -> int:
+def stored_file_bytes(path: str) -> int:
     """The size of a file as it is stored; DataError if it can't be read."""
     try:
         return tf.io.gfile.stat(path).length
@@ -48,7 +48,7 @@ def stored_bytes(path: str) -> int:
         raise unreadable(path, error) from None
 
 
-def compression_of(head: bytes) -> str | None:
+def file_compression(head: bytes) -> str | None:
     """The compression of what begins so: "gzip", "bzip2", "xz", "zstd" or None."""
     return next((name for name, magic in _MAGIC.items() if magic.match(head)), None)
 
@@ -64,7 +64,7 @@ def read_blocks(
 
     Args:
         path: Anything that `tf.io.gfile` opens.
-        compression: What `compression_of` said.
+        compression: What `file_compression` said.
         begin: The first byte wanted; must be 0 if the file is compressed.
         end: A hint where reading is likely to stop: around it blocks are small, so that little
             is read in vain. Blocks go on to the end of the file nevertheless.
@@ -99,7 +99,7 @@ def read_blocks(
 
     with tf.io.gfile.GFile(path, "rb") as file:
         blocks = stored(file)
-        yield from unpacked(blocks, compression, path) if compression else blocks
+        yield from decompressed_stream(blocks, compression, path) if compression else blocks
 
 
 def read(file: Any, size: int, name: str) -> bytes:
@@ -115,14 +115,14 @@ def unreadable(name: str, error: Exception, hint: str = READABLE) -> DataError:
     return DataError(f"{name} can't be read ({type(error).__name__}). {hint}")
 
 
-def unpacked(
+def decompressed_stream(
     chunks: Iterable[bytes], compression: str, name: str, at_once: bool = False
 ) -> Iterator[bytes]:
     """Decompresses.
 
     Args:
         chunks: Of compressed bytes.
-        compression: What `compression_of` said.
+        compression: What `file_compression` said.
         name: Of the file, for messages.
         at_once: Whether all that a chunk holds comes before the next chunk is asked for.
 

@@ -16,22 +16,19 @@ one column a blank line is a row with an empty text, so that predictions stay al
 lines; among several columns it is a row with too few.
 """
 
-import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from data.errors import DataError
-from data.files.parquet import check_column_names, read_rows
+from data.errors import DataError, did_you_mean, error_list, error_text
+from data.files.parquet import check_parquet_columns, read_rows
 from data.files.text_files import (
     PACKED,
-    csv_records,
-    extension,
-    json_records,
-    listing,
+    csv_file_rows,
+    file_extension,
+    json_file_rows,
+    named_file_row,
     read_text,
-    shortened,
-    tsv_records,
-    with_names,
+    tsv_file_rows,
 )
 
 FORMATS = ("tsv", "csv", "jsonl", "parquet")
@@ -49,7 +46,7 @@ FORMAT_OF = {
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TableRow:
     """One row.
 
     Attributes:
@@ -63,7 +60,9 @@ class Row:
     fields: dict[str, object]
 
 
-def read_table(path: str, *, format: str | None = None, has_header: bool = True) -> Iterator[Row]:
+def read_table(
+    path: str, *, format: str | None = None, has_header: bool = True
+) -> Iterator[TableRow]:
     """Streams the rows of a file.
 
     Args:
@@ -78,21 +77,23 @@ def read_table(path: str, *, format: str | None = None, has_header: bool = True)
             format says or isn't UTF-8, has no rows, or two columns of one name, or a row with
             more or fewer columns than the header (the first row, if there is none).
     """
-    format = format or FORMAT_OF.get(extension(path))
+    format = format or FORMAT_OF.get(file_extension(path))
     if format is None:
         raise DataError(
-            f"{path}: the extension doesn't tell the format. Known are {listing(FORMAT_OF)} (the"
-            f" text formats with {listing(PACKED)} too); rename the file or name its format"
-            f" (--file_format), one of {listing(FORMATS)}."
+            f"{path}: the extension doesn't tell the format. Known are {error_list(FORMAT_OF)} (the"
+            f" text formats with {error_list(PACKED)} too); rename the file or name its format"
+            f" (--file_format), one of {error_list(FORMATS)}."
         )
     if format not in FORMATS:
-        raise DataError(f"{path}: unknown format {format!r}; it may be one of {listing(FORMATS)}.")
+        raise DataError(
+            f"{path}: unknown format {format!r}; it may be one of {error_list(FORMATS)}."
+        )
     if format == "parquet":
-        rows = (Row(*record) for record in read_rows(path))
+        rows = (TableRow(*record) for record in read_rows(path))
     elif format == "jsonl":
-        rows = (Row(*record) for record in json_records(path, read_text(path)))
+        rows = (TableRow(*record) for record in json_file_rows(path, read_text(path)))
     else:
-        separator, records = (",", csv_records) if format == "csv" else ("\t", tsv_records)
+        separator, records = (",", csv_file_rows) if format == "csv" else ("\t", tsv_file_rows)
         rows = _named(records(path, read_text(path)), separator, has_header)
     empty = True
     for row in rows:
@@ -106,7 +107,7 @@ def read_table(path: str, *, format: str | None = None, has_header: bool = True)
         )
 
 
-def value_of(row: Row, column: str) -> object:
+def table_value(row: TableRow, column: str) -> object:
     """The row's value in that column.
 
     Raises:
@@ -116,28 +117,21 @@ def value_of(row: Row, column: str) -> object:
         return row.fields[column]
     raise DataError(
         f"{row.source}: there is no column {column!r}; the columns are"
-        f" {listing(map(shortened, row.fields))}{nearest(column, row.fields)}. Name one that is"
-        " there."
+        f" {error_list(map(error_text, row.fields))}{did_you_mean(column, row.fields)}. Name one"
+        " that is there."
     )
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """For messages: " (did you mean 'text'?)", or nothing if no known name resembles the name."""
-    folded = {other.strip().casefold(): other for other in known}
-    near = difflib.get_close_matches(name.strip().casefold(), folded, n=1, cutoff=0.4)
-    return f" (did you mean {shortened(folded[near[0]])}?)" if near else ""
 
 
 def _named(
     records: Iterator[tuple[str, list[str]]], separator: str, has_header: bool
-) -> Iterator[Row]:
+) -> Iterator[TableRow]:
     names: list[str] | None = None
     for source, values in records:
         if names is None:
             if has_header:
                 names = values
-                check_column_names(source, names)
+                check_parquet_columns(source, names)
                 continue
             names = [str(column) for column in range(len(values))]
         first = "header" if has_header else "first row"
-        yield Row(source, with_names(source, names, values, separator, first))
+        yield TableRow(source, named_file_row(source, names, values, separator, first))

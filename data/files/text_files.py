@@ -16,13 +16,13 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import tensorflow as tf
 
-from data.errors import DataError
+from data.errors import DataError, error_text
 from data.files import atomic, lock_files, streams
 from data.files.lines import not_utf8
 from data.files.streams import READABLE, unreadable
 
 EXTENSIONS = (".tsv", ".csv", ".jsonl", ".ndjson", ".json", ".parquet")
-"""Extensions that `extension` and `stem` know."""
+"""Extensions that `file_extension` and `stem` know."""
 PACKED = (".gz", ".bz2", ".xz", ".zst")
 """Those that may stand behind them."""
 
@@ -32,7 +32,7 @@ _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 _CSV_FIELD_LIMIT = 2**31 - 1
 
 
-def placed(data_dir: str | None, path: str) -> str:
+def placed_file(data_dir: str | None, path: str) -> str:
     """The path, starting from data_dir (None: the working folder) if it is a relative one."""
     # tf.io.gfile.join would put gs:// before an absolute path too.
     if not data_dir or "://" in path or os.path.isabs(path):
@@ -40,7 +40,7 @@ def placed(data_dir: str | None, path: str) -> str:
     return tf.io.gfile.join(data_dir, path)
 
 
-def extension(path: str) -> str:
+def file_extension(path: str) -> str:
     """Which of EXTENSIONS the name ends in, one of PACKED left aside; "" if none."""
     name = _unpacked_name(path).lower()
     return next((ending for ending in EXTENSIONS if name.endswith(ending)), "")
@@ -49,7 +49,7 @@ def extension(path: str) -> str:
 def stem(path: str) -> str:
     """A file's name without its folder and the extensions that are known here."""
     name = _unpacked_name(path.replace("\\", "/").rstrip("/").rsplit("/", 1)[-1])
-    known = extension(name)
+    known = file_extension(name)
     return name[: -len(known)] if known and len(name) > len(known) else name
 
 
@@ -117,9 +117,9 @@ def read_text(path: str, hint: str = READABLE) -> str:
             line.
     """
     data = read_bytes(path, hint)
-    compression = streams.compression_of(data)
+    compression = streams.file_compression(data)
     if compression:
-        data = b"".join(streams.unpacked([data], compression, path))
+        data = b"".join(streams.decompressed_stream([data], compression, path))
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -138,7 +138,7 @@ def lines_of(text: str) -> list[str]:
     return lines
 
 
-def tsv_records(path: str, text: str) -> Iterator[tuple[str, list[str]]]:
+def tsv_file_rows(path: str, text: str) -> Iterator[tuple[str, list[str]]]:
     """Sources and fields, split at tabs and nothing else: quotation marks are text.
 
     A blank line is a record of one empty field, but at the end of the text.
@@ -178,7 +178,7 @@ def csv_rows(name: str, lines: Iterable[str]) -> Iterator[tuple[str, list[str] |
         yield source, row
 
 
-def csv_records(path: str, text: str) -> Iterator[tuple[str, list[str]]]:
+def csv_file_rows(path: str, text: str) -> Iterator[tuple[str, list[str]]]:
     """Sources and fields as of `csv_rows`; blank lines as in TSV.
 
     Raises:
@@ -205,7 +205,7 @@ def without_last_blanks(
         yield source, row
 
 
-def json_records(path: str, text: str) -> Iterator[tuple[str, dict[str, object]]]:
+def json_file_rows(path: str, text: str) -> Iterator[tuple[str, dict[str, object]]]:
     """Sources and objects of JSON lines, an object on every line; blank lines are skipped.
 
     Half a surrogate pair, which JSON may hold and UTF-8 can't, becomes U+FFFD.
@@ -220,25 +220,25 @@ def json_records(path: str, text: str) -> Iterator[tuple[str, dict[str, object]]
 
 
 def json_object(source: str, line: str) -> dict[str, object]:
-    """The object of a line; see `json_records`."""
+    """The object of a line; see `json_file_rows`."""
     try:
         fields = json.loads(line, object_pairs_hook=_object)
     except (ValueError, RecursionError) as error:
         raise DataError(
-            f"{source}: this line isn't JSON ({error}); it begins {shortened(line)}. A file of"
+            f"{source}: this line isn't JSON ({error}); it begins {error_text(line)}. A file of"
             " JSON lines holds one whole object on every line; repair the line, or write the"
             " file anew with one object per line."
         ) from None
     if not isinstance(fields, dict):
         raise DataError(
-            f"{source}: expected an object, and this line, which holds {shortened(fields)}, is"
+            f"{source}: expected an object, and this line, which holds {error_text(fields)}, is"
             " not an object. A file of JSON lines holds one on every line, not an array over"
             " many; write the file anew with one object per line."
         )
     return fields
 
 
-def with_names(
+def named_file_row(
     source: str, names: Sequence[str], values: Sequence[str], separator: str, first: str = "header"
 ) -> dict[str, str]:
     """A record's values by the names of its columns; `first` is where those come from.
@@ -252,13 +252,13 @@ def with_names(
     called = "tab" if tab else "comma"
     raise DataError(
         f"{source}: this row has {len(values)} {called}-separated columns, the {first} has"
-        f" {len(names)}; the row begins {shortened(separator.join(values))}. Correct or remove"
+        f" {len(names)}; the row begins {error_text(separator.join(values))}. Correct or remove"
         f" it; a {called} inside a text "
         + ("isn't possible in TSV." if tab else "needs quotation marks.")
     )
 
 
-def split_names(purpose: str, paths: Iterable[str]) -> dict[str, str]:
+def split_file_names(purpose: str, paths: Iterable[str]) -> dict[str, str]:
     """Files by split: the first is named as the purpose, the others by their stems too.
 
     "dev", "dev_<stem>", and with a number behind it where a name is taken: "dev_<stem>_2".
@@ -279,22 +279,6 @@ def split_names(purpose: str, paths: Iterable[str]) -> dict[str, str]:
 def tsv_line(cells: Iterable[str]) -> str:
     """A line, without its end; backslashes, tabs and ends of lines in cells are escaped."""
     return "\t".join(cell.translate(_ESCAPES) for cell in cells)
-
-
-def shortened(value: object, limit: int = 60) -> str:
-    """The beginning of a value, for messages; what isn't a string is written as in JSON."""
-    if isinstance(value, str):
-        return repr(value if len(value) <= limit else value[:limit] + "…")
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= limit else text[:limit] + "…"
-
-
-def listing(names: Iterable[str], limit: int = 40) -> str:
-    """Names with commas between them, for messages, each shortened; how many more, if many."""
-    # Room for what `shortened` makes, quotation marks included.
-    names = [name if len(name) <= 70 else name[:70] + "…" for name in names]
-    more = f" and {len(names) - limit} more" if len(names) > limit else ""
-    return ", ".join(names[:limit]) + more
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -1,6 +1,6 @@
 """Formats of what a model is asked: lines to records, each with the model's inputs by name.
 
-for source, record in records(open_lines("reviews.tsv"), specs): …
+for source, record in prediction_records(open_lines("reviews.tsv"), specs): …
 
 A model's inputs are told by their names, types and shapes, as a signature of a SavedModel has
 them. What comes of lines are texts, string [B]; lists of texts, string [B, N]; and, from JSON
@@ -23,16 +23,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import tensorflow as tf
 
-from data.errors import DataError
+from data.errors import DataError, did_you_mean, error_list, error_text
 from data.files.lines import STANDARD_INPUT, LineStream, check_utf8
-from data.files.tables import FORMAT_OF, nearest
+from data.files.tables import FORMAT_OF
 from data.files.text_files import (
     csv_rows,
-    extension,
+    file_extension,
     json_object,
-    listing,
-    shortened,
-    with_names,
+    named_file_row,
     without_last_blanks,
 )
 
@@ -44,7 +42,7 @@ Specs = Mapping[str, tf.TensorSpec]
 Record = tuple[str, dict[str, object] | DataError]
 
 
-def records(stream: LineStream, specs: Specs, format: str = "auto") -> Iterator[Record]:
+def prediction_records(stream: LineStream, specs: Specs, format: str = "auto") -> Iterator[Record]:
     """The lines as (source, record), the source being "file:line".
 
     Args:
@@ -63,8 +61,8 @@ def records(stream: LineStream, specs: Specs, format: str = "auto") -> Iterator[
             the model's inputs can't come in that format.
     """
     format = _format_of(stream) if format == "auto" else format
-    specs = {name: specs[name] for name in in_order(specs)}
-    check_format(specs, format, stream.name)
+    specs = {name: specs[name] for name in _in_order(specs)}
+    _check_format(specs, format, stream.name)
     if format == "text":
         yield from _text(stream, specs)
     elif format == "tsv":
@@ -77,12 +75,12 @@ def records(stream: LineStream, specs: Specs, format: str = "auto") -> Iterator[
                 yield source, _attempt(json_object, source, line)
 
 
-def in_order(names: Iterable[str]) -> list[str]:
+def _in_order(names: Iterable[str]) -> list[str]:
     """A model's inputs in the order of their columns: those of ORDER, then by name."""
     return sorted(names, key=lambda n: (ORDER.index(n) if n in ORDER else len(ORDER), n))
 
 
-def check_format(specs: Specs, format: str, where: str) -> None:
+def _check_format(specs: Specs, format: str, where: str) -> None:
     """Raises DataError if a model's inputs can't come in that format."""
     if format == "jsonl":
         return
@@ -96,13 +94,13 @@ def check_format(specs: Specs, format: str, where: str) -> None:
     lists = [name for name, spec in specs.items() if spec.shape.rank == 2]
     if format == "text" and lists and list(specs)[-1:] != lists:
         raise DataError(
-            f"{where} is read as lines of text, and among the model's inputs {listing(specs)} "
-            f"those that are lists ({listing(lists)}) have no place in a line. Give JSON lines."
+            f"{where} is read as lines of text, and among the model's inputs {error_list(specs)} "
+            f"those that are lists ({error_list(lists)}) have no place in a line. Give JSON lines."
         )
 
 
 def _format_of(stream: LineStream) -> str:
-    format = FORMAT_OF.get(extension(stream.name))
+    format = FORMAT_OF.get(file_extension(stream.name))
     if format == "parquet":
         raise DataError(f"{stream.name} is Parquet, which isn't read here; write JSON lines of it.")
     if format or not (stream.live or stream.name == STANDARD_INPUT):
@@ -125,8 +123,8 @@ def _text(stream: LineStream, specs: Specs) -> Iterator[Record]:
             return dict(zip(names, values, strict=True))
         raise DataError(
             f"{source}: this line has {len(fields)} columns between tabs; expected {len(names)}"
-            f"{' or more' * listed}: {listing(names)}. It begins {shortened(fields[0])}. Correct "
-            f"it, or give TSV with a header or JSON lines (--input_format)."
+            f"{' or more' * listed}: {error_list(names)}. It begins {error_text(fields[0])}. "
+            f"Correct it, or give TSV with a header or JSON lines (--input_format)."
         )
 
     for source, fields in _tab_separated(stream):
@@ -177,16 +175,16 @@ def _below_header(rows: Iterator[tuple], specs: Specs, separator: str) -> Iterat
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice or lacking:
         expected = [f"{name}_0, {name}_1 …" if name in lists else name for name in specs]
-        wrong = f"{listing(twice)} twice" if twice else f"no {listing(lacking)}"
+        wrong = f"{error_list(twice)} twice" if twice else f"no {error_list(lacking)}"
         raise DataError(
-            f"{source}: expected a header that names the model's inputs, {listing(expected)}; it "
-            f"has {wrong}{'' if twice else nearest(lacking[0], names)}. The header is "
-            f"{listing(map(shortened, names))}. Correct it; a file without a header can be read as "
-            f"lines of text (--input_format=text)."
+            f"{source}: expected a header that names the model's inputs, {error_list(expected)}; "
+            f"it has {wrong}{'' if twice else did_you_mean(lacking[0], names)}. The header is "
+            f"{error_list(map(error_text, names))}. Correct it; a file without a header can be "
+            f"read as lines of text (--input_format=text)."
         )
 
     def record(source: str, values: list[str]) -> dict[str, object]:
-        fields: dict[str, object] = with_names(source, names, values, separator)
+        fields: dict[str, object] = named_file_row(source, names, values, separator)
         for name, columns in lists.items():
             fields[name] = [fields.pop(column) for column in columns]
         return fields

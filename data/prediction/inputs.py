@@ -15,11 +15,10 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import tensorflow as tf
 
-from data.errors import DataError
+from data.errors import DataError, did_you_mean, error_list, error_text
 from data.files.lines import open_lines
-from data.files.tables import nearest
-from data.files.text_files import expand, listing, shortened
-from data.prediction.formats import FORMATS, Specs, records
+from data.files.text_files import expand
+from data.prediction.formats import FORMATS, Specs, prediction_records
 
 WINDOW_CHARACTERS = 2**23
 """So that memory doesn't depend on how long the lines are."""
@@ -31,7 +30,7 @@ Value = bytes | list[bytes] | np.ndarray
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Request:
+class PredictionInput:
     """One line.
 
     Attributes:
@@ -61,7 +60,8 @@ class PredictionInputs:
         files: A comma-separated list of globs; "-" is standard input.
         specs: The model's inputs, see `data.prediction.formats`.
         format: One of FORMATS, of every file.
-        skip_bad_lines: Whether a bad line becomes an `Request` with an error; else it's raised.
+        skip_bad_lines: Whether a bad line becomes a `PredictionInput` with an error; else it
+            is raised.
 
     Attributes:
         live: Whether somebody may wait for the answer to each line, see `LineStream`.
@@ -75,7 +75,7 @@ class PredictionInputs:
         self, files: str, specs: Specs, format: str = "auto", skip_bad_lines: bool = False
     ):
         if format not in FORMATS:
-            raise DataError(f"Unknown format {format!r}; it may be one of {listing(FORMATS)}.")
+            raise DataError(f"Unknown format {format!r}; it may be one of {error_list(FORMATS)}.")
         self.specs = specs
         self.format = format
         self.skip_bad_lines = skip_bad_lines
@@ -88,7 +88,7 @@ class PredictionInputs:
         sizes = [stream.size for stream in self._streams]
         self._size = None if None in sizes else sum(sizes)
 
-    def __iter__(self) -> Iterator[Request]:
+    def __iter__(self) -> Iterator[PredictionInput]:
         """Can be used once.
 
         Raises:
@@ -97,7 +97,7 @@ class PredictionInputs:
         """
         for stream in self._streams:
             empty = True
-            for source, record in records(stream, self.specs, self.format):
+            for source, record in prediction_records(stream, self.specs, self.format):
                 empty = False
                 share = (self._before + stream.done) / self._size if self._size else None
                 yield self._example(source, record, share)
@@ -108,7 +108,7 @@ class PredictionInputs:
                     f"right one and that writing it came to its end."
                 )
 
-    def windows(self, most: int) -> Iterator[list[Request]]:
+    def windows(self, most: int) -> Iterator[list[PredictionInput]]:
         """The requests in lists, read ahead by another thread while the caller works.
 
         From files all lists but the last have `most` requests, or as many as have
@@ -119,20 +119,20 @@ class PredictionInputs:
 
     def _example(
         self, source: str, record: dict[str, object] | DataError, share: float | None
-    ) -> Request:
+    ) -> PredictionInput:
         passed: dict[str, object] = {}
         try:
             if isinstance(record, DataError):
                 raise record
             passed = {name: value for name, value in record.items() if name not in self.specs}
-            return Request(source, _values(source, record, self.specs), passed, None, share)
+            return PredictionInput(source, _values(source, record, self.specs), passed, None, share)
         except DataError as error:
             if not self.skip_bad_lines:
                 raise
-            return Request(source, {}, passed, error, share)
+            return PredictionInput(source, {}, passed, error, share)
 
 
-def estimated_total(done: int, last: Request) -> int | None:
+def number_of_prediction_inputs(done: int, last: PredictionInput) -> int | None:
     """How many requests there may be in all, once so many up to `last` have been read."""
     # Always one more, since nobody knows of the last one that it is the last.
     return max(round(done / last.share), done + 1) if last.share else None
@@ -144,8 +144,9 @@ def _values(source: str, record: dict[str, object], specs: Specs) -> dict[str, V
         value = record.get(name)
         if value is None:
             raise DataError(
-                f"{source}: the field {name!r} is missing{nearest(name, record)}. The model takes "
-                f"{listing(specs)}; this line has {listing(map(shortened, record)) or 'none'}."
+                f"{source}: the field {name!r} is missing{did_you_mean(name, record)}. The model "
+                f"takes {error_list(specs)}; this line has"
+                f" {error_list(map(error_text, record)) or 'none'}."
             )
         if spec.dtype != tf.string:
             values[name] = _numbers(source, name, value, spec)
@@ -197,7 +198,7 @@ def _numbers(source: str, name: str, value: object, spec: tf.TensorSpec) -> np.n
 
 def _wrong(source: str, name: str, value: object, expected: str) -> DataError:
     return DataError(
-        f"{source}: the field {name!r} holds {shortened(value)}; the model takes {expected} there."
+        f"{source}: the field {name!r} holds {error_text(value)}; the model takes {expected} there."
     )
 
 
@@ -215,7 +216,7 @@ class _ReadAhead:
     def __init__(self, requests, most: int, prompt: bool):
         self._most = most
         self._prompt = prompt
-        self._items: list[Request] = []
+        self._items: list[PredictionInput] = []
         self._size = 0
         self._ended = False
         self._error: Exception | None = None
@@ -223,7 +224,7 @@ class _ReadAhead:
         # A daemon, since it may wait for standard input when the process has to end.
         threading.Thread(target=self._read, args=(requests,), daemon=True).start()
 
-    def __iter__(self) -> Iterator[list[Request]]:
+    def __iter__(self) -> Iterator[list[PredictionInput]]:
         while True:
             with self._changed:
                 self._changed.wait_for(self._ready)

@@ -23,11 +23,11 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from data.errors import DataError
+from data.errors import DataError, error_list
 from data.files import atomic
 from data.files.inputs_survive import check_inputs_survive
-from data.files.text_files import listing, tsv_line
-from data.prediction.inputs import Request
+from data.files.text_files import tsv_line
+from data.prediction.inputs import PredictionInput
 
 FORMATS = ("jsonl", "tsv")
 ERROR = "error"
@@ -92,7 +92,7 @@ class PredictionOutputs:
             self._files = self._files.pop_all()
         return self
 
-    def write(self, requests: Sequence[Request], answers: Iterable[Answer]) -> None:
+    def write(self, requests: Sequence[PredictionInput], answers: Iterable[Answer]) -> None:
         """Appends a line for each request, in their order.
 
         Args:
@@ -140,7 +140,7 @@ class PredictionOutputs:
             return self._tsv.lines(passed, outputs, bad)
         return [json.dumps(passed | outputs, ensure_ascii=False)]
 
-    def _passed(self, request: Request) -> dict[str, object]:
+    def _passed(self, request: PredictionInput) -> dict[str, object]:
         for name in self._renamed.keys() & request.passed.keys() - self._said:
             self._said.add(name)
             logging.warning(
@@ -177,7 +177,7 @@ class PredictionOutputs:
         if not data:
             return
         try:
-            with atomic.named_failures("Standard output" if self.path == "-" else self.path):
+            with atomic.name_failing_file("Standard output" if self.path == "-" else self.path):
                 self._file.write(data)
                 if self.path == "-":
                     self._file.flush()
@@ -195,10 +195,10 @@ def _single_values(specs: Mapping[str, tf.TensorSpec]) -> list[str]:
     if not names:
         raise DataError(
             f"TSV holds single values only, and all of the model's outputs are lists: "
-            f"{listing(others)}. Write JSON lines (--output_format=jsonl)."
+            f"{error_list(others)}. Write JSON lines (--output_format=jsonl)."
         )
     if others:
-        logging.warning("Left out of the TSV, since they are lists: %s", listing(others))
+        logging.warning("Left out of the TSV, since they are lists: %s", error_list(others))
     return names
 
 

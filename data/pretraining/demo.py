@@ -57,16 +57,16 @@ def set_demo_flags(flag_values) -> None:
 
 
 @functools.cache
-def documents() -> list[corpus.Document]:
+def demo_documents() -> list[corpus.Document]:
     """The embedded corpus: docstrings of the installed packages."""
     logging.info("Reading the docstrings of the installed packages")
     return docstrings.docstring_documents(CORPUS_BYTES)
 
 
-def demo_text() -> from_text.CorpusText:
+def demo_text() -> from_text.PretrainingText:
     """That corpus, named."""
-    name = f"docstrings around TensorFlow {tf.__version__}, {len(documents())} documents"
-    return from_text.CorpusText(documents=documents, name=name)
+    name = f"docstrings around TensorFlow {tf.__version__}, {len(demo_documents())} documents"
+    return from_text.PretrainingText(documents=demo_documents, name=name)
 
 
 def show_demo(
@@ -93,7 +93,7 @@ def show_demo(
         masked = batch["masked_lm_ids"].numpy()[batch["masked_lm_weights"].numpy() > 0]
         counts += np.bincount(masked, minlength=len(counts))
     baseline = tokenizer.vocab[counts.argmax()], counts.max() / max(1, counts.sum())
-    held_out = from_text.CorpusSides(demo_text()).documents(training=False)
+    held_out = from_text.PretrainingSides(demo_text()).documents(training=False)
     sentences, inputs = _masked_sentences(held_out, tokenizer, max_seq_length, seed)
     ids, probabilities = fill_masks(inputs)
     print(

@@ -28,7 +28,7 @@ def define_pretraining_flags() -> None:
     )
     flags.DEFINE_bool("demo", False, "Pre-train a small BERT on installed docstrings; see README.")
     define_raw_text_flags()
-    define_worker_flags()
+    define_pretraining_worker_flags()
     flags.DEFINE_string(
         "input_file",
         None,
@@ -95,24 +95,24 @@ def define_raw_text_flags() -> None:
     flags.DEFINE_float("short_seq_prob", 0.1, "Share of instances shorter than the full length.")
 
 
-def define_worker_flags() -> None:
+def define_pretraining_worker_flags() -> None:
     """How many processes make records."""
     flags.DEFINE_integer(
         "num_workers", 1, "Processes that make records; 0: one for each CPU.", lower_bound=0
     )
 
 
-def record_settings(values) -> dict:
+def pretraining_instance_settings(values) -> dict:
     """The values of the flags `SETTINGS`, by name."""
     return {name: getattr(values, name) for name in SETTINGS}
 
 
-def check_training_flags(flag_values) -> None:
+def check_pretraining_flags(flag_values) -> None:
     """Refuses --dynamic_masking and --pack_sequences where they can't work."""
     dynamic = flag_values["dynamic_masking"].value
     objective = flag_values["objective"].value
     packed = flag_values["pack_sequences"].value
-    check_objective(objective, f"--objective={objective}", dynamic, packed)
+    check_pretraining_objective(objective, f"--objective={objective}", dynamic, packed)
     if dynamic and flag_values["input_file"].value and not flag_values["vocab_file"].value:
         raise DataError(
             "--vocab_file is missing: with --dynamic_masking it tells which pieces of the records "
@@ -120,7 +120,7 @@ def check_training_flags(flag_values) -> None:
         )
 
 
-def check_objective(
+def check_pretraining_objective(
     objective: str, called: str, dynamic_masking: bool, pack_sequences: bool
 ) -> None:
     """Raises DataError for an unknown objective (`called` so), or one that the others don't fit."""
@@ -140,7 +140,7 @@ def check_objective(
         )
 
 
-def check_idle(flag_values, exporting: bool) -> None:
+def check_idle_pretraining_flags(flag_values, exporting: bool) -> None:
     """Refuses flags of raw text where records are made already.
 
     With `exporting` texts are read all the same, by an exported model.
@@ -157,7 +157,7 @@ def check_idle(flag_values, exporting: bool) -> None:
         )
 
 
-def check_sources(flag_values) -> None:
+def check_pretraining_sources(flag_values) -> None:
     """Refuses what isn't one source with what goes with it."""
     sources = [name for name in ("demo", "input_file", "corpus_file") if flag_values[name].value]
     if len(sources) != 1:

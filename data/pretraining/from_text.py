@@ -1,7 +1,7 @@
 """From raw text to everything that pre-training reads: vocabulary, training and held-out records.
 
-    text = CorpusText(files=["corpus.txt"])
-    records = make_records(text, "out", 30522, RecordSettings())
+    text = PretrainingText(files=["corpus.txt"])
+    records = make_records_from_text(text, "out", 30522, InstanceSettings())
 
 What was made is described in `records/made.json`, written last. A later call with the same
 text and settings finds it and makes nothing again, so an interrupted run goes on at once.
@@ -23,7 +23,7 @@ from data.pretraining.batches import pipeline, text_stream
 from data.pretraining.corpus import Document
 from data.pretraining.corpus.parts import CorpusParts, divide_corpus
 from data.pretraining.instances import generate
-from data.pretraining.instances.settings import RecordSettings
+from data.pretraining.instances.settings import InstanceSettings
 from data.pretraining.records import schema
 from data.pretraining.writing import jobs, local, manifest, shards
 from data.tokenization import Tokenizer, vocabulary
@@ -40,7 +40,7 @@ Documents = Callable[[], Iterable[Document]]
 
 
 @dataclasses.dataclass(frozen=True)
-class CorpusText:
+class PretrainingText:
     """A corpus: files, or documents in memory.
 
     Attributes:
@@ -63,11 +63,11 @@ class CorpusText:
 
     def describe(self) -> str:
         """Names and sizes of the files: a change of it makes the records anew."""
-        return self.name or describe_files(list(self.files))
+        return self.name or _describe_files(list(self.files))
 
 
 @dataclasses.dataclass(frozen=True)
-class PretrainingRecords:
+class RecordsFromText:
     """The record files of a run.
 
     Attributes:
@@ -83,7 +83,7 @@ class PretrainingRecords:
     vocab_file: str | None
     shared: bool = False
     corpus: CorpusParts | None = None
-    settings: RecordSettings | None = None
+    settings: InstanceSettings | None = None
 
     def side(self, training: bool) -> str | None:
         """The value of `pipeline.pretraining_dataset`'s `held_out` for one side."""
@@ -95,7 +95,7 @@ class PretrainingRecords:
         """Which files are trained on: names, sizes and side."""
         if self.corpus is not None:
             return f"{self.corpus.files}\n{self.settings}"
-        return f"{describe_files(self.train_files)}\n{self.side(training=True)}"
+        return f"{_describe_files(self.train_files)}\n{self.side(training=True)}"
 
     def batches(
         self,
@@ -140,21 +140,21 @@ class PretrainingRecords:
     ) -> None:
         """After a failure while reading: raises DataError naming the bad text or record, if any is.
 
-        The arguments behind the failure are those of `schema.diagnose_records`.
+        The arguments behind the failure are those of `schema.find_bad_record`.
         """
-        text_stream.raise_data_error(error)
+        text_stream.raise_text_stream_error(error)
         files = list(dict.fromkeys(self.train_files + self.eval_files))
-        schema.diagnose_records(files, max_seq_length, max_predictions, vocab_size, masked)
+        schema.find_bad_record(files, max_seq_length, max_predictions, vocab_size, masked)
 
 
-def existing_records(
+def existing_records_not_from_text(
     input_file: str,
     eval_file: str | None,
     vocab_file: str | None,
     vocab_size: int,
     max_seq_length: int,
     max_predictions_per_seq: int | None,
-) -> PretrainingRecords:
+) -> RecordsFromText:
     """Records that were made before, checked against the manifests beside them.
 
     Args:
@@ -166,12 +166,12 @@ def existing_records(
         max_predictions_per_seq: As they are to be read; None where masks are made anew.
     """
     if vocab_file:
-        check_vocab_size(vocab_file, vocab_size)
+        _check_vocab_size(vocab_file, vocab_size)
     train_files = _record_files(input_file)
     eval_files = _record_files(eval_file) if eval_file else train_files
     files = list(dict.fromkeys(train_files + eval_files))
     manifest.verify_manifest(files, max_seq_length, max_predictions_per_seq, vocab_file)
-    return PretrainingRecords(train_files, eval_files, vocab_file, shared=not eval_file)
+    return RecordsFromText(train_files, eval_files, vocab_file, shared=not eval_file)
 
 
 def _record_files(patterns: str) -> list[str]:
@@ -182,7 +182,7 @@ def _record_files(patterns: str) -> list[str]:
     return files
 
 
-def check_vocab_size(vocab_file: str, vocab_size: int) -> None:
+def _check_vocab_size(vocab_file: str, vocab_size: int) -> None:
     """Raises DataError unless the vocabulary has the configuration's size.
 
     The configuration may have up to 127 rows more, which pad the table for speed.
@@ -196,16 +196,16 @@ def check_vocab_size(vocab_file: str, vocab_size: int) -> None:
         )
 
 
-def make_records(
-    text: CorpusText,
+def make_records_from_text(
+    text: PretrainingText,
     directory: str,
     vocab_size: int,
-    settings: RecordSettings,
+    settings: InstanceSettings,
     vocab_file: str | None = None,
-    held_out: CorpusText | None = None,
+    held_out: PretrainingText | None = None,
     keep_vocabulary: bool = False,
     num_workers: int = 1,
-) -> PretrainingRecords:
+) -> RecordsFromText:
     """Makes the vocabulary (unless given) and the records in `directory/records`.
 
     Args:
@@ -227,12 +227,12 @@ def make_records(
     settings.check()
     folder = os.path.join(directory, "records")
     if vocab_file:
-        check_vocab_size(vocab_file, vocab_size)
+        _check_vocab_size(vocab_file, vocab_size)
     used_vocab = vocab_file or os.path.join(folder, "vocab.txt")
     _, train_files = shards.name_shards(os.path.join(folder, "train.tfrecord"), _TRAIN_SHARDS)
-    sides = CorpusSides(text, held_out)
+    sides = PretrainingSides(text, held_out)
     stream = sides.parts() if settings.dynamic_masking else None
-    records = PretrainingRecords(
+    records = RecordsFromText(
         [] if stream else train_files,
         [os.path.join(folder, "heldout.tfrecord")],
         used_vocab,
@@ -247,7 +247,7 @@ def make_records(
         "vocab_size": vocab_size,
         "vocab_file": vocab_file,
     }
-    if jobs.unless_damaged(jobs.read_note, note) == identity and all(
+    if jobs.unless_damaged(jobs.read_job_note, note) == identity and all(
         tf.io.gfile.exists(f) for f in (*records.train_files, *records.eval_files, used_vocab)
     ):
         logging.info("Records for this text and these settings are in %s already.", folder)
@@ -257,7 +257,7 @@ def make_records(
         tf.io.gfile.remove(note)
 
     if not vocab_file and keep_vocabulary and tf.io.gfile.exists(used_vocab):
-        check_vocab_size(used_vocab, vocab_size)
+        _check_vocab_size(used_vocab, vocab_size)
         logging.info("The text or its settings have changed; the vocabulary %s stays", used_vocab)
     elif not vocab_file:
         logging.info("Learning a vocabulary of %d tokens from the corpus", vocab_size)
@@ -273,24 +273,24 @@ def make_records(
             how = dataclasses.replace(settings, dupe_factor=1, dynamic_masking=False)
         counts = sides.write(training, files, used_vocab, how, num_workers)
         logging.info("%s: %s", "Training" if training else "Held out", counts)
-    jobs.write_note(note, identity)
+    jobs.write_job_note(note, identity)
     return records
 
 
-class CorpusSides:
+class PretrainingSides:
     """The training and the held-out documents of a corpus, told apart by a hash of their text.
 
     Raises:
         DataError: There are fewer than four documents.
     """
 
-    def __init__(self, text: CorpusText, held_out: CorpusText | None = None):
+    def __init__(self, text: PretrainingText, held_out: PretrainingText | None = None):
         self._text, self._held_out = text, held_out
         self._split: tuple[list[Document], list[Document]] | None = None
         if held_out is None:
             first = list(itertools.islice(text.read(), _SMALL_CORPUS))
             if len(first) < _SMALL_CORPUS:
-                self._split = corpus.split_documents(first, HELD_OUT_SHARE)
+                self._split = corpus.split_corpus_documents(first, HELD_OUT_SHARE)
                 if len(self._split[1]) < 2:
                     raise DataError(
                         f"The corpus has {len(first)} documents; at least 4 are needed, two to "
@@ -304,7 +304,7 @@ class CorpusSides:
         if self._split or not text.files:
             return None
         side = None if self._held_out else ("train", HELD_OUT_SHARE)
-        return divide_corpus(text.files, text_stream.number_of_parts, text.text_field, side)
+        return divide_corpus(text.files, text_stream.number_of_stream_parts, text.text_field, side)
 
     def documents(self, training: bool) -> Iterator[Document]:
         """Streams the documents of one side."""
@@ -314,7 +314,7 @@ class CorpusSides:
             yield from (self._text if training else self._held_out).read()
         else:
             for document in self._text.read():
-                if corpus.is_held_out(document, HELD_OUT_SHARE) != training:
+                if corpus.is_held_out_of_corpus(document, HELD_OUT_SHARE) != training:
                     yield document
 
     def write(
@@ -322,9 +322,9 @@ class CorpusSides:
         training: bool,
         files: list[str],
         vocab_file: str,
-        settings: RecordSettings,
+        settings: InstanceSettings,
         num_workers: int,
-    ) -> generate.Counts:
+    ) -> generate.InstanceCounts:
         """Makes the records of one side."""
         text = self._text if training or not self._held_out else self._held_out
         if self._split or not text.files:
@@ -342,15 +342,15 @@ class CorpusSides:
             text_field=text.text_field,
             held_out=None if self._held_out else (side, HELD_OUT_SHARE),
         )
-        return local.write_records(job, num_workers).counts
+        return local.write_job_locally(job, num_workers).counts
 
 
-def describe_files(files: list[str]) -> str:
+def _describe_files(files: list[str]) -> str:
     """Names and sizes of files."""
     return "\n".join(f"{path} {tf.io.gfile.stat(path).length}" for path in files)
 
 
-def fill_in_length(pattern: str | None, values: Mapping[str, int]) -> str | None:
+def fill_in_pretraining_length(pattern: str | None, values: Mapping[str, int]) -> str | None:
     """A file pattern with its {max_seq_length} replaced."""
     for name, value in values.items():
         pattern = pattern and pattern.replace("{" + name + "}", str(value))

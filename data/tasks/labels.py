@@ -7,15 +7,15 @@ from typing import Any, TypeVar
 
 import tensorflow as tf
 
-from data.errors import DataError
+from data.errors import DataError, error_list
 from data.files import atomic
-from data.files.text_files import listing, read_text
+from data.files.text_files import read_text
 
 FILE = "labels.json"
 Form = TypeVar("Form")
 
 
-def label_places(output_dir: str, init_checkpoint: str | None) -> list[str]:
+def task_label_places(output_dir: str, init_checkpoint: str | None) -> list[str]:
     """Where the labels of the weights to be used may be: beside them, or in the output folder.
 
     Args:
@@ -33,8 +33,8 @@ def label_places(output_dir: str, init_checkpoint: str | None) -> list[str]:
 
 
 def find_labels(output_dir: str, init_checkpoint: str | None) -> str | None:
-    """The first of the `label_places` that there is; None if there is none."""
-    candidates = label_places(output_dir, init_checkpoint)
+    """The first of the `task_label_places` that there is; None if there is none."""
+    candidates = task_label_places(output_dir, init_checkpoint)
     return next((place for place in candidates if tf.io.gfile.exists(place)), None)
 
 
@@ -59,7 +59,7 @@ def read_labels(path: str, form: Callable[[Any], Form] = lambda content: content
         ) from error
 
 
-def strings(content: Any, name: str) -> tuple[str, ...]:
+def task_label_strings(content: Any, name: str) -> tuple[str, ...]:
     """The list of strings of that name; TypeError if it's something else."""
     names = content[name]
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
@@ -91,4 +91,4 @@ def keep_labels(output_dir: str, content: Mapping[str, Any], write: bool) -> Non
 
 
 def _listed(names: Any) -> str:
-    return listing(map(str, names)) if isinstance(names, list) and names else "(none)"
+    return error_list(map(str, names)) if isinstance(names, list) and names else "(none)"

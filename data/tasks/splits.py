@@ -90,8 +90,10 @@ class TaskSplit:
         if self.epoch_size is not None:
             return self.epoch_size / batch_size
         shape = self._shape(batch_size, fixed_shapes, multiple)
-        return batching.steps_per_epoch(self.features, shape)
+        return batching.batches_per_epoch(self.features, shape)
 
     def _shape(self, batch_size: int, fixed_shapes: bool, multiple: int) -> batching.Batching:
-        buckets = None if fixed_shapes else batching.default_buckets(self.features.max_seq_length)
+        buckets = (
+            None if fixed_shapes else batching.batching_length_buckets(self.features.max_seq_length)
+        )
         return batching.Batching(batch_size, buckets, self.budget, multiple)

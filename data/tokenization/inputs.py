@@ -7,7 +7,7 @@ from data.tokenization import long_texts
 from data.tokenization.tokenizer import Tokenizer
 
 
-def truncated_lengths(
+def _truncated_lengths(
     length_a: tf.Tensor, length_b: tf.Tensor, limit: tf.Tensor | int
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """How many pieces of A and of B stay when a pair must fit into `limit`.
@@ -47,27 +47,29 @@ def pack_inputs(
             use the place of the second [SEP].
         max_seq_length: Longest row of the result, at least 3.
         long_text: What stays of too long a text: "head", "tail" or "head_tail", see
-            `long_texts.kept_pieces`.
+            `long_texts.kept_long_text_pieces`.
 
     Returns:
         int32 [N, (length)] twice.
     """
-    check_length(max_seq_length)
+    check_token_length(max_seq_length)
     length_a = tf.cast(pieces_a.row_lengths(), tf.int32)
     if pieces_b is None:
         keep_a = tf.minimum(length_a, max_seq_length - 2)
-        return joined_pieces(tokenizer, long_texts.kept_pieces(pieces_a, keep_a, long_text), None)
+        return joined_pieces(
+            tokenizer, long_texts.kept_long_text_pieces(pieces_a, keep_a, long_text), None
+        )
     length_b = tf.cast(pieces_b.row_lengths(), tf.int32)
     limit = tf.where(length_b == 0, max_seq_length - 2, max_seq_length - 3)
-    keep_a, keep_b = truncated_lengths(length_a, length_b, limit)
+    keep_a, keep_b = _truncated_lengths(length_a, length_b, limit)
     return joined_pieces(
         tokenizer,
-        long_texts.kept_pieces(pieces_a, keep_a, long_text),
-        long_texts.kept_pieces(pieces_b, keep_b, long_text),
+        long_texts.kept_long_text_pieces(pieces_a, keep_a, long_text),
+        long_texts.kept_long_text_pieces(pieces_b, keep_b, long_text),
     )
 
 
-def pack_windows(
+def pack_piece_windows(
     tokenizer: Tokenizer,
     pieces_a: tf.RaggedTensor,
     pieces_b: tf.RaggedTensor | None = None,
@@ -81,14 +83,14 @@ def pack_windows(
     Returns:
         int32 [rows, (length)] twice; int64 [N], how many rows each text or pair has.
     """
-    check_length(max_seq_length)
+    check_token_length(max_seq_length)
     rows_a, rows_b, counts = long_texts.piece_windows(
         pieces_a, pieces_b, max_seq_length, stride, max_windows
     )
     return *joined_pieces(tokenizer, rows_a, rows_b), counts
 
 
-def check_length(max_seq_length: int) -> None:
+def check_token_length(max_seq_length: int) -> None:
     """Raises DataError for a length that no text fits into."""
     if max_seq_length < 3:
         raise DataError(
@@ -131,7 +133,7 @@ def build_inputs(
         text_a: string [N] (or list of str), or a single string.
         text_b: As text_a, or None. A text without pieces makes a single sentence, as in the
             original release.
-        max_seq_length: Longer inputs are truncated, see `truncated_lengths`.
+        max_seq_length: Longer inputs are truncated, see `_truncated_lengths`.
         pad_to: None pads every row to max_seq_length; "longest" to the longest row given.
         long_text: What stays of too long a text, see `long_texts`.
         window_stride, max_windows: With long_text "windows".
@@ -151,7 +153,7 @@ def build_inputs(
     if text_b is not None:
         pieces_b = tokenizer.tokenize(tf.reshape(tf.convert_to_tensor(text_b, tf.string), [-1]))
     if long_text == "windows":
-        *packed, counts = pack_windows(
+        *packed, counts = pack_piece_windows(
             tokenizer,
             pieces_a,
             pieces_b,
@@ -170,7 +172,7 @@ def build_inputs(
     return inputs
 
 
-def build_choices(
+def build_choice_inputs(
     tokenizer: Tokenizer,
     context: tf.Tensor,
     choices: tf.Tensor,

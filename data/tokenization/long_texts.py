@@ -25,7 +25,9 @@ def check_long_text(
         raise DataError(f"max_windows is {max_windows}; a text needs at least 1.")
 
 
-def kept_pieces(pieces: tf.RaggedTensor, lengths: tf.Tensor, long_text: str) -> tf.RaggedTensor:
+def kept_long_text_pieces(
+    pieces: tf.RaggedTensor, lengths: tf.Tensor, long_text: str
+) -> tf.RaggedTensor:
     """So many pieces of each row.
 
     Args:

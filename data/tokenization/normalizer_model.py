@@ -43,7 +43,7 @@ def build_normalizer_model(mapping: Mapping[bytes, bytes]) -> bytes:
         values[key] = _DIFFERENT | places[replacement] << 6 | len(replacement)
     # A trie walk can't take the step zero, so the format keeps NUL apart.
     value_of_nul = values.pop(b"\0", 0)
-    trie = build_double_array(values)
+    trie = _build_double_array(values)
     header = struct.pack(
         "<IHHHHHHiIII",
         16,  # the table's place
@@ -65,7 +65,7 @@ def build_normalizer_model(mapping: Mapping[bytes, bytes]) -> bytes:
     )
 
 
-def build_double_array(values: Mapping[bytes, int]) -> np.ndarray:
+def _build_double_array(values: Mapping[bytes, int]) -> np.ndarray:
     """A Darts-clone double array: uint32 units, `values` being nonnegative 31-bit numbers.
 
     A node at place p with base b has its child for byte c at b ^ c, and its own value, if it has

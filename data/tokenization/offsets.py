@@ -36,7 +36,7 @@ def source_spans(
     base = tf.gather(places.row_starts(), row)
     begin = tf.gather(places.values, base + starts.values)
     last = tf.gather(places.values, base + ends.values - 1)
-    data, text_starts = bytes_of(texts)
+    data, text_starts = bytes_and_offsets(texts)
     first_byte = tf.gather(data, tf.gather(text_starts, row) + last)
     end = last + tf.gather(tf.constant(_SIZES), tf.cast(first_byte, tf.int32))
     if dropped is not None:
@@ -62,7 +62,7 @@ def bytes_to_characters(
     if texts.shape.rank == 0:
         ragged = tf.RaggedTensor.from_row_lengths(offsets, [tf.size(offsets)], validate=False)
         return bytes_to_characters(texts[tf.newaxis], ragged).values
-    data, text_starts = bytes_of(texts)
+    data, text_starts = bytes_and_offsets(texts)
     begins = tf.cast(tf.bitwise.bitwise_and(data, 0xC0) != 0x80, tf.int64)
     before = tf.concat([[0], tf.cumsum(begins)], 0)
     base = tf.gather(text_starts, offsets.value_rowids())
@@ -70,7 +70,7 @@ def bytes_to_characters(
     return offsets.with_values(tf.cast(count, offsets.dtype))
 
 
-def bytes_of(texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def bytes_and_offsets(texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """All bytes of string [N] in a row, uint8 [bytes], and where each text starts, int64 [N]."""
     starts = tf.cumsum(tf.cast(tf.strings.length(texts), tf.int64), exclusive=True)
     return tf.io.decode_raw(tf.strings.reduce_join(texts), tf.uint8), starts

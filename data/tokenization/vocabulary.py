@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import tensorflow as tf
 from absl import logging
 
-from data.errors import DataError
+from data.errors import DataError, error_list
 from data.files import atomic
-from data.files.text_files import listing
 from data.tokenization import unicode_tables
 
 PAD, UNK, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
@@ -52,13 +51,13 @@ def load_vocab(vocab_file: str) -> list[str]:
     blank = [index for index, token in enumerate(tokens) if not token]
     doubled = [index for index, token in enumerate(tokens) if token and last[token] != index]
     if blank:
-        places = listing(map(str, blank), _SHOWN)
+        places = error_list(map(str, blank), _SHOWN)
         logging.debug("%s: blank lines, whose ids no text yields: %s", vocab_file, places)
     if doubled:
         logging.warning(
             "%s: tokens that stand there again further down, where the last id counts: %s",
             vocab_file,
-            listing((f"{tokens[i]} ({i}, {last[tokens[i]]})" for i in doubled), _SHOWN),
+            error_list((f"{tokens[i]} ({i}, {last[tokens[i]]})" for i in doubled), _SHOWN),
         )
     return tokens
 
@@ -80,7 +79,7 @@ def token_ids(tokens: Sequence[str]) -> dict[str, int]:
     return {token: index for index, token in enumerate(tokens)}
 
 
-def reachable_tokens(tokens: Sequence[str]) -> list[bool]:
+def reachable_wordpieces(tokens: Sequence[str]) -> list[bool]:
     """Which ids the tokenization of some text can yield.
 
     Not duplicates but the last, nor blanks, nor a token that mixes a character that is always a
@@ -119,7 +118,7 @@ def write_vocab(tokens: Sequence[str], vocab_file: str) -> None:
     atomic.write_text(vocab_file, "".join(f"{token}\n" for token in tokens))
 
 
-def write_with_replaced(source: str, replaced: Mapping[int, str], vocab_file: str) -> None:
+def write_replaced_vocabulary(source: str, replaced: Mapping[int, str], vocab_file: str) -> None:
     """Copies a vocabulary file byte for byte but for the lines of some ids.
 
     Writing its tokens anew would not do: reading strips lines, and a few tokens of the released

@@ -104,7 +104,7 @@ def _model(tokens: Sequence[str], further: Sequence[str]) -> np.ndarray:
     # Tokens that no text yields are renamed to what none contains: the builder refuses
     # duplicates, and one token with a blank in it makes the op return wrong ids for all texts.
     unk_id = vocabulary.token_ids(tokens)[vocabulary.UNK]
-    possible = zip(tokens, vocabulary.reachable_tokens(tokens), strict=True)
+    possible = zip(tokens, vocabulary.reachable_wordpieces(tokens), strict=True)
     named = [
         token if can_occur or index == unk_id else f"\x7f{index}"
         for index, (token, can_occur) in enumerate(possible)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from data.tokenization.offsets import bytes_of
+from data.tokenization.offsets import bytes_and_offsets
 
 # What the tokenizer takes for white space, by its number of bytes in UTF-8: separators of all
 # kinds, but no control characters, which it deletes.
@@ -38,7 +38,7 @@ def separated_words(texts: tf.Tensor, piece_starts: tf.RaggedTensor) -> Separate
     """
     texts = tf.strings.regex_replace(texts, f"[{_TWO_BYTES}]", "  ")
     texts = tf.strings.regex_replace(texts, f"[{_THREE_BYTES}]", "   ")
-    data, text_starts = bytes_of(texts)
+    data, text_starts = bytes_and_offsets(texts)
     lengths = tf.cast(tf.strings.length(texts), tf.int64)
     space = tf.reduce_any(data[:, tf.newaxis] == tf.constant(list(_ONE_BYTE), tf.uint8), 1)
     # One more byte, so that there is a border behind the last one too.

@@ -27,7 +27,7 @@ def array_batches(features: Features, shape: Batching) -> Iterator[dict[str, np.
     Raises:
         DataError: Examples have several rows.
     """
-    check_single_rows(features)
+    check_vector_array_rows(features)
     lengths = features.lengths
     order = np.arange(len(features), dtype=np.int64)
     bounds = shape.bounds(features)
@@ -57,7 +57,7 @@ def array_batches(features: Features, shape: Batching) -> Iterator[dict[str, np.
         }
 
 
-def check_single_rows(features: Features) -> None:
+def check_vector_array_rows(features: Features) -> None:
     """Raises DataError for examples of several rows."""
     if features.several_rows:
         raise DataError(

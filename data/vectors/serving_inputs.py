@@ -5,13 +5,13 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from data.tokenization import Tokenizer
-from data.tokenization.inputs import check_length, joined_pieces
-from data.tokenization.long_texts import kept_pieces
+from data.tokenization.inputs import check_token_length, joined_pieces
+from data.tokenization.long_texts import kept_long_text_pieces
 from data.tokenization.offsets import bytes_to_characters
 from data.tokenization.words import separated_words
 
 
-class TextPieces(NamedTuple):
+class _TextPieces(NamedTuple):
     """Rows of texts, padded to the longest one. All but `inputs` are of single texts.
 
     Attributes:
@@ -34,16 +34,18 @@ class TextPieces(NamedTuple):
     word_ends: tf.Tensor
 
 
-def text_pieces(tokenizer: Tokenizer, max_seq_length: int, texts: tf.Tensor) -> TextPieces:
+def vector_serving_inputs(
+    tokenizer: Tokenizer, max_seq_length: int, texts: tf.Tensor
+) -> _TextPieces:
     """Tokenises texts, string [B]; what is longer than `max_seq_length` is cut.
 
     Raises:
         DataError: No text fits into that length.
     """
-    check_length(max_seq_length)
+    check_token_length(max_seq_length)
     pieces = tokenizer.tokenize_with_offsets(texts)
     lengths = tf.minimum(tf.cast(pieces.ids.row_lengths(), tf.int32), max_seq_length - 2)
-    ids, starts, ends = (kept_pieces(part, lengths, "head") for part in pieces)
+    ids, starts, ends = (kept_long_text_pieces(part, lengths, "head") for part in pieces)
     row_ids, segments = joined_pieces(tokenizer, ids, None)
 
     # Only words with a piece in the row, in their order: a new one where the number changes.
@@ -74,7 +76,7 @@ def text_pieces(tokenizer: Tokenizer, max_seq_length: int, texts: tf.Tensor) -> 
     def characters(ragged):
         return bytes_to_characters(texts, ragged)
 
-    return TextPieces(
+    return _TextPieces(
         inputs={
             "input_ids": row_ids.to_tensor(tokenizer.pad_id),
             "input_mask": tf.ones_like(row_ids).to_tensor(),

@@ -1,7 +1,7 @@
 """Vectors of a frozen encoder on disk: computed once for a list of rows, streamed in training.
 
 stored = stored_vectors(folder, "train", features, fingerprint, width, extract)
-for batch in stored.batches(features, Batching(32, default_buckets(128)), training=True): …
+for batch in stored.batches(features, Batching(32, batching_length_buckets(128)), training=True): …
 """
 
 import dataclasses
@@ -16,9 +16,9 @@ import tensorflow as tf
 from absl import logging
 
 from data import batching
-from data.features import Features, portions, remove_others
+from data.features import Features, feature_portions, remove_other_features
 from data.files import atomic
-from data.vectors.array_batches import array_batches, check_single_rows
+from data.vectors.array_batches import array_batches, check_vector_array_rows
 
 Extract = Callable[[Iterable[dict[str, np.ndarray]], np.ndarray], np.ndarray]
 
@@ -59,7 +59,7 @@ class StoredVectors:
             shape, training, seed: See `batching.batches`.
             name: Of the vectors in the batch.
         """
-        check_single_rows(features)
+        check_vector_array_rows(features)
         first_rows = features.row_splits[:-1]
 
         def read(index: np.ndarray, length: np.ndarray) -> np.ndarray:
@@ -110,7 +110,7 @@ def stored_vectors(
     Raises:
         DataError: There are several rows per example, or the file can't be written.
     """
-    check_single_rows(features)
+    check_vector_array_rows(features)
     digest = hashlib.blake2b(digest_size=8)
     digest.update(f"{_FORMAT} {fingerprint} {width} {features.pad_id}".encode())
     for values in (features.ids, features.splits, features.first_lengths):
@@ -126,17 +126,19 @@ def stored_vectors(
     logging.info(
         "Computing the vectors of %d rows of %s, %.0f MB: %s", len(features), name, size / 1e6, path
     )
-    shape = batching.Batching(_BATCH_SIZE, batching.default_buckets(features.max_seq_length))
+    shape = batching.Batching(
+        _BATCH_SIZE, batching.batching_length_buckets(features.max_seq_length)
+    )
     hint = f"It needs {math.ceil(size / 1e6):,} MB in a folder that you may write to."
     atomic.make_folder(path)
     atomic.remove_leftovers(folder)
     with atomic.writing(path, hint=hint) as file:
         file.write(header)
-        for some in portions(features.lengths, _VALUES_AT_ONCE // width):
+        for some in feature_portions(features.lengths, _VALUES_AT_ONCE // width):
             part = features.part(some.start, some.stop)
             vectors = extract(array_batches(part, shape), part.lengths)
             file.write(np.ascontiguousarray(vectors, "<f4").tobytes())
-    remove_others(path, name)
+    remove_other_features(path, name)
     return stored
 
 

@@ -1,6 +1,6 @@
 """Lines of text to rows for a model and back: the text side of `modeling.extract_features`.
 
-for chunk in read_chunks("input.txt", tokenizer, settings):
+for chunk in read_vector_texts("input.txt", tokenizer, settings):
     vectors = …  # of chunk.features
     writer.write(chunk.rows(vectors))
 """
@@ -14,10 +14,10 @@ import numpy as np
 import tensorflow as tf
 
 from data.errors import DataError
-from data.features import Features, portions
+from data.features import Features, feature_portions
 from data.files.lines import numbered_lines
 from data.tokenization import Tokenizer
-from data.tokenization.inputs import check_length, pack_inputs
+from data.tokenization.inputs import check_token_length, pack_inputs
 from data.tokenization.offsets import bytes_to_characters
 from data.tokenization.words import separated_words
 
@@ -29,7 +29,7 @@ _CHARACTERS_AT_ONCE = 2**21  # so that memory doesn't depend on how long the lin
 
 
 @dataclasses.dataclass(frozen=True)
-class ExtractionSettings:
+class VectorTextSettings:
     """How lines become rows and rows what is written.
 
     Attributes:
@@ -46,7 +46,7 @@ class ExtractionSettings:
     word_pooling: str | None = None
 
     def __post_init__(self):
-        check_length(self.max_seq_length)
+        check_token_length(self.max_seq_length)
         if self.word_pooling not in (None, *WORD_POOLINGS):
             raise DataError(
                 f"The pooling of words is {self.word_pooling!r}; it may be one of "
@@ -73,7 +73,7 @@ class LineVectors(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class LineChunk:
+class _LineChunk:
     """Some lines in a row.
 
     Attributes:
@@ -81,7 +81,7 @@ class LineChunk:
         lines: As they stand in the file.
         features: Their rows.
         vocab: The tokenizer's.
-        word_pooling: See `ExtractionSettings`.
+        word_pooling: See `VectorTextSettings`.
         spans: Only with `word_pooling`: int32 [pieces, 2], characters in the line of the word that
             each piece is of; -1 at [CLS] and [SEP].
     """
@@ -120,7 +120,7 @@ class LineChunk:
         line_of = np.repeat(np.arange(len(self)), self.features.lengths)[places]
         changes = np.diff(np.stack([line_of, self.spans[places, 0]]), prepend=-1).any(axis=0)
         firsts = np.flatnonzero(changes)
-        vectors = pooled_words(vectors[places], firsts, self.word_pooling)
+        vectors = _pooled_words(vectors[places], firsts, self.word_pooling)
         spans = self.spans[places[firsts]]
         splits = np.searchsorted(line_of[firsts], np.arange(len(self) + 1))
         for number, line in enumerate(self.lines):
@@ -129,7 +129,7 @@ class LineChunk:
             yield LineVectors(self.first + number, vectors[part], None, tokens, spans[part])
 
 
-def pooled_words(vectors: np.ndarray, firsts: np.ndarray, pooling: str) -> np.ndarray:
+def _pooled_words(vectors: np.ndarray, firsts: np.ndarray, pooling: str) -> np.ndarray:
     """[pieces, …] → [words, …]; `firsts` int [words] are the first pieces, ascending."""
     if pooling == "first" or not len(firsts):
         return vectors[firsts]
@@ -140,9 +140,9 @@ def pooled_words(vectors: np.ndarray, firsts: np.ndarray, pooling: str) -> np.nd
     return np.add.reduceat(vectors, firsts) / counts
 
 
-def read_chunks(
-    path: str, tokenizer: Tokenizer, settings: ExtractionSettings
-) -> Iterator[LineChunk]:
+def read_vector_texts(
+    path: str, tokenizer: Tokenizer, settings: VectorTextSettings
+) -> Iterator[_LineChunk]:
     """Reads a file of lines, some thousands at a time; memory doesn't grow with the file.
 
     A line is a text, or a pair of texts with " ||| " between them (of several the last one
@@ -159,9 +159,9 @@ def read_chunks(
         features = Features.of_single_rows(
             **arrays, max_seq_length=settings.max_seq_length, pad_id=tokenizer.pad_id
         )
-        for some in portions(features.lengths, settings.max_pieces or len(features.ids)):
+        for some in feature_portions(features.lengths, settings.max_pieces or len(features.ids)):
             pieces = slice(*features.splits[[some.start, some.stop]])
-            yield LineChunk(
+            yield _LineChunk(
                 first + some.start,
                 lines[some],
                 features.part(some.start, some.stop),
@@ -172,7 +172,7 @@ def read_chunks(
         first += len(lines)
 
 
-def split_pair(line: str) -> tuple[str, int, str, int]:
+def _split_pair(line: str) -> tuple[str, int, str, int]:
     """(text A, its place in the line, text B or "", its place), without white space around."""
     text = line.strip()
     offset = len(line) - len(line.lstrip()) if text else 0
@@ -201,7 +201,7 @@ class _Specials(NamedTuple):
     sep_id: int = -2
 
 
-def _packer(tokenizer: Tokenizer, settings: ExtractionSettings):
+def _packer(tokenizer: Tokenizer, settings: VectorTextSettings):
     """The function from lines to arrays of rows: `Features`' and, with words, `LineChunk.spans`."""
     limit = settings.max_seq_length
     strings = [tf.TensorSpec([None], tf.string)] * 2
@@ -241,7 +241,7 @@ def _packer(tokenizer: Tokenizer, settings: ExtractionSettings):
         return of_rows(ids, numbers.row_lengths(), segments) | {"spans": spans}
 
     def pack(lines: Sequence[str]) -> dict[str, tf.Tensor]:
-        texts_a, offsets_a, texts_b, offsets_b = zip(*map(split_pair, lines), strict=True)
+        texts_a, offsets_a, texts_b, offsets_b = zip(*map(_split_pair, lines), strict=True)
         texts = tf.constant(texts_a), tf.constant(texts_b)
         if not settings.word_pooling:
             return pieces(*texts)

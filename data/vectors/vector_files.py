@@ -1,6 +1,6 @@
 """Files of extracted vectors: the original's JSON lines, TFRecords, NumPy arrays.
 
-with open_writer("jsonl", "features.jsonl", layers=[-1, -2], width=768, pooled=False) as writer:
+with open_vector_file("jsonl", "features.jsonl", layers=[-1, -2], width=768, pooled=False) as writer:
     writer.write(rows)
 
 All of them are written row by row, under temporary names until they are complete.
@@ -59,7 +59,7 @@ class VectorWriter(abc.ABC):
     def write(self, rows: Iterable[LineVectors]) -> None:
         """Appends rows; raises DataError where that isn't possible."""
         for row in rows:
-            with atomic.named_failures(self.path):
+            with atomic.name_failing_file(self.path):
                 self._write(row)
 
     def __exit__(self, *error) -> None:
@@ -77,7 +77,7 @@ class VectorWriter(abc.ABC):
         """Appends a row."""
 
 
-class JsonWriter(VectorWriter):
+class VectorJsonWriter(VectorWriter):
     """A line per line of text, as the original: six digits, its key linex_index.
 
     {"linex_index": 0, "features": [{"token": "[CLS]", "layers": [{"index": -1, "values": […]}]}]}
@@ -108,7 +108,7 @@ class JsonWriter(VectorWriter):
         self._file.write(json.dumps(line) + "\n")
 
 
-class RecordWriter(VectorWriter):
+class _RecordWriter(VectorWriter):
     """A `tf.train.Example` per line.
 
     linex_index int64 [1]; shape int64 [3]: vectors, layers, width; values float [their product];
@@ -218,17 +218,17 @@ class _GrowingArray:
 
 
 def output_files(format: str, path: str | None) -> list[str]:
-    """What `open_writer` may write under a name; nothing under none."""
+    """What `open_vector_file` may write under a name; nothing under none."""
     if not path or format != "numpy":
         return [path] if path else []
     base = path.removesuffix(".npy")
     return [path, *(f"{base}.{part}.npy" for part in ("splits", "ids", "spans"))]
 
 
-_WRITERS = {"jsonl": JsonWriter, "tfrecord": RecordWriter, "numpy": NumpyWriter}
+_WRITERS = {"jsonl": VectorJsonWriter, "tfrecord": _RecordWriter, "numpy": NumpyWriter}
 
 
-def open_writer(
+def open_vector_file(
     format: str,
     path: str,
     layers: Sequence[int | str],

@@ -51,10 +51,10 @@ class SpanSearch:
         self.max_answer_length = max_answer_length
 
     def __call__(self, batch: Mapping, **options) -> dict[str, tf.Tensor]:
-        """`spans` float32 [B, n_best + 1, 4], see `row_spans`; `batch` has `start_range`."""
+        """`spans` float32 [B, n_best + 1, 4], see `_row_spans`; `batch` has `start_range`."""
         logits = self.logits(batch, **options)
         return {
-            "spans": row_spans(
+            "spans": _row_spans(
                 logits["start_logits"],
                 logits["end_logits"],
                 batch["input_mask"],
@@ -66,7 +66,7 @@ class SpanSearch:
         }
 
 
-def row_spans(
+def _row_spans(
     start_logits, end_logits, input_mask, segment_ids, start_range, n_best, max_answer_length
 ) -> tf.Tensor:
     """The best spans inside the context of each row.
@@ -138,11 +138,11 @@ class BestSpans(NamedTuple):
     null_ends: tf.Tensor
 
 
-def merge_spans(spans: tf.Tensor, counts: tf.Tensor) -> BestSpans:
+def merge_span_logits(spans: tf.Tensor, counts: tf.Tensor) -> BestSpans:
     """Puts the rows of each question together.
 
     Args:
-        spans: float32 [rows, n_best + 1, 4] of `row_spans`, question after question.
+        spans: float32 [rows, n_best + 1, 4] of `_row_spans`, question after question.
         counts: int64 [N]; rows of each, one at least.
     """
     number = tf.shape(spans)[1] - 1
@@ -180,7 +180,7 @@ def merge_spans(spans: tf.Tensor, counts: tf.Tensor) -> BestSpans:
 
 
 def merge_span_arrays(spans: np.ndarray, counts: np.ndarray) -> BestSpans:
-    """`merge_spans` of NumPy arrays."""
+    """`merge_span_logits` of NumPy arrays."""
     return BestSpans(
-        *(tensor.numpy() for tensor in merge_spans(tf.constant(spans), tf.constant(counts)))
+        *(tensor.numpy() for tensor in merge_span_logits(tf.constant(spans), tf.constant(counts)))
     )

@@ -7,8 +7,8 @@ import numpy as np
 import tensorflow as tf
 
 
-class TagNumbers:
-    """The likeliest tag at every place, and what it costs the loss; for `Predictor`.
+class TagsFromLogits:
+    """The likeliest tag at every place, and what it costs the loss; for `ReplicaPredictor`.
 
     Args:
         model: Gives `logits` [B, T, tags], such as `BertTagger`.
@@ -20,7 +20,7 @@ class TagNumbers:
     def __call__(self, batch, **options) -> dict[str, tf.Tensor]:
         """A batch → `tagged` float32 [B, T, 2]: number of the tag; loss, 0 without a label.
 
-        One tensor, since that is what a `Predictor` takes; whole numbers stay exact to 2²⁴.
+        One tensor, since that is what a `ReplicaPredictor` takes; whole numbers stay exact to 2²⁴.
         `options`, such as `execution`, are the model's.
         """
         logits = self.model(batch, **options)["logits"]
@@ -32,7 +32,7 @@ class TagNumbers:
         return {"tagged": tf.stack([numbers, losses], -1)}
 
 
-class Entities(NamedTuple):
+class _Entities(NamedTuple):
     """Entities of texts of words, all [N, (entities)].
 
     Attributes:
@@ -45,7 +45,7 @@ class Entities(NamedTuple):
     lasts: tf.RaggedTensor
 
 
-class EntityReader:
+class EntitiesFromTagLogits:
     """Entities from tags, as conlleval reads them: every sequence has a reading.
 
     An entity begins at a tag with B or S, and at any other that can't go on one of its type; it
@@ -68,7 +68,7 @@ class EntityReader:
         self._begins = np.isin(letters, ("B", "S"))
         self._closes = np.isin(letters, ("E", "S"))
 
-    def __call__(self, numbers: tf.RaggedTensor) -> Entities:
+    def __call__(self, numbers: tf.RaggedTensor) -> _Entities:
         """Numbers of tags, int32 [N, (words)] → the entities."""
         flat, text = numbers.values, numbers.value_rowids()
         kind = tf.gather(self._type, flat)
@@ -87,4 +87,4 @@ class EntityReader:
                 values, tf.gather(text, firsts), nrows=numbers.nrows(), validate=False
             )
 
-        return Entities(of_texts(tf.gather(kind, firsts)), of_texts(firsts), of_texts(lasts))
+        return _Entities(of_texts(tf.gather(kind, firsts)), of_texts(firsts), of_texts(lasts))

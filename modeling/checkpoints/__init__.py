@@ -11,7 +11,7 @@ Weights go by the original's variable names (`names.weights_by_name`). `tf1.read
 from modeling.checkpoints.converting import Conversion, conversion_files, convert
 from modeling.checkpoints.loading import LoadReport, find, load, open_contents
 from modeling.checkpoints.names import ENCODER, HUGGINGFACE, TF1, weights_by_name
-from modeling.checkpoints.saving import FORMATS, save, write
+from modeling.checkpoints.saving import FORMATS, save, write_checkpoint
 
 __all__ = [
     "ENCODER",
@@ -27,5 +27,5 @@ __all__ = [
     "open_contents",
     "save",
     "weights_by_name",
-    "write",
+    "write_checkpoint",
 ]

@@ -32,7 +32,7 @@ class Contents:
     untied_decoder: bool = False
 
 
-def as_float32(array: np.ndarray) -> np.ndarray:
+def weights_as_float32(array: np.ndarray) -> np.ndarray:
     """Widens half precision (float16, bfloat16) to float32, which is exact; leaves the rest."""
     if array.dtype == np.float16 or array.dtype.name == "bfloat16":
         return array.astype(np.float32)

@@ -9,7 +9,7 @@ from modeling.checkpoints import huggingface, names, tf1
 from modeling.checkpoints.contents import Contents
 from modeling.checkpoints.files import join
 from modeling.checkpoints.loading import open_contents
-from modeling.checkpoints.saving import write
+from modeling.checkpoints.saving import write_checkpoint
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
 
@@ -84,7 +84,7 @@ def convert(
     if format == names.TF1 and held.format == names.TF1:
         kept = list(held.shapes)  # The names need no translation, so unknown heads stay too.
     tensors = {name: held.read(name) for name in kept}
-    written = write(directory, tensors, config, vocab_file, format)
+    written = write_checkpoint(directory, tensors, config, vocab_file, format)
     stored = {held.file_names[name] for name in kept}
     return Conversion(
         source=held.path,
@@ -128,7 +128,7 @@ def _check(held: Contents, config: BertConfig) -> None:
         shape, said = held.shapes.get(name), getattr(config, field)
         if shape is not None and (axis >= len(shape) or shape[axis] != said):
             wrong.append(f"{field} is {said} but {held.file_names[name]} is {list(shape)}")
-    layers = names.number_of_layers(held.shapes)
+    layers = names.number_of_checkpoint_layers(held.shapes)
     if layers not in (0, config.num_hidden_layers):
         wrong.append(f"num_hidden_layers is {config.num_hidden_layers} but there are {layers}")
     if wrong:

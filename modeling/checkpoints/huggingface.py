@@ -16,7 +16,7 @@ import safetensors.numpy
 import tensorflow as tf
 
 from modeling.checkpoints import names
-from modeling.checkpoints.contents import Contents, as_float32
+from modeling.checkpoints.contents import Contents, weights_as_float32
 from modeling.checkpoints.files import join, write_staged_text
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
@@ -71,7 +71,7 @@ class SafetensorsFile:
             ) from error
 
 
-def files_in(directory: str) -> list[str]:
+def huggingface_files(directory: str) -> list[str]:
     """The checkpoints that a folder offers: model.safetensors, a shard index, or other files."""
     entries = sorted(tf.io.gfile.listdir(directory))
     for usual in (FILE_NAME, SHARD_INDEX_NAME):
@@ -121,7 +121,7 @@ def contents(path: str) -> Contents:
             untied = True
 
     def read(name: str) -> np.ndarray:
-        array = as_float32(where[file_names[name]].read(file_names[name]))
+        array = weights_as_float32(where[file_names[name]].read(file_names[name]))
         return array.T if name in transposed else array
 
     shapes = {name: where[file_names[name]].shapes[file_names[name]] for name in sorted(file_names)}
@@ -171,7 +171,7 @@ def _locate(path: str) -> dict[str, SafetensorsFile]:
     return {name: shards[shard] for name, shard in shard_of.items()}
 
 
-def to_file(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def huggingface_weights(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Original name → array, renamed and laid out as in a file; what has no name is left out."""
     renamed = {}
     for name, array in tensors.items():
@@ -181,7 +181,7 @@ def to_file(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return renamed
 
 
-def config_dict(config: BertConfig, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
+def _config_dict(config: BertConfig, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
     """The contents of config.json for weights with these original names and shapes.
 
     Adds what transformers builds its model from and our configuration doesn't hold: the class,
@@ -198,13 +198,15 @@ def config_dict(config: BertConfig, shapes: Mapping[str, tuple[int, ...]]) -> di
     return values
 
 
-def write(directory: str, tensors: Mapping[str, np.ndarray], config: BertConfig) -> None:
+def write_huggingface(
+    directory: str, tensors: Mapping[str, np.ndarray], config: BertConfig
+) -> None:
     """Writes model.safetensors and config.json into a folder that exists."""
-    renamed = to_file(tensors)
+    renamed = huggingface_weights(tensors)
     # The package stores a transposed view's memory as it lies, hence the copies.
     whole = {name: np.ascontiguousarray(renamed[name]) for name in sorted(renamed)}
     with tf.io.gfile.GFile(join(directory, FILE_NAME), "wb") as file:
         file.write(safetensors.numpy.save(whole, metadata={"format": "pt"}))
-    values = config_dict(config, {name: array.shape for name, array in tensors.items()})
+    values = _config_dict(config, {name: array.shape for name, array in tensors.items()})
     content = json.dumps(values, indent=2, sort_keys=True) + "\n"
     write_staged_text(join(directory, "config.json"), content)

@@ -151,7 +151,7 @@ def find(path: str | os.PathLike) -> tuple[str, str]:
         ModelingError: Nothing that can be read, or several checkpoints in one folder.
     """
     path = os.fspath(path)
-    if tf1.is_prefix(path):
+    if tf1.is_tf1_prefix(path):
         return names.TF1, path
     if not tf.io.gfile.exists(path):
         folder = os.path.dirname(path) or "."
@@ -164,13 +164,13 @@ def find(path: str | os.PathLike) -> tuple[str, str]:
         if path.endswith((".safetensors", ".safetensors.index.json")):
             return names.HUGGINGFACE, path
         if path.endswith(".index") or ".data-" in os.path.basename(path):
-            return names.TF1, tf1.find(path)
+            return names.TF1, tf1.find_tf1_checkpoint(path)
         raise ModelingError(
             f"{path} is {_describe(path)}. Expected a TF1 prefix such as bert_model.ckpt (without "
             f".index or .data), a .safetensors file, or a folder that holds one of them."
         )
-    checkpoints = [(names.TF1, prefix) for prefix in tf1.prefixes_in(path)]
-    checkpoints += [(names.HUGGINGFACE, file) for file in huggingface.files_in(path)]
+    checkpoints = [(names.TF1, prefix) for prefix in tf1.tf1_prefixes_in(path)]
+    checkpoints += [(names.HUGGINGFACE, file) for file in huggingface.huggingface_files(path)]
     if len(checkpoints) == 1:
         return checkpoints[0]
     if checkpoints:
@@ -272,7 +272,10 @@ def _check_required(
 
 def _depths(held: Contents, model_weights: Collection[str]) -> str:
     """Says so when the model has more layers than the file."""
-    in_file, in_model = names.number_of_layers(held.shapes), names.number_of_layers(model_weights)
+    in_file, in_model = (
+        names.number_of_checkpoint_layers(held.shapes),
+        names.number_of_checkpoint_layers(model_weights),
+    )
     if in_file < in_model:
         return (
             f"The file has {in_file} layers and the configuration's num_hidden_layers is "

@@ -21,7 +21,7 @@ ENCODER = ("bert/embeddings/", "bert/encoder/")
 HUGGINGFACE = "huggingface"
 
 
-class Translated(NamedTuple):
+class _Translated(NamedTuple):
     """The name on the other side of the table, and whether the tensor is transposed there."""
 
     name: str
@@ -106,21 +106,21 @@ _FROM_ORIGINAL = _patterns(0, 1)
 _FROM_HUGGINGFACE = _patterns(1, 0)
 
 
-def _translate(name: str, patterns) -> Translated | None:
+def _translate(name: str, patterns) -> _Translated | None:
     for pattern, template, transposed in patterns:
         match = pattern.fullmatch(name)
         if match:
             layer = match.group(1) if match.groups() else ""
-            return Translated(template.replace("{i}", layer), transposed)
+            return _Translated(template.replace("{i}", layer), transposed)
     return None
 
 
-def to_huggingface(name: str) -> Translated | None:
+def to_huggingface(name: str) -> _Translated | None:
     """The Hugging Face name of an original name, with the `bert.` prefix; None if it has none."""
     return _translate(name, _FROM_ORIGINAL)
 
 
-def from_huggingface(name: str) -> Translated | None:
+def from_huggingface(name: str) -> _Translated | None:
     """The original name of a Hugging Face name; None if it has none.
 
     Takes names with and without the `bert.` prefix, and `LayerNorm.gamma` and `.beta`, which the
@@ -147,7 +147,7 @@ def is_bookkeeping(name: str) -> bool:
     }
 
 
-def sort_key(name: str) -> tuple[int, int, str]:
+def _sort_key(name: str) -> tuple[int, int, str]:
     """Orders original names as the original created them; unknown names come last, by name."""
     for index, (pattern, _, _) in enumerate(_FROM_ORIGINAL):
         match = pattern.fullmatch(name)
@@ -161,7 +161,7 @@ def sort_key(name: str) -> tuple[int, int, str]:
 _FIRST_LAYER_ROW = next(i for i, row in enumerate(TABLE) if "{i}" in row[0])
 
 
-def number_of_layers(weights: Iterable[str]) -> int:
+def number_of_checkpoint_layers(weights: Iterable[str]) -> int:
     """How many encoder layers a set of original names has, counted by the highest number."""
     layers = (re.match(r"bert/encoder/layer_(\d+)/", name) for name in weights)
     return 1 + max((int(layer.group(1)) for layer in layers if layer), default=-1)
@@ -189,4 +189,4 @@ def weights_by_name(model: "keras.Model") -> "dict[str, keras.Variable]":
                 f"by name, so every layer that holds weights needs a name of its own."
             )
         weights[name] = variable
-    return dict(sorted(weights.items(), key=lambda item: sort_key(item[0])))
+    return dict(sorted(weights.items(), key=lambda item: _sort_key(item[0])))

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from modeling.checkpoints import huggingface, names, tf1
-from modeling.checkpoints.contents import as_float32
+from modeling.checkpoints.contents import weights_as_float32
 from modeling.checkpoints.files import join, staged, write_staged_text
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
@@ -49,10 +49,10 @@ def save(
             f"The model's weights {', '.join(nameless)} have no name in Hugging Face's format, so "
             f"nothing was written to {os.fspath(directory)}. Save with format='tf1'."
         )
-    return write(directory, tensors, model.config, vocab_file, format)
+    return write_checkpoint(directory, tensors, model.config, vocab_file, format)
 
 
-def write(
+def write_checkpoint(
     directory: str | os.PathLike,
     tensors: Mapping[str, np.ndarray],
     config: BertConfig,
@@ -74,7 +74,7 @@ def write(
             tf1.write_bundle(join(temporary, tf1.RELEASE_NAME), tensors)
             write_staged_text(join(temporary, "bert_config.json"), config.to_json_string())
         else:
-            huggingface.write(temporary, tensors, config)
+            huggingface.write_huggingface(temporary, tensors, config)
         if vocab is not None:
             with tf.io.gfile.GFile(join(temporary, "vocab.txt"), "wb") as file:
                 file.write(vocab)
@@ -83,7 +83,7 @@ def write(
 
 
 def _array(variable: keras.Variable) -> np.ndarray:
-    return as_float32(np.asarray(variable.value))
+    return weights_as_float32(np.asarray(variable.value))
 
 
 def _read_vocab(path: str, config: BertConfig) -> bytes:

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from modeling.checkpoints import names
-from modeling.checkpoints.contents import Contents, as_float32
+from modeling.checkpoints.contents import Contents, weights_as_float32
 from modeling.checkpoints.files import join
 from modeling.errors import ModelingError
 
@@ -29,12 +29,12 @@ READ_ERRORS = (tf.errors.OpError, ValueError, RuntimeError, LookupError, OSError
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 
-def is_prefix(path: str) -> bool:
+def is_tf1_prefix(path: str) -> bool:
     """Whether a bundle has exactly this prefix."""
     return tf.io.gfile.exists(f"{path}.index")
 
 
-def prefixes_in(directory: str) -> list[str]:
+def tf1_prefixes_in(directory: str) -> list[str]:
     """The bundles that a folder offers.
 
     These are the one that its `checkpoint` file names and `bert_model.ckpt`; only where neither
@@ -46,7 +46,7 @@ def prefixes_in(directory: str) -> list[str]:
     if latest:
         prefixes.append(latest)
     release = join(directory, RELEASE_NAME)
-    if is_prefix(release) and release not in prefixes:
+    if is_tf1_prefix(release) and release not in prefixes:
         prefixes.append(release)
     if not prefixes:
         entries = sorted(tf.io.gfile.listdir(directory))
@@ -64,12 +64,12 @@ def _latest(directory: str) -> str | None:
         return None
     moved = join(directory, os.path.basename(state.model_checkpoint_path))
     for prefix in (moved, state.model_checkpoint_path):
-        if is_prefix(prefix):
+        if is_tf1_prefix(prefix):
             return prefix
     return None
 
 
-def find(path: str | os.PathLike) -> str:
+def find_tf1_checkpoint(path: str | os.PathLike) -> str:
     """The prefix of the bundle that `path` means: a prefix, or one of its files.
 
     Raises:
@@ -77,7 +77,7 @@ def find(path: str | os.PathLike) -> str:
     """
     path = os.fspath(path)
     for prefix in (path, re.sub(r"\.(index|data-\d+-of-\d+)$", "", path)):
-        if is_prefix(prefix):
+        if is_tf1_prefix(prefix):
             return prefix
     raise ModelingError(
         f"There is no TF1 checkpoint at {path}: expected the file {path}.index beside its data."
@@ -116,7 +116,7 @@ def read_bundle(path: str | os.PathLike) -> dict[str, np.ndarray]:
     Raises:
         ModelingError: No bundle, or a damaged one.
     """
-    prefix = find(path)
+    prefix = find_tf1_checkpoint(path)
     reader = _open(prefix)
     return {n: _read(reader, prefix, n) for n in sorted(reader.get_variable_to_shape_map())}
 
@@ -142,7 +142,7 @@ def write_bundle(prefix: str | os.PathLike, tensors: Mapping[str, np.ndarray]) -
 
 def contents(path: str | os.PathLike) -> Contents:
     """What the bundle at `path` holds. Nothing but names and shapes is read yet."""
-    prefix = find(path)
+    prefix = find_tf1_checkpoint(path)
     reader = _open(prefix)
     shapes = reader.get_variable_to_shape_map()
     if _OBJECT_GRAPH in shapes:
@@ -160,5 +160,5 @@ def contents(path: str | os.PathLike) -> Contents:
         file_names={name: name for name in weights},
         unmapped=[name for name in weights if names.to_huggingface(name) is None],
         ignored=sorted(set(shapes) - set(weights)),
-        read=lambda name: as_float32(_read(reader, prefix, name)),
+        read=lambda name: weights_as_float32(_read(reader, prefix, name)),
     )

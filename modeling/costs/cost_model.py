@@ -189,7 +189,7 @@ def largest_batch(
 
 
 @dataclasses.dataclass(frozen=True)
-class Interruptions:
+class InterruptionCost:
     """What pre-emption costs a long run (Young 1974; Daly 2006, first order).
 
     Attributes:
@@ -220,7 +220,9 @@ class Interruptions:
         return self.save_seconds / interval + lost
 
 
-def interruptions(config: BertConfig, machine: Machine, mean_seconds: float) -> Interruptions:
+def interruption_cost(
+    config: BertConfig, machine: Machine, mean_seconds: float
+) -> InterruptionCost:
     """Of a run on a machine that is taken away every `mean_seconds`."""
     transfer = parameters(config) * CHECKPOINT_BYTES / machine.storage_bandwidth
-    return Interruptions(transfer, machine.restart_seconds + transfer, mean_seconds)
+    return InterruptionCost(transfer, machine.restart_seconds + transfer, mean_seconds)

@@ -252,7 +252,7 @@ def _interruptions(config: BertConfig, plans, save_checkpoints_steps: int) -> st
             continue
         best, as_set = [], []
         for hours in MEAN_HOURS:
-            cost = cost_model.interruptions(config, machine, hours * 3600)
+            cost = cost_model.interruption_cost(config, machine, hours * 3600)
             interval = cost.best_interval
             best.append(f"{_rounded(interval / 60)} min, {cost.overhead():.1%}")
             lost = cost.overhead(save_checkpoints_steps * plan.seconds)

@@ -14,7 +14,7 @@ import tensorflow as tf
 from absl import logging
 
 from modeling.costs.peaks import gpu_peak, tpu_peak
-from modeling.training.engine.distribution import on_tpu
+from modeling.training.engine.distribution import strategy_on_tpu
 
 
 def peak_flops() -> float | None:
@@ -28,7 +28,7 @@ def peak_flops() -> float | None:
     strategy = tf.distribute.get_strategy()
     replicas = strategy.num_replicas_in_sync
     half = keras.config.dtype_policy().compute_dtype != "float32"
-    if on_tpu():
+    if strategy_on_tpu():
         return _times(tpu_peak(os.environ.get("TPU_ACCELERATOR_TYPE", "")), replicas)
     gpus = tf.config.list_physical_devices("GPU")
     if gpus:

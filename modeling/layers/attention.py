@@ -9,7 +9,7 @@ from modeling.config import BIDIRECTIONAL, LEFT_TO_RIGHT, BertConfig
 from modeling.layers.dense import Dense
 from modeling.layers.dropout import dropout
 from modeling.layers.execution import PLAIN, Execution
-from modeling.layers.tensors import is_float16, swap_middle
+from modeling.layers.tensors import is_float16_tensor, swap_tensor_axes
 
 _FLOAT16_MAX = 65504.0
 
@@ -67,7 +67,7 @@ class SelfAttention(keras.layers.Layer):
         head_size = self.config.hidden_size // heads
         length = ops.shape(bias)[-1]
         rate = self.config.attention_probs_dropout_prob
-        if execution.compile_chains and unpadding is None and not is_float16(x):
+        if execution.compile_chains and unpadding is None and not is_float16_tensor(x):
             from modeling.layers.compiled_attention import attention
 
             parts = (self.query, self.key, self.value)
@@ -78,20 +78,20 @@ class SelfAttention(keras.layers.Layer):
         def split(rows):
             rows = unpadding.restore(rows) if unpadding else rows
             rows = ops.reshape(rows, (-1, length, heads, head_size))
-            return swap_middle(rows, execution.inference)  # [B, heads, T, head_size]
+            return swap_tensor_axes(rows, execution.inference)  # [B, heads, T, head_size]
 
         # Scaling the queries is T/head_size times cheaper than scaling the scores.
         query = split(self.query(x, execution=execution)) * (1.0 / math.sqrt(head_size))
         key = split(self.key(x, execution=execution))
         value = split(self.value(x, execution=execution))
         scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))  # [B, heads, T, T]
-        if is_float16(scores):
+        if is_float16_tensor(scores):
             scores = ops.clip(scores, -_FLOAT16_MAX, _FLOAT16_MAX)  # softmax(∞) is NaN
         scores = ops.cast(scores, "float32") + ops.cast(bias, "float32")
         probabilities = ops.cast(ops.softmax(scores, axis=-1), self.compute_dtype)
         probabilities = dropout(
             probabilities, rate, dropout_key, self.site, execution.compile_chains
         )
-        context = swap_middle(ops.matmul(probabilities, value), execution.inference)
+        context = swap_tensor_axes(ops.matmul(probabilities, value), execution.inference)
         context = ops.reshape(context, (-1, self.config.hidden_size))
         return unpadding.remove(context) if unpadding else context

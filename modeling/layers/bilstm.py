@@ -8,7 +8,7 @@ as in `keras.layers.LSTM`, so weights can be exchanged with it.
 import keras
 from keras import ops
 
-from modeling.layers.tensors import scan
+from modeling.layers.tensors import scan_tensors
 
 
 class LSTMDirection(keras.layers.Layer):
@@ -61,7 +61,7 @@ class LSTMDirection(keras.layers.Layer):
             h, c = ops.where(real, new_h, h), ops.where(real, new_c, c)
             return (h, c), h
 
-        (last, _), outputs = scan(step, (zero, zero), (inputs, mask), self.reverse)
+        (last, _), outputs = scan_tensors(step, (zero, zero), (inputs, mask), self.reverse)
         outputs = ops.where(mask, outputs, 0.0)
         return ops.cast(ops.transpose(outputs, (1, 0, 2)), dtype), ops.cast(last, dtype)
 

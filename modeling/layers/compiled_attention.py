@@ -8,7 +8,7 @@ no sum over them, since Σₖ Pᵢₖ·dPᵢₖ = dOᵢ·Oᵢ (Dao et al. 2022, 
 import tensorflow as tf
 
 from modeling.layers.dropout import dropped
-from modeling.layers.execution import xla_program
+from modeling.layers.execution import xla_execution_program
 
 
 def attention(products, biases, mask_bias, heads, length, rate, dropout_key, site):
@@ -30,8 +30,8 @@ def attention(products, biases, mask_bias, heads, length, rate, dropout_key, sit
     random = (dropout_key, tf.convert_to_tensor(site)) if rate else ()
     length = tf.convert_to_tensor(length)
 
-    split = xla_program(_split, heads=heads)
-    softmax = xla_program(_softmax, scale=scale, rate=rate)
+    split = xla_execution_program(_split, heads=heads)
+    softmax = xla_execution_program(_softmax, scale=scale, rate=rate)
 
     @tf.custom_gradient
     def context_rows(query, key, value, *biases):
@@ -41,15 +41,17 @@ def attention(products, biases, mask_bias, heads, length, rate, dropout_key, sit
         rows = _merge(tf.matmul(dropped_probabilities, v))
 
         def gradient(upstream):
-            d_context, inner = xla_program(_split_gradient, heads=heads)(upstream, rows, length)
-            d_dropped = tf.matmul(d_context, v, transpose_b=True)
-            d_scores, dropped_again = xla_program(_softmax_gradient, scale=scale, rate=rate)(
-                scores, mask_bias, top, total, d_dropped, inner, *random
+            d_context, inner = xla_execution_program(_split_gradient, heads=heads)(
+                upstream, rows, length
             )
+            d_dropped = tf.matmul(d_context, v, transpose_b=True)
+            d_scores, dropped_again = xla_execution_program(
+                _softmax_gradient, scale=scale, rate=rate
+            )(scores, mask_bias, top, total, d_dropped, inner, *random)
             dq = tf.matmul(d_scores, k)
             dk = tf.matmul(d_scores, q, transpose_a=True)
             dv = tf.matmul(dropped_again, d_context, transpose_a=True)
-            return xla_program(_merge_gradients)((dq, dk, dv))
+            return xla_execution_program(_merge_gradients)((dq, dk, dv))
 
         return rows, gradient
 

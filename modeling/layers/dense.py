@@ -7,7 +7,7 @@ from keras import ops
 
 from modeling.layers.dropout import dropped
 from modeling.layers.execution import PLAIN, Execution, compiled_chain
-from modeling.layers.tensors import add_bias, is_float16
+from modeling.layers.tensors import add_bias, is_float16_tensor
 
 
 def initializer(stddev: float) -> keras.initializers.Initializer:
@@ -66,7 +66,7 @@ def gelu(x):
     """Gaussian error linear unit, tanh approximation, as in the original release."""
     # The cube of 41 is infinite in float16, and its gradient then NaN. At 10 the tanh is 1 in
     # every precision, so what is beyond can be cut off inside of it.
-    z = ops.clip(x, -10.0, 10.0) if is_float16(x) else x
+    z = ops.clip(x, -10.0, 10.0) if is_float16_tensor(x) else x
     inner = math.sqrt(2 / math.pi) * (z + 0.044715 * (z * z * z))
     return 0.5 * x * (1.0 + ops.tanh(inner))
 

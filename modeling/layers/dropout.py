@@ -29,12 +29,12 @@ def dropout(x, rate, key, site, compiled=False):
 def dropped(x, key, site, *, rate):
     """`dropout` with a key."""
     # The rate is right to 2⁻³², and so is the expectation.
-    keep = random_words(x, key, site) >= _word(round(rate * 2**32))
+    keep = _random_words(x, key, site) >= _word(round(rate * 2**32))
     # A scalar zero: those of x's shape XLA's bridge would make ahead, for all sites at a time.
     return ops.where(keep, x * (1 / (1 - rate)), ops.cast(0, x.dtype))
 
 
-def random_words(x, key, site):
+def _random_words(x, key, site):
     """uint32 of `x`'s shape, evenly distributed: a hash of an element's place and the key.
 
     Stateless and made of integer arithmetic alone: every device, backend and compiler gives the

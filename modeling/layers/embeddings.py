@@ -8,7 +8,7 @@ from modeling.errors import ModelingError
 from modeling.layers.dense import LayerNorm, initializer
 from modeling.layers.dropout import dropout
 from modeling.layers.execution import PLAIN, Execution
-from modeling.layers.tensors import check_range
+from modeling.layers.tensors import check_tensor_range
 
 EMBEDDINGS_SITE = 0
 """Of their dropout, see `modeling.layers.dropout`."""
@@ -70,7 +70,7 @@ class BertEmbeddings(keras.layers.Layer):
         if position_ids is None:
             positions = positions[:length]  # [T, H]
         else:
-            position_ids = check_range(position_ids, limit, "position_ids")
+            position_ids = check_tensor_range(position_ids, limit, "position_ids")
             positions = ops.take(positions, position_ids, axis=0)  # [B, T, H]
         x = ops.reshape(words + types + positions, (-1, config.hidden_size))
         x, rate = self.norm(x, execution=execution), config.hidden_dropout_prob

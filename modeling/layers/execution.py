@@ -16,7 +16,7 @@ from typing import Protocol
 from keras import ops
 
 
-class StoredMatrix(Protocol):
+class _StoredMatrix(Protocol):
     """A matrix that an export keeps in another form than the model's variable."""
 
     def read(self, dtype: str):
@@ -42,7 +42,7 @@ class Execution:
     compile_chains: bool = False
     inference: bool = False
     unpad: bool = False
-    stored: Mapping[int, StoredMatrix] = dataclasses.field(default_factory=dict)
+    stored: Mapping[int, _StoredMatrix] = dataclasses.field(default_factory=dict)
 
     def read(self, weight, dtype: str):
         """A weight as a tensor; `dtype` is what the layer computes in."""
@@ -84,7 +84,7 @@ def compiled_chain(function: Callable) -> Callable:
 
 
 @functools.cache
-def xla_is_available() -> bool:
+def xla_execution_is_available() -> bool:
     """Whether this TensorFlow can compile programs for this device.
 
     Builds without XLA exist, and CUDA installations without what XLA needs for functions such as
@@ -93,13 +93,13 @@ def xla_is_available() -> bool:
     import tensorflow as tf
 
     try:
-        return float(xla_program(tf.exp)(tf.zeros([]))) == 1
+        return float(xla_execution_program(tf.exp)(tf.zeros([]))) == 1
     except (tf.errors.OpError, NotImplementedError):
         return False
 
 
 @functools.cache
-def xla_program(function: Callable, **options) -> Callable:
+def xla_execution_program(function: Callable, **options) -> Callable:
     """A function of tensors as a program that XLA compiles, once for each set of shapes.
 
     Args:
@@ -123,9 +123,9 @@ def _program(function: Callable, **options):
         ]
         return ops.cast(function(*wide, **options), tensors[0].dtype)
 
-    forward = xla_program(in_float32)
+    forward = xla_execution_program(in_float32)
 
-    @xla_program
+    @xla_execution_program
     def backward(tensors, upstream):
         inputs = [t for t in tensors if t is not None and t.dtype.is_floating]
         with tf.GradientTape() as tape:

@@ -21,7 +21,7 @@ def add_bias(x, bias):
     return tf.nn.bias_add(x, bias)
 
 
-def swap_middle(x, inference: bool = False):
+def swap_tensor_axes(x, inference: bool = False):
     """[A, B, C, D] → [A, C, B, D]; for inference on CPUs faster, without a gradient."""
     if not (inference and _TENSORFLOW) or _has_accelerator():
         return ops.transpose(x, (0, 2, 1, 3))
@@ -45,7 +45,7 @@ def gather_positions(sequence_output, positions):
     return ops.take(rows, ops.reshape(positions + offsets, (-1,)), axis=0)
 
 
-def check_range(values, limit: int, name: str):
+def check_tensor_range(values, limit: int, name: str):
     """The int tensor `values` as it is, if all of them are from 0 to `limit` − 1.
 
     Raises:
@@ -64,12 +64,12 @@ def check_range(values, limit: int, name: str):
         return tf.identity(values)
 
 
-def is_float16(x) -> bool:
+def is_float16_tensor(x) -> bool:
     """Whether numbers above 65504 are infinite in `x` (they aren't in bfloat16)."""
     return keras.backend.standardize_dtype(x.dtype) == "float16"
 
 
-def scan(step, state, inputs, reverse: bool = False):
+def scan_tensors(step, state, inputs, reverse: bool = False):
     """Calls `step` along the first axis, as `jax.lax.scan` does.
 
     Args:

@@ -126,7 +126,7 @@ class Export:
         signatures = dict(signatures)
         default = signatures["serving_default"].inputs
         if all(spec.dtype == tf.string for spec in default.values()):
-            signatures[EXAMPLES] = from_examples(signatures["serving_default"])
+            signatures[EXAMPLES] = _from_examples(signatures["serving_default"])
         functions = {
             name: tf.function(
                 checked_request(signature.call, servable.config), autograph=False
@@ -163,7 +163,7 @@ class Export:
                     file.write(json.dumps(list(content), ensure_ascii=False) + "\n")
             name = os.path.basename(self.directory.rstrip("/"))
             vocab_file = self.assets.get("vocab.txt")
-            words = warm_up.words_of(vocab_file) if vocab_file else None
+            words = warm_up.warm_up_words(vocab_file) if vocab_file else None
             logs = warm_up.warm_up_requests(name, signatures, self.max_seq_length, words)
             warm_up.write_warm_up(temporary, logs)
             # The folder of the highest version is what a server loads; it has to appear whole.
@@ -225,7 +225,7 @@ def _pieces(inputs: Mapping[str, tf.Tensor], config):
         yield tf.debugging.Assert(fine, words)
 
 
-def from_examples(signature: Signature) -> Signature:
+def _from_examples(signature: Signature) -> Signature:
     """The same from serialized tf.Examples, whose features have the inputs' names."""
 
     def call(examples):
@@ -247,7 +247,7 @@ def from_examples(signature: Signature) -> Signature:
     return Signature(call, of_strings, signature.sample, signature.inputs)
 
 
-def graph_operations(graph_def) -> set[str]:
+def _graph_operations(graph_def) -> set[str]:
     """Names of the operations in a GraphDef and its functions."""
     functions = {function.signature.name for function in graph_def.library.function}
     nodes = {node.op for node in graph_def.node}
@@ -258,7 +258,7 @@ def graph_operations(graph_def) -> set[str]:
 
 def check_operations(graph_def, where: str) -> None:
     """Raises ModelingError if TF Serving couldn't run a graph."""
-    used = graph_operations(graph_def)
+    used = _graph_operations(graph_def)
     known = {name for name in used if hasattr(tf.raw_ops, name) and name not in HOST_OPERATIONS} | {
         *TEXT_OPERATIONS,
         *_OF_SAVED_MODELS,

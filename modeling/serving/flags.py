@@ -12,7 +12,7 @@ def define_export_flags() -> None:
     define_export_dtype()
 
 
-def define_fill_mask_flag() -> None:
+def define_export_fill_mask_flag() -> None:
     """Of a pre-trained model."""
     flags.DEFINE_integer("export_top_k", 5, "Words that it gives for a [MASK].", lower_bound=1)
 

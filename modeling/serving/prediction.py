@@ -1,7 +1,7 @@
 """Asks a SavedModel that takes requests one signature over and over, in batches of like lengths.
 
 loaded = load_signature(version_folder("export/"), "serving_default")
-answers = BatchPredictor(loaded, batch_size=32)(examples)
+answers = SavedModelPredictor(loaded, batch_size=32)(examples)
 
 Needs TensorFlow and TensorFlow Text only, nothing of what made the model.
 """
@@ -32,7 +32,7 @@ _DAMAGE = (
 )
 
 
-class Askable(Protocol):
+class _Askable(Protocol):
     """An example.
 
     Attributes:
@@ -159,7 +159,7 @@ def _check(signature: LoadedSignature) -> None:
         )
 
 
-class BatchPredictor:
+class SavedModelPredictor:
     """Answers examples, like sizes together.
 
     An example of which the graph makes an error is asked alone, so that the others of its batch
@@ -181,7 +181,7 @@ class BatchPredictor:
         self.batch_size = batch_size
         self._on_answered = on_answered
 
-    def __call__(self, examples: Sequence[Askable]) -> list[dict[str, np.ndarray] | ModelingError]:
+    def __call__(self, examples: Sequence[_Askable]) -> list[dict[str, np.ndarray] | ModelingError]:
         """The answers in the examples' order.
 
         Returns:
@@ -202,7 +202,7 @@ class BatchPredictor:
                 self._on_answered(len(places))
         return answers
 
-    def _answers(self, examples: Sequence[Askable]) -> list[dict[str, np.ndarray] | ModelingError]:
+    def _answers(self, examples: Sequence[_Askable]) -> list[dict[str, np.ndarray] | ModelingError]:
         try:
             return self._ask(examples)
         except _REFUSALS as error:
@@ -210,7 +210,7 @@ class BatchPredictor:
                 return [ModelingError(_said(error))]
         return [self._answers([example])[0] for example in examples]
 
-    def _ask(self, examples: Sequence[Askable]) -> list[dict[str, np.ndarray]]:
+    def _ask(self, examples: Sequence[_Askable]) -> list[dict[str, np.ndarray]]:
         tensors = {
             name: tf.constant(
                 _stacked([example.values[name] for example in examples], spec), spec.dtype

@@ -20,7 +20,7 @@ PAIR = {name: tf.TensorSpec([None], tf.string) for name in ("text_a", "text_b")}
 Inputs = Mapping[str, tf.Tensor]
 
 
-class Vocabulary(Protocol):
+class ServingVocabulary(Protocol):
     """What the export asks of the tokenizer."""
 
     vocab: Sequence[str]
@@ -33,7 +33,7 @@ def export_pretrainer(
     model: BertPretrainer,
     export: Export,
     preprocess: Callable[..., Inputs],
-    vocabulary: Vocabulary,
+    vocabulary: ServingVocabulary,
     top_k: int,
 ) -> str:
     """Exports a pre-trained model as the next version; returns its folder.

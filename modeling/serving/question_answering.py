@@ -5,13 +5,13 @@ from typing import Protocol
 
 import tensorflow as tf
 
-from modeling.answers.spans import IMPOSSIBLE, SpanLogits, SpanSearch, merge_spans
+from modeling.answers.spans import IMPOSSIBLE, SpanLogits, SpanSearch, merge_span_logits
 from modeling.serving.buckets import in_buckets
 from modeling.serving.export import IDS, Export, Signature
 from modeling.serving.storage import Servable
 
 
-class ContextWindows(Protocol):
+class _ContextWindows(Protocol):
     """What the text side gives, in the graph; `data.tasks.questions.windows` makes it.
 
     All ragged tensors of places have a row per question; see there.
@@ -31,7 +31,7 @@ class ContextWindows(Protocol):
 def export_question_answering(
     model,
     export: Export,
-    make_windows: Callable[[tf.Tensor, tf.Tensor], ContextWindows],
+    make_windows: Callable[[tf.Tensor, tf.Tensor], _ContextWindows],
     *,
     n_best: int,
     max_answer_length: int,
@@ -80,7 +80,7 @@ def export_question_answering(
             "start_range": windows.start_range,
         }
         zeros = {"spans": tf.zeros([tf.shape(ids)[0], n_best + 1, 4])}
-        spans = merge_spans(in_buckets(search, batch, zeros)["spans"], windows.counts)
+        spans = merge_span_logits(in_buckets(search, batch, zeros)["spans"], windows.counts)
         first = tf.gather(windows.begins, spans.rows) - tf.cast(
             tf.gather(windows.first_lengths, spans.rows), tf.int64
         )

@@ -20,7 +20,7 @@ from modeling.serving.flags import EXPORT_DTYPES
 _POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "int8": "float32"}
 
 
-class Matrix:
+class _Matrix:
     """A matrix in fewer bytes: bfloat16, or whole numbers from -127 to 127 times scales.
 
     Args:
@@ -81,7 +81,7 @@ class Servable(tf.Module):
         if dtype in ("bfloat16", "int8"):
             for weight, axis in _matrices(model):
                 matrix = keras.ops.convert_to_numpy(weight)
-                stored[id(weight)] = Matrix(matrix, dtype, axis)
+                stored[id(weight)] = _Matrix(matrix, dtype, axis)
         execution = Execution(inference=True, unpad=True, stored=stored)
 
         def compute(batch):

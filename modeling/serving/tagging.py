@@ -5,13 +5,13 @@ from typing import Protocol
 
 import tensorflow as tf
 
-from modeling.answers.tags import EntityReader, TagNumbers
+from modeling.answers.tags import EntitiesFromTagLogits, TagsFromLogits
 from modeling.serving.buckets import in_buckets
 from modeling.serving.export import IDS, Export, Signature
 from modeling.serving.storage import Servable
 
 
-class TaggingInputs(Protocol):
+class ServingTagInputs(Protocol):
     """What the text side gives, in the graph; `data.tasks.tagging.inputs` makes it.
 
     Attributes:
@@ -42,8 +42,8 @@ class TaggingInputs(Protocol):
 def export_tagger(
     model,
     export: Export,
-    from_texts: Callable[[tf.Tensor], TaggingInputs],
-    from_words: Callable[[tf.Tensor], TaggingInputs],
+    from_texts: Callable[[tf.Tensor], ServingTagInputs],
+    from_words: Callable[[tf.Tensor], ServingTagInputs],
     tags: Sequence[str],
 ) -> str:
     """Exports a tagger as the next version; returns its folder.
@@ -52,7 +52,7 @@ def export_tagger(
         serving_default: string `text` [B].
         words: string `words` [B, W], texts that are split already; shorter ones are filled up
             with "", which is tagged O. Places of entities are those in the words joined, as
-            `from_words` says.
+            `tag_inputs_from_words` says.
         examples: serialized tf.Examples with `text` → as serving_default.
         tokenized: int32 `input_ids`, `input_mask`, `segment_ids` [B, T] → `tags` string and
             `scores` float32 [B, T], the tag of each piece and its probability.
@@ -72,11 +72,11 @@ def export_tagger(
         tags: Their names in the order of their numbers; the first is O.
     """
     servable = Servable(model, export.dtype)
-    number, read = TagNumbers(servable), EntityReader(tags)
+    number, read = TagsFromLogits(servable), EntitiesFromTagLogits(tags)
     names = tf.constant(list(tags), tf.string)
     types = tf.constant(read.types or [""], tf.string)
 
-    def answer(inputs: TaggingInputs) -> dict[str, tf.Tensor]:
+    def answer(inputs: ServingTagInputs) -> dict[str, tf.Tensor]:
         ids = inputs.input_ids.to_tensor()
         place = tf.range(tf.shape(ids, tf.int64)[1])[tf.newaxis]
         mask = tf.cast(place < inputs.input_ids.row_lengths()[:, tf.newaxis], tf.int32)

@@ -12,7 +12,7 @@ from modeling.serving.storage import Servable
 from modeling.vectors.vector_models import BertVectors, pool_vectors, unit_length
 
 
-class PiecesAndWords(Protocol):
+class _PiecesAndWords(Protocol):
     """What the text side gives, in the graph; `data.vectors.serving_inputs` makes it."""
 
     inputs: Mapping[str, tf.Tensor]
@@ -28,7 +28,7 @@ class PiecesAndWords(Protocol):
 def export_embeddings(
     model: BertVectors,
     export: Export,
-    text_pieces: Callable[[tf.Tensor], PiecesAndWords],
+    text_pieces: Callable[[tf.Tensor], _PiecesAndWords],
     pooling: str,
 ) -> str:
     """Exports an encoder as the next version; returns its folder.
@@ -75,7 +75,7 @@ def export_embeddings(
     def embed(text):
         return embed_ids(**text_pieces(text).inputs)
 
-    def vectors_of(pieces: PiecesAndWords):
+    def vectors_of(pieces: _PiecesAndWords):
         shape = tf.shape(pieces.inputs["input_ids"])
         zeros = tf.zeros([shape[0], shape[1], width])
         return in_buckets(of_batch, pieces.inputs, {"vectors": zeros})["vectors"]

@@ -21,7 +21,7 @@ SHAPES = ((1, (0.04,)), (1, (0.12,)), (1, (0.5,)), (1, (0.9,)), (8, (0.08, 0.2))
 _FALLBACK = ("one", "two", "three", "more", "words")
 
 
-def words_of(vocab_file: str) -> list[str]:
+def warm_up_words(vocab_file: str) -> list[str]:
     """Whole words of a vocabulary, evenly from all of it."""
     with tf.io.gfile.GFile(vocab_file) as file:
         tokens = file.read().split("\n")

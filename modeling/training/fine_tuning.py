@@ -1,7 +1,7 @@
 """The one driver of fine-tuning: trains, evaluates on the way, searches, predicts, exports.
 
     with session(values, …) as summary:
-        fine_tune(task, run_settings(values), summary)
+        fine_tune(task, fine_tuning_settings(values), summary)
 
 What a task has to say is in `training.task`.
 """
@@ -20,15 +20,15 @@ from modeling.training.engine.setup import make_train_step
 from modeling.training.runs import run_folder, run_state
 from modeling.training.runs.best import has_best, load_best
 from modeling.training.runs.fit import RunStage, fit_run
-from modeling.training.runs.identity import weights_checksum
+from modeling.training.runs.identity import weights_identity
 from modeling.training.runs.reporting import Reporter, reported_evaluation
 from modeling.training.runs.summary import RunSummary
-from modeling.training.search import Finished, Search, Trial
-from modeling.training.settings import RunSettings
-from modeling.training.task import Evaluation, Predict, Split, Task
+from modeling.training.search import FinishedTrial, Search, Trial
+from modeling.training.settings import FineTuningSettings
+from modeling.training.task import Predict, Task, TaskEvaluation, TrainingTaskSplit
 
 
-def fine_tune(task: Task, settings: RunSettings, summary: RunSummary) -> None:
+def fine_tune(task: Task, settings: FineTuningSettings, summary: RunSummary) -> None:
     """Does with a task what the settings say; call it in the strategy's scope.
 
     Args:
@@ -51,7 +51,7 @@ def fine_tune(task: Task, settings: RunSettings, summary: RunSummary) -> None:
     if train and not settings.searching:
         step = driver.train(model, settings.trials[0], settings.output_dir, judge, summary)
     else:
-        step = load_weights(settings, model)
+        step = _load_weights(settings, model)
         summary.attach(model=model)
 
     for split in dev if settings.do_eval else []:
@@ -70,19 +70,19 @@ def fine_tune(task: Task, settings: RunSettings, summary: RunSummary) -> None:
 class _Judge:
     """Evaluates a model as it is on the dev set; remembers the last answers and results."""
 
-    def __init__(self, task: Task, predict: Predict, batches, split: Split):
+    def __init__(self, task: Task, predict: Predict, batches, split: TrainingTaskSplit):
         self.task = task
         self.predict = predict
         self.batches = batches
         self.split = split
         self.answers: Any = None
-        self.evaluation = Evaluation({})
+        self.evaluation = TaskEvaluation({})
 
     @property
     def results(self) -> dict[str, float]:
         return dict(self.evaluation.results)
 
-    def judge(self, split: Split) -> dict[str, float]:
+    def judge(self, split: TrainingTaskSplit) -> dict[str, float]:
         self.answers = self.predict(split, self.batches)
         self.evaluation = self.task.evaluate(split, self.answers)
         return self.results
@@ -94,7 +94,13 @@ class _Judge:
 class _Driver:
     """What the runs of one command have in common."""
 
-    def __init__(self, task: Task, settings: RunSettings, train: list[Split], dev: list[Split]):
+    def __init__(
+        self,
+        task: Task,
+        settings: FineTuningSettings,
+        train: list[TrainingTaskSplit],
+        dev: list[TrainingTaskSplit],
+    ):
         self.task = task
         self.settings = settings
         self.train_splits = train
@@ -105,7 +111,9 @@ class _Driver:
             "multiple": replicas * settings.optimization.accumulation_steps,
         }
 
-    def batches(self, split: Split, batch_size: int, seed: int | None = None) -> tf.data.Dataset:
+    def batches(
+        self, split: TrainingTaskSplit, batch_size: int, seed: int | None = None
+    ) -> tf.data.Dataset:
         """This process's batches."""
         share = distribution.share_of_worker(batch_size)
         return split.batches(
@@ -125,7 +133,7 @@ class _Driver:
         return {
             **self.task.identity,
             "train_file": [split.fingerprint for split in self.train_splits],
-            "init_checkpoint": weights_checksum(self.settings.init_checkpoint),
+            "init_checkpoint": weights_identity(self.settings.init_checkpoint),
             "warmup_proportion": self.settings.warmup_proportion,
             **{name: optimization[name] for name in names},
         }
@@ -214,27 +222,27 @@ class _Driver:
         metric = settings.loop.best_metric or self.task.result_names[0]
         Search(settings.output_dir, metric, identity).run(settings.trials, self._try)
 
-    def _try(self, trial: Trial, folder: str) -> Finished:
-        precision.forget_model()
+    def _try(self, trial: Trial, folder: str) -> FinishedTrial:
+        precision.clear_session_keeping_precision()
         keras.utils.set_random_seed(trial.seed)
-        run_folder.prepare_directory(folder)
+        run_folder.prepare_run_folder(folder)
         model = self.task.make_model()
         judge = self.judge(model)
         step = self.train(model, trial, folder, judge)
         weights = checkpoints.weights_by_name(model)
         tensors = {name: weight.value.numpy() for name, weight in weights.items()}
-        return Finished(judge.results, step, judge.evaluation.constant, tensors)
+        return FinishedTrial(judge.results, step, judge.evaluation.constant, tensors)
 
 
-def load_weights(settings: RunSettings, model: keras.Model) -> int:
+def _load_weights(settings: FineTuningSettings, model: keras.Model) -> int:
     """Loads what was trained before into a model; returns its step.
 
     The best weights after a search (just now, or what the output folder is of) and where
-    --best_metric is given; otherwise see `run_state.load_trained`.
+    --best_metric is given; otherwise see `run_state.load_trained_run`.
     """
     folder, initial = settings.output_dir, settings.init_checkpoint
     # A search leaves no training checkpoint in the output folder itself.
-    searched = not run_folder.latest_checkpoint(folder) and has_best(folder) and not initial
+    searched = not run_folder.latest_run_checkpoint(folder) and has_best(folder) and not initial
     if settings.searching or settings.loop.best_metric or searched:
         return load_best(model, folder)
-    return run_state.load_trained(model, folder, initial)
+    return run_state.load_trained_run(model, folder, initial)

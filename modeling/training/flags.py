@@ -54,10 +54,10 @@ def define_run_flags() -> None:
         "Stop after so many evaluations without a better --best_metric; 0: never.",
         lower_bound=0,
     )
-    define_optimizer_flags()
+    _define_optimizer_flags()
 
 
-def define_optimizer_flags() -> None:
+def _define_optimizer_flags() -> None:
     """What changes the weights, and how fast."""
     flags.DEFINE_enum(
         "optimizer",
@@ -139,7 +139,7 @@ def define_fine_tuning_flags() -> None:
     )
 
 
-def define_evaluation_flag() -> None:
+def define_training_evaluation_flag() -> None:
     """Of the scripts whose original evaluates."""
     flags.DEFINE_bool("do_eval", False, "Evaluate on the dev set.")
 

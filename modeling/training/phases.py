@@ -40,7 +40,7 @@ class Phase:
         return self.first_step + self.num_steps
 
 
-def folder_names(phases: Sequence[Phase]) -> list[str]:
+def phase_folders(phases: Sequence[Phase]) -> list[str]:
     """Where each phase's own records go; phases of equal records share a folder."""
     names = []
     for phase in phases:

@@ -26,7 +26,7 @@ from tabulate import tabulate
 
 from modeling.checkpoints.files import join, staged, write_staged_text
 from modeling.errors import ModelingError, NotFiniteError
-from modeling.metrics import first_best
+from modeling.metrics import first_best_metric
 from modeling.training.engine.distribution import is_chief
 from modeling.training.runs import charts
 from modeling.training.runs import identity as run_identity
@@ -57,7 +57,7 @@ class Trial:
 
 
 @dataclasses.dataclass(frozen=True)
-class Finished:
+class FinishedTrial:
     """What training one trial gave.
 
     Attributes:
@@ -103,7 +103,7 @@ class Search:
 
     Args:
         directory: The output folder.
-        metric: Of the results, by which runs are compared; see `metrics.smaller_is_better`.
+        metric: Of the results, by which runs are compared; see `metrics.smaller_metric_is_better`.
         identity: Everything but the trial that makes another run, by the names of flags; see
             `runs.identity`. A finished run with another one is refused.
     """
@@ -117,7 +117,7 @@ class Search:
         """The trial's own output folder."""
         return join(join(self.directory, FOLDER), trial.name)
 
-    def run(self, trials: Sequence[Trial], train: Callable[[Trial, str], Finished]) -> dict:
+    def run(self, trials: Sequence[Trial], train: Callable[[Trial, str], FinishedTrial]) -> dict:
         """Trains those that aren't finished; writes search.tsv, search_settings.tsv, search.png.
 
         Finished runs that the folder has besides, of the same data and weights, are part of it.
@@ -203,7 +203,7 @@ class Search:
 
     def _best(self, rows: Sequence[dict]) -> dict | None:
         """The first of the best; None if all have diverged."""
-        return first_best(self.metric, rows, operator.itemgetter("value"))
+        return first_best_metric(self.metric, rows, operator.itemgetter("value"))
 
     # ---- Files ----
 
@@ -294,7 +294,7 @@ def _check_row(row: Any) -> None:
 def _statistics(rows: Sequence[dict], metric: str) -> dict[str, str]:
     """A setting's row: mean and sample standard deviation of its finite runs."""
     values = np.array([row["value"] for row in rows if math.isfinite(row["value"])])
-    best = first_best(metric, values, float)
+    best = first_best_metric(metric, values, float)
     return {
         "setting": rows[0]["setting"],
         "runs": str(len(rows)),

@@ -1,6 +1,6 @@
 """From the values of flags to what training takes: devices, trials, and all that a run is told.
 
-settings = run_settings(values)
+settings = fine_tuning_settings(values)
 """
 
 from dataclasses import dataclass, fields
@@ -10,13 +10,13 @@ import tensorflow as tf
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
 from modeling.training.engine import distribution
-from modeling.training.engine.loop import Options
-from modeling.training.engine.setup import Settings
+from modeling.training.engine.loop import LoopOptions
+from modeling.training.engine.setup import EngineSettings
 from modeling.training.search import Trial, trial_grid
 
 
 @dataclass(frozen=True)
-class RunSettings:
+class FineTuningSettings:
     """What the driver of fine-tuning is told.
 
     Attributes:
@@ -39,8 +39,8 @@ class RunSettings:
     do_predict: bool
     do_export: bool
     trials: list[Trial]
-    optimization: Settings
-    loop: Options
+    optimization: EngineSettings
+    loop: LoopOptions
     num_train_steps: int
     warmup_proportion: float
     eval_batch_size: int
@@ -60,10 +60,14 @@ class RunSettings:
     @property
     def fixed_shapes(self) -> bool:
         """Whether all batches have one shape: each shape is compiled by XLA, on a TPU too."""
-        return not self.length_buckets or self.optimization.jit_compile or distribution.on_tpu()
+        return (
+            not self.length_buckets
+            or self.optimization.jit_compile
+            or distribution.strategy_on_tpu()
+        )
 
 
-def run_settings(values) -> RunSettings:
+def fine_tuning_settings(values) -> FineTuningSettings:
     """Reads the flag values of a fine-tuning script.
 
     Raises:
@@ -76,14 +80,14 @@ def run_settings(values) -> RunSettings:
         )
     flags = {
         field.name: values[field.name].value
-        for field in fields(RunSettings)
+        for field in fields(FineTuningSettings)
         if field.name in values
     }
-    return RunSettings(
+    return FineTuningSettings(
         **{"do_eval": False, **flags},
         trials=search_trials(values),
         optimization=training_settings(values),
-        loop=loop_options(values),
+        loop=training_loop_options(values),
     )
 
 
@@ -100,7 +104,7 @@ def make_strategy(values) -> tf.distribute.Strategy:
     )
 
 
-def check_model_fits(
+def check_training_fits_model(
     values, config: BertConfig, vocab_size: int, config_file: str | None = None
 ) -> None:
     """Refuses a sequence length or a vocabulary that the model has no embeddings for.
@@ -157,9 +161,11 @@ def _numbers(items: list[str], flag: str, of: type) -> list:
     return numbers
 
 
-def training_settings(values, num_train_steps: int = 0, num_warmup_steps: int = 0) -> Settings:
+def training_settings(
+    values, num_train_steps: int = 0, num_warmup_steps: int = 0
+) -> EngineSettings:
     """How a model is trained."""
-    return Settings(
+    return EngineSettings(
         learning_rate=values.learning_rate,
         num_train_steps=num_train_steps,
         num_warmup_steps=num_warmup_steps,
@@ -175,6 +181,6 @@ def training_settings(values, num_train_steps: int = 0, num_warmup_steps: int = 
     )
 
 
-def loop_options(values) -> Options:
+def training_loop_options(values) -> LoopOptions:
     """When to save, report and evaluate."""
-    return Options(**{field.name: values[field.name].value for field in fields(Options)})
+    return LoopOptions(**{field.name: values[field.name].value for field in fields(LoopOptions)})

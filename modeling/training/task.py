@@ -21,7 +21,7 @@ import tensorflow as tf
 from modeling.losses import Losses
 
 
-class Split(Protocol):
+class TrainingTaskSplit(Protocol):
     """A part of a task's data, tokenised; `data.tasks.splits.TaskSplit` is one.
 
     Attributes:
@@ -49,8 +49,8 @@ class Split(Protocol):
         """Batches of every example once; with a seed endless ones, in an order that it decides.
 
         A batch is a dict of all that the model and the losses take. Besides it holds, for
-        `engine.evaluation.Predictor` and for messages, `index` int64 [B], the example's place in
-        the split, and `is_real_example` float32 [B], 0 for rows that only fill the batch.
+        `engine.evaluation.ReplicaPredictor` and for messages, `index` int64 [B], the example's
+        place in the split, and `is_real_example` float32 [B], 0 for rows that only fill the batch.
 
         Args:
             batch_size: Examples, over all processes.
@@ -70,16 +70,16 @@ class Split(Protocol):
         ...
 
 
-Batches = Callable[[Split], tf.data.Dataset]
+Batches = Callable[[TrainingTaskSplit], tf.data.Dataset]
 """From a split to its batches, each example once, as the run's devices want them."""
-Predict = Callable[[Split, Batches], Any]
+Predict = Callable[[TrainingTaskSplit, Batches], Any]
 """From a split to what the model answers to its examples, in the form that its task chooses.
 
 `evaluate` and then `write_evaluation` get the same answers; a generator would be used up.
 """
 
 
-class Evaluation(NamedTuple):
+class TaskEvaluation(NamedTuple):
     """What a model's answers to a split are worth.
 
     Attributes:
@@ -99,7 +99,7 @@ class Task(Protocol):
     Attributes:
         losses: What training lowers; may be a property, asked for after `read("train")`.
         result_names: Of the evaluations, the one first that runs are compared by. Whether less of
-            it is better its name tells, see `metrics.smaller_is_better`.
+            it is better its name tells, see `metrics.smaller_metric_is_better`.
         identity: Everything that makes another run of it, by the names of the flags: sizes of the
             model, labels, kinds of heads. The driver adds what it knows itself: fingerprints of
             the training data, initial weights, optimizer, learning rate, batch size and seed.
@@ -109,7 +109,7 @@ class Task(Protocol):
     result_names: Sequence[str]
     identity: Mapping[str, Any]
 
-    def read(self, purpose: str) -> list[Split]:
+    def read(self, purpose: str) -> list[TrainingTaskSplit]:
         """The splits for "train", "dev" or "test", the main one first.
 
         Asked once, and only for what the job needs. Several to train on are trained on one after
@@ -127,16 +127,16 @@ class Task(Protocol):
     def predictor(self, model: keras.Model) -> Predict:
         """Answers by a model; made once for it, called for every split and as often as wanted.
 
-        Mostly an `engine.evaluation.Predictor` of the split's batches.
+        Mostly an `engine.evaluation.ReplicaPredictor` of the split's batches.
         """
         ...
 
-    def evaluate(self, split: Split, answers: Any) -> Evaluation:
+    def evaluate(self, split: TrainingTaskSplit, answers: Any) -> TaskEvaluation:
         """Judges answers to a split of `read("dev")`."""
         ...
 
     def write_evaluation(
-        self, split: Split, answers: Any, results: Mapping[str, float], first: bool
+        self, split: TrainingTaskSplit, answers: Any, results: Mapping[str, float], first: bool
     ) -> None:
         """Writes results, and what people read. All workers call it; the chief writes.
 
@@ -145,12 +145,14 @@ class Task(Protocol):
         Args:
             split: One of `read("dev")`.
             answers: To it.
-            results: See `Evaluation`; with `global_step` and `loss`.
+            results: See `TaskEvaluation`; with `global_step` and `loss`.
             first: Whether it is the main one, whose files have the plain names.
         """
         ...
 
-    def write_predictions(self, split: Split, answers: Any, step: int, first: bool) -> None:
+    def write_predictions(
+        self, split: TrainingTaskSplit, answers: Any, step: int, first: bool
+    ) -> None:
         """Writes the answers to a split to predict. All workers call it; the chief writes.
 
         Args:

@@ -105,11 +105,11 @@ class FrozenEncoder:
         self.model.build()
         checkpoints.load(self.model, init_checkpoint, required=checkpoints.ENCODER)
         self.extractor = Extractor(self.model)
-        self.fingerprint = fingerprint(self.model)
+        self.fingerprint = extraction_fingerprint(self.model)
         self.width = self.model.width
 
 
-class VectorPipeline:
+class FrozenEncoderTagger:
     """A frozen encoder and a tagger on its vectors; takes and gives what `BertTagger` does."""
 
     def __init__(self, encoder: BertVectors, tagger: VectorTagger):
@@ -127,7 +127,7 @@ class VectorPipeline:
         return self.tagger(inputs, execution=execution)
 
 
-def fingerprint(model: BertVectors) -> str:
+def extraction_fingerprint(model: BertVectors) -> str:
     """A hash of all that vectors depend on but the input: weights, configuration, layers, types."""
     digest = hashlib.blake2b(digest_size=16)
     settings = [

@@ -40,8 +40,8 @@ from modeling.costs import cost_model
 from modeling.costs import machines as cost_machines
 from modeling.losses import PretrainingLosses
 from modeling.models import BertPretrainer
-from modeling.training.engine.precision import forget_model, set_precision
-from modeling.training.engine.setup import Settings, make_train_step
+from modeling.training.engine.precision import clear_session_keeping_precision, set_precision
+from modeling.training.engine.setup import EngineSettings, make_train_step
 
 FLAGS = flags.FLAGS
 VOCAB_SIZE = 30522
@@ -89,11 +89,11 @@ def predictions(length: int) -> int:
 def measure(size: str, rows: int, length: int, dtype: str) -> tuple[float, float]:
     """Median seconds of a step; `product_rate` meanwhile."""
     set_precision(dtype)
-    forget_model()
+    clear_session_keeping_precision()
     keras.utils.set_random_seed(0)
     model = BertPretrainer(BertConfig.named(size, VOCAB_SIZE))
     model.build()
-    step = make_train_step(model, PretrainingLosses(), Settings(1e-4, 10_000, 10, seed=0))
+    step = make_train_step(model, PretrainingLosses(), EngineSettings(1e-4, 10_000, 10, seed=0))
     rng, shape, places = np.random.default_rng(0), (rows, length), (rows, predictions(length))
     batch = {
         "input_ids": rng.integers(0, VOCAB_SIZE, shape, np.int32),

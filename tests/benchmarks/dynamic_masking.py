@@ -21,14 +21,14 @@ from data.pretraining import corpus
 from data.pretraining.batches import pipeline, text_stream
 from data.pretraining.corpus import parts
 from data.pretraining.instances.masking import MaskingVocabulary, MaskSettings
-from data.pretraining.instances.settings import RecordSettings
+from data.pretraining.instances.settings import InstanceSettings
 from data.pretraining.writing import jobs, local
 from data.tokenization import Tokenizer
 from modeling.config import BertConfig
 from modeling.losses import PretrainingLosses
 from modeling.models import BertPretrainer
 from modeling.training.engine.precision import set_precision
-from modeling.training.engine.setup import Settings, make_train_step
+from modeling.training.engine.setup import EngineSettings, make_train_step
 
 FLAGS = flags.FLAGS
 LENGTH, PREDICTIONS = 128, 20
@@ -37,10 +37,10 @@ LENGTH, PREDICTIONS = 128, 20
 def make_datasets(folder: str) -> dict[str, object]:
     """The ways of reading, the one that others are compared with first."""
     files = corpus.expand(FLAGS.corpus)[: FLAGS.files]
-    settings = RecordSettings(max_seq_length=LENGTH, max_predictions_per_seq=PREDICTIONS)
+    settings = InstanceSettings(max_seq_length=LENGTH, max_predictions_per_seq=PREDICTIONS)
     output = os.path.join(folder, "made.tfrecord")
     job = jobs.plan_job(files, [output], FLAGS.vocab_file, settings, name=output)
-    local.write_records(job, 1)
+    local.write_job_locally(job, 1)
     tokenizer = Tokenizer(FLAGS.vocab_file)
     vocabulary = MaskingVocabulary.from_tokenizer(tokenizer)
 
@@ -57,7 +57,7 @@ def make_datasets(folder: str) -> dict[str, object]:
 
     masks = MaskSettings(vocabulary)
     whole_words = MaskSettings(vocabulary, do_whole_word_mask=True, max_ngram=3)
-    divided = parts.divide_corpus(files, text_stream.number_of_parts)
+    divided = parts.divide_corpus(files, text_stream.number_of_stream_parts)
     return {
         "masked records": stored(),
         "fresh masks": stored(dynamic_masking=masks),
@@ -83,7 +83,7 @@ def main(_: list[str]) -> None:
         )
         model = BertPretrainer(config)
         model.build()
-        settings = Settings(1e-4, 10**6, 10, seed=0)
+        settings = EngineSettings(1e-4, 10**6, 10, seed=0)
         step = make_train_step(model, PretrainingLosses(True), settings)
         # The step knows one signature: index is for messages only.
         iterators = {

@@ -29,8 +29,8 @@ from modeling.config import BertConfig
 from modeling.losses import PretrainingLosses
 from modeling.models import BertPretrainer
 from modeling.training.engine.evaluation import Evaluator
-from modeling.training.engine.precision import forget_model
-from modeling.training.engine.setup import Settings, make_train_step
+from modeling.training.engine.precision import clear_session_keeping_precision
+from modeling.training.engine.setup import EngineSettings, make_train_step
 from tests.data.pretraining.batches.padding import padding_share
 
 FLAGS = flags.FLAGS
@@ -92,7 +92,7 @@ def pipeline_milliseconds(dataset, count: int = 100) -> float:
 
 def train(dataset, held_out, vocab_size: int, seed: int) -> dict[str, float]:
     """Trains --steps steps; the median speed, and both losses in the end."""
-    forget_model()
+    clear_session_keeping_precision()
     keras.utils.set_random_seed(seed)
     config = BertConfig(
         vocab_size,
@@ -104,7 +104,7 @@ def train(dataset, held_out, vocab_size: int, seed: int) -> dict[str, float]:
     )
     model = BertPretrainer(config, next_sentence=False)
     model.build()
-    settings = Settings(FLAGS.learning_rate, FLAGS.steps, FLAGS.steps // 10, seed=seed)
+    settings = EngineSettings(FLAGS.learning_rate, FLAGS.steps, FLAGS.steps // 10, seed=seed)
     step = make_train_step(model, LOSSES, settings)
     iterator = iter(dataset)
     share = FLAGS.steps // CALLS

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from data.batching import default_buckets
+from data.batching import batching_length_buckets
 from tests.benchmarks import training_report, training_speed, training_work
 from tests.benchmarks.peers import worker
 from tests.benchmarks.peers.training_ours import Ours
@@ -132,7 +132,7 @@ def test_lengths_are_padded_in_three_ways():
         width = cut["input_mask"].shape[1]
         assert cut["input_mask"][:, -1].any() and not whole["input_mask"][:, width:].any()
         np.testing.assert_array_equal(whole["input_ids"][:, :width], cut["input_ids"])
-    assert {batch["input_ids"].shape[1] for batch in buckets} <= set(default_buckets(128))
+    assert {batch["input_ids"].shape[1] for batch in buckets} <= set(batching_length_buckets(128))
     tokens = {
         name: sum(int(batch["input_mask"].sum()) for batch in workloads[name])
         for name in ("longest", "buckets")

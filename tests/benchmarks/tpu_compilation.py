@@ -90,14 +90,14 @@ def lower(rows: int, length: int, path: str) -> None:
     from modeling.losses import PretrainingLosses
     from modeling.models import BertPretrainer
     from modeling.training.engine.precision import set_precision
-    from modeling.training.engine.setup import Settings, make_train_step
+    from modeling.training.engine.setup import EngineSettings, make_train_step
 
     set_precision("bfloat16")
     keras.utils.set_random_seed(0)
     model = BertPretrainer(model_config(), remat=FLAGS.remat)
     model.build()
     # Otherwise it would be the CPU's form, whose small operations are programs of their own.
-    settings = Settings(1e-4, 1_000_000, 10_000, seed=0, jit_compile=True)
+    settings = EngineSettings(1e-4, 1_000_000, 10_000, seed=0, jit_compile=True)
     step = make_train_step(model, PretrainingLosses(), settings)
     shape, places = (rows, length), (rows, predictions(length))
     batch = {

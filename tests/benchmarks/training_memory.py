@@ -20,7 +20,7 @@ from modeling.config import BertConfig
 from modeling.losses import PretrainingLosses
 from modeling.models import BertPretrainer
 from modeling.training.engine.precision import set_precision
-from modeling.training.engine.setup import Settings, make_train_step
+from modeling.training.engine.setup import EngineSettings, make_train_step
 from tests.benchmarks.peers.training_worker import peak_bytes
 
 FLAGS = flags.FLAGS
@@ -56,7 +56,7 @@ def measure(dtype: str, remat: bool, accumulation_steps: int) -> None:
     keras.utils.set_random_seed(0)
     model = BertPretrainer(BertConfig.named("base", VOCAB_SIZE), remat=remat)
     model.build()
-    settings = Settings(1e-4, 100, 10, seed=0, accumulation_steps=accumulation_steps)
+    settings = EngineSettings(1e-4, 100, 10, seed=0, accumulation_steps=accumulation_steps)
     step = make_train_step(model, PretrainingLosses(), settings)
     batch = records(FLAGS.batch_size, FLAGS.length, round(0.15 * FLAGS.length))
     iterator = iter(tf.data.Dataset.from_tensors(batch).repeat())

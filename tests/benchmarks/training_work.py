@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from data.batching import Batching, batches, default_buckets
+from data.batching import Batching, batches, batching_length_buckets
 from data.features import Features
 from data.pretraining.batches.pipeline import MLM, pretraining_dataset
 from data.pretraining.corpus import expand
 from data.tasks.sentences import glue
-from data.tasks.sentences.rows import TextSettings, tokenize_examples
+from data.tasks.sentences.rows import SentenceSettings, tokenize_examples
 from data.tokenization import Tokenizer
 from modeling.training.engine.flops import train_step_flops
 from tests.benchmarks.peers.training_ours import config_of
@@ -126,7 +126,7 @@ def real_features(data_dir: str, vocab_file: str, number: int, seed: int = 0) ->
     examples = task.read(data_dir, "train")
     drawn = np.random.default_rng(seed).choice(len(examples), number, replace=False)
     examples = [examples[place] for place in sorted(drawn)]
-    settings = TextSettings(max_seq_length=MAX_SEQ_LENGTH)
+    settings = SentenceSettings(max_seq_length=MAX_SEQ_LENGTH)
     return tokenize_examples(Tokenizer(vocab_file), examples, task.kind, task.labels, settings)
 
 
@@ -148,7 +148,7 @@ def length_workloads(features: Features, batch_size: int, seed: int = 0) -> dict
     return {
         "padded": full[:BATCHES],
         "longest": [trimmed(batch) for batch in full],
-        "buckets": epoch(Batching(batch_size, default_buckets(MAX_SEQ_LENGTH)), number),
+        "buckets": epoch(Batching(batch_size, batching_length_buckets(MAX_SEQ_LENGTH)), number),
     }
 
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data.batching import Batching, batches, default_buckets
+from data.batching import Batching, batches, batching_length_buckets
 from data.errors import DataError
-from data.tasks.sentences.examples import Example, Kind
-from data.tasks.sentences.rows import TextSettings, tokenize_examples
+from data.tasks.sentences.examples import Example, SentenceKind
+from data.tasks.sentences.rows import SentenceSettings, tokenize_examples
 from data.tokenization import Tokenizer, build_inputs
 
 LABELS = ["no", "yes"]
@@ -22,10 +22,10 @@ def tokenizer() -> Tokenizer:
     return Tokenizer.from_vocab(VOCAB)
 
 
-def featurize(tokenizer, examples, max_seq_length, kind=Kind.CLASSES, **more):
-    labels = [] if kind is Kind.CHOICES else LABELS
+def featurize(tokenizer, examples, max_seq_length, kind=SentenceKind.CLASSES, **more):
+    labels = [] if kind is SentenceKind.CHOICES else LABELS
     return tokenize_examples(
-        tokenizer, examples, kind, labels, TextSettings(max_seq_length, **more)
+        tokenizer, examples, kind, labels, SentenceSettings(max_seq_length, **more)
     )
 
 
@@ -131,7 +131,7 @@ def test_buckets_save_padding(tokenizer):
     examples = make_examples(500)
     tokenized = featurize(tokenizer, examples, 64)
     computed = {}
-    for name, buckets in (("static", None), ("buckets", default_buckets(64))):
+    for name, buckets in (("static", None), ("buckets", batching_length_buckets(64))):
         batch_list = list(batches(tokenized, Batching(16, buckets), True, 0).take(31))
         computed[name] = sum(int(tf.size(batch["input_ids"])) for batch in batch_list)
         widths = [batch["input_ids"].shape[1] for batch in batch_list]

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data.batching import Batching, batches, example_sources, steps_per_epoch
+from data.batching import Batching, batches, batches_per_epoch, batching_sources
 from data.errors import DataError
 from data.features import Features
-from data.tasks.sentences.examples import Example, Kind
-from data.tasks.sentences.rows import TextSettings, tokenize_examples
-from data.tokenization import Tokenizer, build_choices, build_inputs
+from data.tasks.sentences.examples import Example, SentenceKind
+from data.tasks.sentences.rows import SentenceSettings, tokenize_examples
+from data.tokenization import Tokenizer, build_choice_inputs, build_inputs
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"]
 BUCKETS = [6, 12, 20]
@@ -22,11 +22,11 @@ def text(draw: random.Random, longest: int) -> str:
     return " ".join(draw.choices("abcdefgh", k=draw.randrange(1, longest)))
 
 
-def make_examples(number: int, kind: Kind) -> list[Example]:
+def make_examples(number: int, kind: SentenceKind) -> list[Example]:
     draw = random.Random(number)
     examples = []
     for i in range(number):
-        if kind is Kind.CHOICES:
+        if kind is SentenceKind.CHOICES:
             choices = tuple(text(draw, 12) for _ in range(draw.choice([2, 2, 3, 5])))
             given = Example(f"x-{i}", text(draw, 20), None, i % 2, f"f:{i}", choices)
         else:
@@ -44,9 +44,9 @@ def tokenizer() -> Tokenizer:
 def data(tokenizer):
     """Name → (examples, features)."""
     cases = {
-        "single": (Kind.CLASSES, TextSettings(LONGEST)),
-        "windows": (Kind.CLASSES, TextSettings(16, "windows", window_stride=7)),
-        "choices": (Kind.CHOICES, TextSettings(LONGEST)),
+        "single": (SentenceKind.CLASSES, SentenceSettings(LONGEST)),
+        "windows": (SentenceKind.CLASSES, SentenceSettings(16, "windows", window_stride=7)),
+        "choices": (SentenceKind.CHOICES, SentenceSettings(LONGEST)),
     }
     made = {}
     for name, (kind, settings) in cases.items():
@@ -90,7 +90,7 @@ def check_batch(batch: dict, features: Features) -> None:
 def test_budget(data, name, tokens, multiple):
     _, features = data[name]
     batching = Batching(0, BUCKETS, tokens=tokens, multiple=multiple)
-    steps = steps_per_epoch(features, batching)
+    steps = batches_per_epoch(features, batching)
     assert steps == int(steps)
     two_epochs = taken(features, batching, True, 2 * int(steps), seed=3)
     orders = []
@@ -125,10 +125,10 @@ def test_budget_is_used(data):
     """Of batches that aren't the last of their shape none could have held one more example."""
     _, features = data["single"]
     batching = Batching(0, BUCKETS, tokens=200)
-    epoch = taken(features, batching, True, int(steps_per_epoch(features, batching)))
+    epoch = taken(features, batching, True, int(batches_per_epoch(features, batching)))
     full = [b for b in epoch if tf.size(b["input_ids"]) + b["input_ids"].shape[1] > 200]
     assert len(full) >= len(epoch) - len(BUCKETS) - 1
-    fewer = steps_per_epoch(features, Batching(0, BUCKETS, tokens=1000))
+    fewer = batches_per_epoch(features, Batching(0, BUCKETS, tokens=1000))
     assert fewer < len(epoch) / 3
 
 
@@ -143,7 +143,7 @@ def test_budget_repeats_and_resumes(data, name, tmp_path):
     iterator = fresh()
     first = [next(iterator)["index"].numpy().tolist() for _ in range(25)]
     path = tf.train.Checkpoint(iterator=iterator).save(str(tmp_path / "state"))
-    steps = int(steps_per_epoch(features, batching))
+    steps = int(batches_per_epoch(features, batching))
     wanted = [next(iterator)["index"].numpy().tolist() for _ in range(steps)]
     resumed, again, other = fresh(), fresh(), fresh(6)
     tf.train.Checkpoint(iterator=resumed).restore(path).assert_consumed()
@@ -229,7 +229,7 @@ def test_batches_are_what_texts_become(data, tokenizer):
     chosen = examples[:6]
     most = int(features.num_rows.max())
     choices = [[*e.choices, *[""] * (most - len(e.choices))] for e in chosen]
-    wanted = build_choices(tokenizer, [e.text_a for e in chosen], choices, LONGEST)
+    wanted = build_choice_inputs(tokenizer, [e.text_a for e in chosen], choices, LONGEST)
     for key, tensor in wanted.items():
         np.testing.assert_array_equal(batch[key], tensor)
     examples, features = data["windows"]
@@ -243,5 +243,5 @@ def test_batches_are_what_texts_become(data, tokenizer):
 
 def test_sources(data):
     examples, _ = data["single"]
-    assert example_sources(examples, np.array([3, 0, -1, 3])) == "f: lines 0, 3"
-    assert example_sources(examples, np.array([7])) == "f: line 7"
+    assert batching_sources(examples, np.array([3, 0, -1, 3])) == "f: lines 0, 3"
+    assert batching_sources(examples, np.array([7])) == "f: line 7"

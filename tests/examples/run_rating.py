@@ -23,7 +23,7 @@ FLAGS = flags.FLAGS
 rating_flags.define_rating_flags()
 model_flags.define_model_flags()
 training_flags.define_fine_tuning_flags()
-training_flags.define_evaluation_flag()
+training_flags.define_training_evaluation_flag()
 hardware_flags.define_hardware_flags()
 export_flags.define_export_flags()
 REQUIRED = ("bert_config_file", "vocab_file", "output_dir")
@@ -50,12 +50,12 @@ from modeling.serving.buckets import in_buckets
 from modeling.serving.export import Export, Signature
 from modeling.serving.storage import Servable
 from modeling.training.engine.distribution import is_chief
-from modeling.training.engine.evaluation import Predictor
+from modeling.training.engine.evaluation import ReplicaPredictor
 from modeling.training.fine_tuning import fine_tune
-from modeling.training.runs.reporting import write_results
+from modeling.training.runs.reporting import write_run_results
 from modeling.training.runs.session import run_outputs, session
-from modeling.training.settings import check_model_fits, run_settings
-from modeling.training.task import Evaluation
+from modeling.training.settings import check_training_fits_model, fine_tuning_settings
+from modeling.training.task import TaskEvaluation
 from tests.examples.rating import ratings, reading
 
 FILES = {"train": "train_file", "dev": "dev_file", "test": "test_file"}
@@ -87,22 +87,22 @@ class Rating:
         return model
 
     def predictor(self, model):
-        predictor = Predictor(model)
+        predictor = ReplicaPredictor(model)
         return lambda split, batches: predictor(batches(split))
 
-    def evaluate(self, split, logits) -> Evaluation:
+    def evaluate(self, split, logits) -> TaskEvaluation:
         label_ids = split.features.label_ids
         predicted = ratings.of(logits)
         scores = ratings.evaluate(ratings.of(label_ids), predicted)
         losses, _ = self.losses({"logits": logits}, {"label_ids": label_ids})
         scores["loss"] = float(losses["loss"].result())
-        return Evaluation(
+        return TaskEvaluation(
             {f"eval_{name}": value for name, value in scores.items()},
             constant=len(set(predicted)) == 1,
         )
 
     def write_evaluation(self, split, logits, results, first: bool) -> None:
-        write_results(FLAGS.output_dir, "eval_results.txt", results)
+        write_run_results(FLAGS.output_dir, "eval_results.txt", results)
 
     def write_predictions(self, split, logits, step: int, first: bool) -> None:
         if is_chief():
@@ -131,14 +131,14 @@ class Rating:
 
 
 def main(_) -> None:
-    settings = run_settings(FLAGS)
+    settings = fine_tuning_settings(FLAGS)
     sizes = [trial.batch_size for trial in settings.trials]
     evaluations = {name: FLAGS[name].value for name in ("eval_batch_size", "predict_batch_size")}
     with one_run(FLAGS, *run_outputs(FLAGS)), session(FLAGS, sizes, **evaluations) as summary:
         config = BertConfig.from_json_file(FLAGS.bert_config_file)
         casing.check_casing(FLAGS.do_lower_case, FLAGS.init_checkpoint)
         tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)
-        check_model_fits(FLAGS, config, tokenizer.vocab_size)
+        check_training_fits_model(FLAGS, config, tokenizer.vocab_size)
         fine_tune(Rating(tokenizer, config), settings, summary)
 
 

@@ -97,7 +97,7 @@ def test_half_precision_input_is_widened(release, tmp_path):
         name: a.astype(np.float16)
         for name, a in tf1.read_bundle(checkpoints.find(release)[1]).items()
     }
-    huggingface.write(str(tmp_path), weights, BertConfig(**CONFIG))
+    huggingface.write_huggingface(str(tmp_path), weights, BertConfig(**CONFIG))
     checkpoints.convert(tmp_path, tmp_path / "out", "tf1")
     stored = tf1.read_bundle(checkpoints.find(tmp_path / "out")[1])
     for name, array in weights.items():

@@ -90,7 +90,7 @@ def test_trained_checkpoint_names(golden):
     for run, variables in json.loads(path.read_text("utf-8")).items():
         recorded = {name: shape for name, shape in variables if "/adam_" not in name}
         assert recorded.pop("global_step") == []
-        layers = checkpoints.names.number_of_layers(recorded)
+        layers = checkpoints.names.number_of_checkpoint_layers(recorded)
         vocab, hidden = recorded["bert/embeddings/word_embeddings"]
         config = BertConfig(
             vocab_size=vocab,

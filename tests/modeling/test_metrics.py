@@ -8,12 +8,12 @@ import pytest
 from modeling.errors import ModelingError
 from modeling.metrics import (
     NAMES,
-    class_report,
+    class_metrics_report,
     compute_metrics,
     confusion_matrix,
-    format_report,
+    format_metrics_report,
     is_constant_output,
-    smaller_is_better,
+    smaller_metric_is_better,
 )
 
 CLASS_METRICS = ("accuracy", "macro_f1", "micro_f1", "weighted_f1", "matthews")
@@ -174,7 +174,7 @@ def test_class_report(kind):
         labels, outputs = random.integers(0, 2, (60, count)), random.random((60, count))
         predicted, gold = (outputs >= 0.5).astype(np.int64), labels
     names = ["a", "b", "c"][:count]
-    rows = class_report(outputs, labels, names)
+    rows = class_metrics_report(outputs, labels, names)
     assert [row["name"] for row in rows] == [*names, "macro avg", "weighted avg"]
     hits, said, there = plain_counts(predicted, gold)
     scores = np.stack([hits / said, hits / there, plain_f1s(predicted, gold)], 1)
@@ -186,15 +186,17 @@ def test_class_report(kind):
     averages = compute_metrics(["macro_f1", "weighted_f1"], outputs, labels)
     assert list(averages.values()) == [row["f1"] for row in rows[-2:]]
     with pytest.raises(ModelingError, match="report on 7 classes"):
-        class_report(outputs, labels, list("abcdefg"))
+        class_metrics_report(outputs, labels, list("abcdefg"))
 
 
 def test_report_is_aligned_and_knows_absent_classes():
-    rows = class_report(np.eye(4)[[0, 1, 1, 0]], [0, 1, 1, 1], ["no", "好评", "never", "x" * 20])
+    rows = class_metrics_report(
+        np.eye(4)[[0, 1, 1, 0]], [0, 1, 1, 1], ["no", "好评", "never", "x" * 20]
+    )
     assert rows[2] == {"name": "never", "precision": 0.0, "recall": 0.0, "f1": 0.0, "support": 0}
     # Averaged over the two that occur, as scikit-learn does when it isn't told of others.
     assert rows[4]["f1"] == pytest.approx((2 / 3 + 4 / 5) / 2)
-    lines = format_report(rows).split("\n")
+    lines = format_metrics_report(rows).split("\n")
     assert lines[0].split() == ["precision", "recall", "f1", "support"]
     assert lines[2] == "好评" + " " * 16 + "     1.0000  0.6667  0.8000        3"
     assert len({len(line) for line in lines if line and "好" not in line}) == 1
@@ -225,5 +227,5 @@ def test_what_is_refused():
 
 
 def test_direction():
-    assert {name for name in NAMES if smaller_is_better(name)} == {"mse", "mae"}
-    assert smaller_is_better("masked_lm_loss")
+    assert {name for name in NAMES if smaller_metric_is_better(name)} == {"mse", "mae"}
+    assert smaller_metric_is_better("masked_lm_loss")

@@ -17,8 +17,8 @@ from modeling.models import (
     BertPretrainer,
 )
 from modeling.sentences import SentenceHead, load_second_encoder
-from modeling.training.engine.evaluation import Predictor
-from modeling.training.engine.setup import Settings, make_train_step
+from modeling.training.engine.evaluation import ReplicaPredictor
+from modeling.training.engine.setup import EngineSettings, make_train_step
 
 CONFIG = BertConfig(
     vocab_size=30,
@@ -99,7 +99,7 @@ def test_a_second_encoder_stands_beside_the_first(tmp_path):
     names = checkpoints.weights_by_name(model)
     own = [name for name in names if name.startswith("second_bert/")]
     assert len(own) == sum(name.startswith("bert/") for name in names)
-    step = make_train_step(model, ClassifierLosses(), Settings(1e-2, 10, 0, seed=1))
+    step = make_train_step(model, ClassifierLosses(), EngineSettings(1e-2, 10, 0, seed=1))
     before = {name: weight.numpy() for name, weight in names.items()}
     labels = {"label_ids": np.array([0, 2], np.int32)}
     step.run(iter(tf.data.Dataset.from_tensors(batch | labels).repeat()), 1)
@@ -200,7 +200,7 @@ def test_predictions_of_different_numbers_of_choices():
         make_rows([2, 2, 0], [1, 4, -1], width=9, seed=1),
         make_rows([2], [2], seed=2),
     ]
-    predictor = Predictor(model)
+    predictor = ReplicaPredictor(model)
     found = predictor(as_dataset(rows))
     assert found.shape == (5, 4) and found.dtype == np.float32
     wanted = np.full((5, 4), ABSENT, np.float32)
@@ -217,7 +217,7 @@ def test_predictions_of_different_numbers_of_choices():
 
 
 def test_predictions_of_no_examples():
-    predictor = Predictor(SentenceHead("classes", 2).make_model(CONFIG))
+    predictor = ReplicaPredictor(SentenceHead("classes", 2).make_model(CONFIG))
     assert predictor(as_dataset([make_rows([1], [0])]).take(0)).shape[0] == 0
     assert predictor(as_dataset([make_rows([1, 1], [-1, -1])])).shape == (0, 2)
 
@@ -225,7 +225,9 @@ def test_predictions_of_no_examples():
 def test_steps_with_batches_of_different_sizes():
     """As a budget of tokens makes them, several in one call."""
     head = SentenceHead("choices")
-    step = make_train_step(head.make_model(CONFIG), head.losses, Settings(1e-3, 10, 1, seed=0))
+    step = make_train_step(
+        head.make_model(CONFIG), head.losses, EngineSettings(1e-3, 10, 1, seed=0)
+    )
     rows = [make_rows([4, 3], [3, 0]), make_rows([2, 2, 2], [1, 4, -1], 9), make_rows([2], [2])]
     history = step.run(iter(as_dataset(rows)), 3)
     assert [weight for _, weight in history["accuracy"]] == [2, 2, 1]

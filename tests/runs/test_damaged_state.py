@@ -89,7 +89,9 @@ def test_best_weights_and_labels(tmp_path):
     path = tmp_path / "labels.json"
     for _ in each(path, b'{"labels": ["a", "b"]}'):
         with pytest.raises(DataError, match=r"labels\.json"):
-            labels.read_labels(str(path), lambda content: labels.strings(content, "labels"))
+            labels.read_labels(
+                str(path), lambda content: labels.task_label_strings(content, "labels")
+            )
         with pytest.raises(DataError, match=r"labels\.json"):
             labels.keep_labels(str(tmp_path), {"labels": ["a", "b"]}, True)
 

@@ -97,14 +97,14 @@ def test_one_run_after_another_hears_signals():
     """As of a search; and nothing of the one before is left."""
     before = [signal.getsignal(signal.SIGTERM), os.listdir("/proc/self/fd"), threading.enumerate()]
     for number in (signal.SIGTERM, signal.SIGINT):
-        with loop.Interruption() as interruption:
+        with loop.LoopInterruption() as interruption:
             assert not interruption.wanted
             os.kill(os.getpid(), number)
             end = time.monotonic() + 10
             while not interruption.wanted and time.monotonic() < end:
                 time.sleep(0.01)
         assert interruption.number == number
-        with loop.Interruption() as interruption:
+        with loop.LoopInterruption() as interruption:
             pass
         assert not interruption.wanted
     after = [signal.getsignal(signal.SIGTERM), os.listdir("/proc/self/fd"), threading.enumerate()]
@@ -115,7 +115,7 @@ def test_beside_the_main_thread_nothing_is_heard():
     handlers = []
 
     def inside():
-        with loop.Interruption() as interruption:
+        with loop.LoopInterruption() as interruption:
             handlers.append(signal.getsignal(signal.SIGTERM))
         assert not interruption.wanted
 

@@ -16,12 +16,12 @@ from data.pretraining.writing import jobs
 from data.tasks.questions import (
     answers as squad_answers,
 )
-from data.tasks.sentences.examples import Example, Kind
-from data.tasks.sentences.rows import TextSettings, cached_rows
+from data.tasks.sentences.examples import Example, SentenceKind
+from data.tasks.sentences.rows import SentenceSettings, cached_sentence_rows
 from data.tokenization import Tokenizer, vocabulary
 from data.vectors.store import stored_vectors
 from data.vectors.texts import LineVectors
-from data.vectors.vector_files import open_writer
+from data.vectors.vector_files import open_vector_file
 from modeling.checkpoints.files import staged, write_staged_text
 from modeling.models import BertClassifier
 from modeling.serving.export import Export
@@ -38,9 +38,11 @@ def checkpoint(folder):
 
 
 def pieces(folder):
-    examples, settings = [Example("1", "the dog", None, None, "f:1")], TextSettings(8)
+    examples, settings = [Example("1", "the dog", None, None, "f:1")], SentenceSettings(8)
     tokenizer = Tokenizer.from_vocab(VOCAB)
-    cached_rows(folder, "train", tokenizer, examples, Kind.REGRESSION, [], settings)
+    cached_sentence_rows(
+        folder, "train", tokenizer, examples, SentenceKind.REGRESSION, [], settings
+    )
 
 
 def vectors(folder):
@@ -48,7 +50,7 @@ def vectors(folder):
 
 
 def extracted(folder):
-    with open_writer("jsonl", f"{folder}/o.jsonl", [-1], 3, pooled=True) as writer:
+    with open_vector_file("jsonl", f"{folder}/o.jsonl", [-1], 3, pooled=True) as writer:
         writer.write([LineVectors(0, np.zeros((1, 1, 3), np.float32))])
 
 
@@ -68,7 +70,7 @@ def copies(folder):
         pass
 
     Job.folder = folder
-    jobs.write_copies(Job, 0, np.arange(2))
+    jobs.write_job_copies(Job, 0, np.arange(2))
 
 
 def export(folder):
@@ -92,8 +94,8 @@ WRITERS = {
     "predictions of an export": predicted,
     "text": lambda folder: atomic.write_text(f"{folder}/o.txt", "x"),
     "vocabulary": lambda folder: vocabulary.write_vocab(VOCAB, f"{folder}/vocab.txt"),
-    "report on records": lambda folder: reports.write_json({}, f"{folder}/o.json"),
-    "note of a job": lambda folder: jobs.write_note(f"{folder}/note", {}),
+    "report on records": lambda folder: reports.write_inspection_json({}, f"{folder}/o.json"),
+    "note of a job": lambda folder: jobs.write_job_note(f"{folder}/note", {}),
     "copies among documents": copies,
     "export": export,
 }

@@ -159,7 +159,7 @@ def _choose_words(
     if max_ngram == 1:
         return _fill(candidates, starts, starts, numbers, seeds[0])
     size, width = tf.shape(candidates)[0], candidates.shape[1]
-    thresholds = word_spans.length_thresholds(max_ngram).astype(np.float32)
+    thresholds = word_spans.span_length_thresholds(max_ngram).astype(np.float32)
     u = tf.random.stateless_uniform(tf.shape(candidates), seeds[0], alg=_ALGORITHM)
     lengths = 1 + tf.reduce_sum(tf.cast(u[..., tf.newaxis] >= thresholds, tf.int32), axis=-1)
     opening = tf.minimum(tf.cumsum(lengths, axis=1), width)

@@ -35,7 +35,7 @@ PER_PREDICTION = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
 
 
 @dataclass(frozen=True, slots=True)
-class RowLimits:
+class PackedRowLimits:
     """What a row can hold.
 
     Attributes:
@@ -51,7 +51,7 @@ class RowLimits:
     padding: int
 
     @classmethod
-    def of(cls, max_seq_length: int, max_predictions: int) -> "RowLimits":
+    def of(cls, max_seq_length: int, max_predictions: int) -> "PackedRowLimits":
         """Those of rows for instances of at most S pieces with at most P predictions.
 
         P′ is the next multiple of 8 above P, or above 15 % of S if that is more (as it is where P
@@ -71,9 +71,9 @@ class RowLimits:
         return cls(max_seq_length, most // 8 * 8 + 8, max(1, max_seq_length // 4), padding)
 
 
-def pack_window(
+def packed_row_window(
     window: Mapping[str, np.ndarray],
-    limits: RowLimits,
+    limits: PackedRowLimits,
     rng: np.random.Generator,
     continues_word: np.ndarray | None = None,
     keep_rest: bool = False,
@@ -204,7 +204,7 @@ class _Pool:
 
 
 def _fill_rows(
-    source: _Source, limits: RowLimits, keep_rest: bool
+    source: _Source, limits: PackedRowLimits, keep_rest: bool
 ) -> tuple[list[list[Part]], list[Part]]:
     """(rows, what stays out)."""
     pool, dense = _sorted_out(source, limits)
@@ -233,7 +233,7 @@ def _fill_rows(
     return rows, []
 
 
-def _sorted_out(source: _Source, limits: RowLimits) -> tuple[_Pool, list[Part]]:
+def _sorted_out(source: _Source, limits: PackedRowLimits) -> tuple[_Pool, list[Part]]:
     """The instances, and apart from them those that would use up a row's predictions first.
 
     Such ones, a few pieces long, are dealt out evenly. Taken by their length, they would be left
@@ -246,7 +246,7 @@ def _sorted_out(source: _Source, limits: RowLimits) -> tuple[_Pool, list[Part]]:
 
 
 def _filled(
-    source: _Source, pool: _Pool, row: list[Part], gap: int, room: int, limits: RowLimits
+    source: _Source, pool: _Pool, row: list[Part], gap: int, room: int, limits: PackedRowLimits
 ) -> int:
     """Exchanges a part of the row for a longer one, or else cuts one; the gap that is left."""
     for place, part in enumerate(row):

@@ -15,8 +15,8 @@ from data.errors import DataError
 from data.pretraining.batches.packed_rows import (
     PER_PIECE,
     PER_PREDICTION,
-    RowLimits,
-    pack_window,
+    PackedRowLimits,
+    packed_row_window,
 )
 
 WINDOW = 512
@@ -63,7 +63,7 @@ def pack_dataset(
     Raises:
         DataError: An entry is missing or has another shape.
     """
-    limits = RowLimits.of(max_seq_length, max_predictions)
+    limits = PackedRowLimits.of(max_seq_length, max_predictions)
     spec = _checked_spec(windows.element_spec, max_seq_length, max_predictions)
     none = {name: np.zeros((0, *s.shape[1:]), s.dtype.as_numpy_dtype) for name, s in spec.items()}
     outputs = _features(limits.pieces, limits.predictions, "position_ids", "sequence_ids")
@@ -75,7 +75,7 @@ def pack_dataset(
     def packed(number, is_last, *arrays):
         window = dict(zip(spec, arrays, strict=True))
         rng = np.random.default_rng([seed % 2**32, int(number)])
-        rows, rest = pack_window(window, limits, rng, continues_word, keep_rest=not is_last)
+        rows, rest = packed_row_window(window, limits, rng, continues_word, keep_rest=not is_last)
         return [rows[name] for name in outputs] + [rest[name] for name in spec]
 
     def step(state, element):

@@ -14,13 +14,17 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import tensorflow as tf
 
-from data.dataset_options import deterministic
+from data.dataset_options import deterministic_dataset
 from data.errors import DataError
 from data.pretraining.batches import packing
 from data.pretraining.batches.graph_masking import mask_batch, unmask_batch
-from data.pretraining.flags import check_objective
+from data.pretraining.flags import check_pretraining_objective
 from data.pretraining.instances.masking import MaskSettings
-from data.pretraining.records.held_out import HELD_OUT_SHARE, evaluation_batches, split_held_out
+from data.pretraining.records.held_out import (
+    HELD_OUT_SHARE,
+    held_out_record_batches,
+    split_held_out,
+)
 from data.pretraining.records.record_files import GENERATE, count_records, record_compression
 from data.pretraining.records.schema import check_record_file, feature_description, record_limits
 
@@ -96,7 +100,7 @@ def pretraining_dataset(
         masked_lm_positions, masked_lm_ids int32 [B, P]; masked_lm_weights float32 [B, P];
         next_sentence_labels int32 [B, 1]; is_real_example float32 [B], 0 for the padding of the
         last evaluation batch, whose masked_lm_weights are 0 too; in training index int64 [B], see
-        `describe_examples`. Packed ones are those of `packing.pack_dataset`.
+        `describe_pretraining_batch`. Packed ones are those of `packing.pack_dataset`.
 
         Iterating raises `tf.errors.InvalidArgumentError` for a record of another length or a
         value out of range, `tf.errors.DataLossError` for a damaged file; then
@@ -107,7 +111,7 @@ def pretraining_dataset(
             an unknown objective, masks for an objective or a vocabulary that they don't go with.
     """
     called = f"the objective {objective!r}"
-    check_objective(objective, called, dynamic_masking is not None, pack_sequences)
+    check_pretraining_objective(objective, called, dynamic_masking is not None, pack_sequences)
     if pack_sequences and not training:
         raise DataError("Sequences are packed for training only; leave packing out of evaluation.")
     pieces = len(dynamic_masking.vocabulary.continues_word) if dynamic_masking else 0
@@ -144,7 +148,7 @@ def pretraining_dataset(
         batch = tf.io.parse_example(records, description)
         batch = _checked(batch, vocab_size, max_seq_length)
         if objective in ONE_WAY:
-            batch = predict_neighbours(unmask_batch(batch), from_left=objective == LTR)
+            batch = _predict_neighbours(unmask_batch(batch), from_left=objective == LTR)
         batch["is_real_example"] = tf.ones(tf.shape(records), tf.float32)
         if training:
             batch["index"] = index
@@ -173,13 +177,13 @@ def pretraining_dataset(
         dataset = dataset.map(lambda batch: _fill(batch, batch_size))
         if num_shards > 1:
             paths = [path for _, path in numbered]
-            batches = evaluation_batches(paths, batch_size, num_shards, every)
+            batches = held_out_record_batches(paths, batch_size, num_shards, every)
             padding = tf.nest.map_structure(
                 lambda spec: tf.zeros(spec.shape, spec.dtype), dataset.element_spec
             )
             padding = tf.data.Dataset.from_tensors(padding).repeat()
             dataset = dataset.concatenate(padding).take(batches)
-    return deterministic(dataset).prefetch(PREFETCHED)
+    return deterministic_dataset(dataset).prefetch(PREFETCHED)
 
 
 def _read(
@@ -243,7 +247,7 @@ def batch_masker(
     return mask
 
 
-def describe_examples(files: Sequence[str], index: np.ndarray) -> str:
+def describe_pretraining_batch(files: Sequence[str], index: np.ndarray) -> str:
     """Files and numbers of records, for messages: "a.tfrecord: records 2, 5; b.tfrecord: record 7".
 
     Args:
@@ -262,7 +266,7 @@ def describe_examples(files: Sequence[str], index: np.ndarray) -> str:
     )
 
 
-def predict_neighbours(batch: dict[str, tf.Tensor], from_left: bool) -> dict[str, tf.Tensor]:
+def _predict_neighbours(batch: dict[str, tf.Tensor], from_left: bool) -> dict[str, tf.Tensor]:
     """Makes every token the prediction of the one before it, or behind it (paper, section 5.1).
 
     Args:

@@ -1,7 +1,7 @@
 """Raw text to training batches without any files: read, paired and masked while training.
 
     corpus = parts.divide(files, text_stream.number_of_parts, held_out=("train", 0.05))
-    dataset = stream(corpus, tokenizer, RecordSettings(), masks, batch_size=32, seed=12345)
+    dataset = stream(corpus, tokenizer, InstanceSettings(), masks, batch_size=32, seed=12345)
 
 In every epoch the parts of the corpus come in another order, their pairs are drawn anew, and so
 are their masks. Instances of several parts at a time are mixed. What comes when depends on the
@@ -19,14 +19,14 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from data.dataset_options import deterministic
+from data.dataset_options import deterministic_dataset
 from data.errors import DataError
 from data.pretraining.batches import packing
 from data.pretraining.batches.pipeline import PREFETCHED, batch_masker
 from data.pretraining.corpus.parts import CorpusParts
 from data.pretraining.instances import generate
 from data.pretraining.instances.masking import MaskSettings
-from data.pretraining.instances.settings import RecordSettings
+from data.pretraining.instances.settings import InstanceSettings
 
 # Some seconds of work: a part is made as a whole before its first instance comes.
 _PART_BYTES = 2**20
@@ -35,7 +35,7 @@ _BLOCK = 4  # instances of a part in a row
 _FEATURES = ("input_ids", "input_mask", "segment_ids", "next_sentence_labels")
 
 
-def number_of_parts(text_bytes: int) -> int:
+def number_of_stream_parts(text_bytes: int) -> int:
     """How many parts to make of a corpus that is to be streamed."""
     return max(1, math.ceil(text_bytes / _PART_BYTES))
 
@@ -45,7 +45,7 @@ def number_of_parts(text_bytes: int) -> int:
 def stream_instances(
     corpus: CorpusParts,
     tokenizer: Any,
-    settings: RecordSettings,
+    settings: InstanceSettings,
     masks: MaskSettings,
     batch_size: int,
     seed: int,
@@ -70,7 +70,7 @@ def stream_instances(
         A dataset of the features that `pipeline.pretraining_dataset` gives, without index.
 
         Iterating raises `tf.errors.InvalidArgumentError` for text that can't be read; see
-        `raise_data_error`.
+        `raise_text_stream_error`.
     """
     length = settings.max_seq_length
     make = functools.partial(_instances, corpus, tokenizer, settings, seed)
@@ -115,13 +115,13 @@ def stream_instances(
         dataset = packing.pack_dataset(
             dataset, batch_size, length, predictions, own_seed, continues_word
         )
-    return deterministic(dataset).prefetch(PREFETCHED)
+    return deterministic_dataset(dataset).prefetch(PREFETCHED)
 
 
 def _instances(
     corpus: CorpusParts,
     tokenizer: Any,
-    settings: RecordSettings,
+    settings: InstanceSettings,
     seed: int,
     epoch: np.ndarray,
     part: np.ndarray,
@@ -129,7 +129,7 @@ def _instances(
     """All instances of a part in one epoch, in random order."""
     number = int(part)
     once = dataclasses.replace(settings, dupe_factor=1, dynamic_masking=True, random_seed=seed)
-    batches = generate.instance_batches(
+    batches = generate.generate_instances(
         corpus.documents(number),
         tokenizer,
         once,
@@ -142,7 +142,7 @@ def _instances(
     return [np.concatenate([part[name] for part in parts]) for name in _FEATURES]
 
 
-def raise_data_error(error: tf.errors.OpError) -> None:
+def raise_text_stream_error(error: tf.errors.OpError) -> None:
     """Raises the DataError that lies behind an error of iterating, if one does."""
     message = re.search(r"DataError: (.+)", error.message)
     if message:

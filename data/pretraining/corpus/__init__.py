@@ -10,24 +10,24 @@ docstrings.py    the default corpus that every machine has: docstrings of instal
 from data.files.text_files import expand
 from data.pretraining.corpus.formats import TEXT_FIELD, Document
 from data.pretraining.corpus.sources import (
+    CorpusProgress,
     CorpusSource,
-    ReadingProgress,
-    document_hash,
-    is_held_out,
+    corpus_document_hash,
+    is_held_out_of_corpus,
     open_source,
     read_documents,
-    split_documents,
+    split_corpus_documents,
 )
 
 __all__ = [
     "TEXT_FIELD",
+    "CorpusProgress",
     "CorpusSource",
     "Document",
-    "ReadingProgress",
-    "document_hash",
+    "corpus_document_hash",
     "expand",
-    "is_held_out",
+    "is_held_out_of_corpus",
     "open_source",
     "read_documents",
-    "split_documents",
+    "split_corpus_documents",
 ]

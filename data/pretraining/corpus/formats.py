@@ -28,9 +28,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from data.errors import DataError
+from data.errors import DataError, error_list
 from data.files.lines import Lines
-from data.files.text_files import listing
 from data.pretraining.corpus.sentences import split_sentences
 
 MAX_DOCUMENT_CHARACTERS = 64 * 2**20
@@ -65,7 +64,7 @@ class Document:
     source: str = ""
 
 
-def format_of(first: str) -> str:
+def corpus_format(first: str) -> str:
     """The format of a file by its first line that isn't blank: "plain", "wiki" or "json"."""
     if _DOC_OPEN.match(first):
         return "wiki"
@@ -83,7 +82,7 @@ def parse_documents(
 
     Args:
         lines: The file's stripped lines from byte `begin` on.
-        format: What `format_of` said.
+        format: What `corpus_format` said.
         begin, end: The range in bytes of text, `end` not included; None: the end of the file.
         text_field: The field of JSON lines that holds the text.
 
@@ -101,7 +100,7 @@ def parse_documents(
     return _read_plain(lines, begin, limit)
 
 
-def document_of(text: str, source: str) -> Document:
+def corpus_document(text: str, source: str) -> Document:
     """The document of a text whose newlines separate paragraphs; maybe without a sentence.
 
     Raises DataError for a text of more than `MAX_DOCUMENT_CHARACTERS`.
@@ -201,7 +200,7 @@ def _read_json(lines: Lines, end: float, text_field: str) -> Iterator[Document]:
             raise DataError(f"{lines.place(number)}: {error}") from None
         if len(text) > MAX_DOCUMENT_CHARACTERS:
             raise _too_long(lines.place(number))
-        document = document_of(text, lines.source(start, number))
+        document = corpus_document(text, lines.source(start, number))
         if document.sentences:
             yield document
 
@@ -221,7 +220,7 @@ def _text_of(line: str, text_field: str) -> str:
             f' on every line, such as {{"{text_field}": "…"}}.'
         )
     if text_field not in record:
-        known = listing(map(repr, record), _SHOWN_FIELDS) or "none"
+        known = error_list(map(repr, record), _SHOWN_FIELDS) or "none"
         raise DataError(
             f"the object has no field {text_field!r}; its fields: {known}. Name the one that holds"
             " the text with --text_field."

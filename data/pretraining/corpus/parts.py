@@ -39,7 +39,7 @@ class CorpusParts:
         files: (path, size, time of change in ns) of the files.
         text_field: The field or column that holds the text, where files have such.
         held_out: None for all documents; ("train" or "eval", share) for one side of
-            `corpus.is_held_out`.
+            `corpus.is_held_out_of_corpus`.
         spans: Of each part.
         text_bytes: Of the whole, about.
     """
@@ -62,7 +62,7 @@ class CorpusParts:
                     yield document
                     continue
                 side, share = self.held_out
-                if corpus.is_held_out(document, share) == (side == "eval"):
+                if corpus.is_held_out_of_corpus(document, share) == (side == "eval"):
                     yield document
 
     def behind(self, number: int) -> Iterator[int]:

@@ -1,7 +1,7 @@
 """Corpus files as sources of documents, streaming, whole or by ranges.
 
     source = open_source("corpus/part-1.parquet")
-    for document in source.documents(source.size // 2, source.size):
+    for document in source.demo_documents(source.size // 2, source.size):
         …
 
 However [0, size) is cut into consecutive ranges, their documents one after another are those of
@@ -22,7 +22,7 @@ from absl import logging
 from data.errors import DataError
 from data.files import parquet
 from data.files.lines import Lines, first_line
-from data.files.streams import compression_of, read_blocks, read_head, stored_bytes
+from data.files.streams import file_compression, read_blocks, read_file_head, stored_file_bytes
 from data.pretraining.corpus import formats
 from data.pretraining.corpus.formats import TEXT_FIELD, Document
 
@@ -90,7 +90,7 @@ class CorpusSource:
             end: None: the end of the file.
             on_read: Called with a number of bytes each time that so many more have been read,
                 as they lie on disk; all calls for a whole file sum up to `stored`.
-                `ReadingProgress` is one such.
+                `CorpusProgress` is one such.
 
         Yields:
             Documents of at least one sentence, each to its end even if that is beyond `end`;
@@ -102,7 +102,7 @@ class CorpusSource:
         """
         if self.rows is not None:
             rows = parquet.read_column(self.path, self.text_field, begin, end, on_read)
-            documents = (formats.document_of(text, source) for source, text in rows)
+            documents = (formats.corpus_document(text, source) for source, text in rows)
             return (document for document in documents if document.sentences)
         lines = Lines(self.path, self.compression, begin, end, on_read)
         return formats.parse_documents(lines, self.format, begin, end, self.text_field)
@@ -120,18 +120,18 @@ def open_source(path: str, text_field: str = TEXT_FIELD) -> CorpusSource:
         DataError: For a file that can't be read, a binary one, Parquet without a column of
             strings `text_field`, and a missing package for Zstandard or Parquet.
     """
-    head = read_head(path)
-    stored = stored_bytes(path)
+    head = read_file_head(path)
+    stored = stored_file_bytes(path)
     if head.startswith(parquet.MAGIC):
-        rows, weight = parquet.measure(path, text_field)
+        rows, weight = parquet.measure_parquet(path, text_field)
         return CorpusSource(path, "parquet", None, text_field, stored, weight, rows)
     if path.lower().endswith(".parquet"):
         raise DataError(
             f"{path} isn't a Parquet file, as its name says: it doesn't begin with"
             f" {parquet.MAGIC.decode()}. Restore it, or rename it if it is text."
         )
-    compression = compression_of(head)
-    format = formats.format_of(first_line(path, compression))
+    compression = file_compression(head)
+    format = formats.corpus_format(first_line(path, compression))
     weight = stored if compression is None else _USUAL_RATIO * stored
     return CorpusSource(path, format, compression, text_field, stored, weight)
 
@@ -151,7 +151,7 @@ def read_documents(
         yield from open_source(path, text_field).documents(on_read=on_read)
 
 
-class ReadingProgress:
+class CorpusProgress:
     """Logs how far the reading of files is: share, MB/s and remaining time, every ten seconds.
 
     Args:
@@ -184,7 +184,7 @@ class ReadingProgress:
         )
 
 
-def split_documents(
+def split_corpus_documents(
     documents: Iterable[Document], share: float
 ) -> tuple[list[Document], list[Document]]:
     """Splits documents into training and held-out ones by a stable hash of their text.
@@ -209,12 +209,12 @@ def split_documents(
     return train, [d for i, d in enumerate(documents) if i in held_out]
 
 
-def is_held_out(document: Document, share: float) -> bool:
+def is_held_out_of_corpus(document: Document, share: float) -> bool:
     """Whether the stable hash of `document` puts it on the held-out side; for streams."""
     return _place(document) < share
 
 
-def document_hash(document: Document) -> int:
+def corpus_document_hash(document: Document) -> int:
     """64 bits of BLAKE2b of the sentences; equal for exact copies, whatever file they stand in.
 
     Among a million documents that differ, any two agree with a probability of 3e-8; among a
@@ -226,4 +226,4 @@ def document_hash(document: Document) -> int:
 
 
 def _place(document: Document) -> float:
-    return document_hash(document) / 2**64
+    return corpus_document_hash(document) / 2**64

@@ -20,7 +20,7 @@ from absl import logging
 from data.errors import DataError
 from data.pretraining.inspection.statistics import Statistics
 from data.pretraining.instances.masking import MaskingVocabulary
-from data.pretraining.records.record_files import DamagedFileError, read_batches
+from data.pretraining.records.record_files import DamagedRecordError, read_record_files
 from data.pretraining.records.schema import (
     AGAIN,
     decode_records,
@@ -51,7 +51,7 @@ class RecordProblem:
 
 
 @dataclass(frozen=True, slots=True)
-class Specials:
+class InspectedTokens:
     """The special pieces' ids, and how many pieces there are and may be drawn as random ones."""
 
     pad: int
@@ -62,7 +62,7 @@ class Specials:
     replacements: int
 
     @classmethod
-    def from_tokens(cls, tokens: Sequence[str]) -> "Specials":
+    def from_tokens(cls, tokens: Sequence[str]) -> "InspectedTokens":
         """Args: tokens: a BERT vocabulary, see `vocabulary.load_vocab`."""
         ids = vocabulary.token_ids(tokens)
         special = (vocabulary.PAD, vocabulary.CLS, vocabulary.SEP, vocabulary.MASK)
@@ -108,7 +108,7 @@ class Inspection:
 
 
 def inspect_record_files(
-    files: Sequence[str], specials: Specials | None = None, max_records: int | None = None
+    files: Sequence[str], specials: InspectedTokens | None = None, max_records: int | None = None
 ) -> Inspection:
     """Checks and counts records.
 
@@ -127,7 +127,7 @@ def inspect_record_files(
         layout = None
         left = None if max_records is None else max_records - inspection.records
         try:
-            for first, batch in read_batches(path, left):
+            for first, batch in read_record_files(path, left):
                 inspection.records += len(batch)
                 rows, layout = _sound_rows(path, first, batch, layout, specials, inspection)
                 if rows:
@@ -141,7 +141,7 @@ def inspect_record_files(
                         number + 1,
                         len(files),
                     )
-        except DamagedFileError as error:
+        except DamagedRecordError as error:
             inspection.records += 1
             inspection.complete = False
             inspection.add_problem(RecordProblem(path, error.record, error.text))
@@ -156,7 +156,7 @@ def _sound_rows(
     first: int,
     batch: np.ndarray,
     layout: tuple[int, int | None] | None,
-    specials: Specials | None,
+    specials: InspectedTokens | None,
     inspection: Inspection,
 ) -> tuple[dict[str, np.ndarray], tuple[int, int | None] | None]:
     """Parses and checks a batch; the file's layout is that of its first sound record."""
@@ -212,7 +212,7 @@ def _words(layout: tuple[int, int | None]) -> str:
 
 
 def record_problems(
-    values: dict[str, np.ndarray], specials: Specials | None = None
+    values: dict[str, np.ndarray], specials: InspectedTokens | None = None
 ) -> dict[int, str]:
     """Checks a batch whose features have the right kinds and lengths.
 

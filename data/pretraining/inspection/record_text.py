@@ -57,11 +57,11 @@ def show_records(
     for path, skip, limit in spans:
         number = skip
         try:
-            for _, batch in record_files.read_batches(path, limit if chosen else left, skip):
+            for _, batch in record_files.read_record_files(path, limit if chosen else left, skip):
                 for record in batch:
                     yield show_record(f"{path}:{number}", record, tokens, width=width, color=color)
                     number += 1
-        except record_files.DamagedFileError as error:
+        except record_files.DamagedRecordError as error:
             yield f"{path}:{number}  {error.text}"
             continue
         if chosen and number == skip:
@@ -95,7 +95,7 @@ def show_record(
     """A serialized record, which may be damaged, as lines: its name, what it is, its segments."""
     values, problem = schema.decode_records(record)
     if problem is None:
-        specials = inspection.Specials.from_tokens(tokens) if tokens else None
+        specials = inspection.InspectedTokens.from_tokens(tokens) if tokens else None
         rows = {feature: value[None] for feature, value in values.items()}
         problem = inspection.record_problems(rows, specials).get(0)
     lines = [f"{name}  {_heading(values)}".rstrip()]

@@ -25,7 +25,7 @@ _FLOOR = 0.5  # of the logarithmic axes
 _BLUE, _ORANGE = "#0072B2", "#E69F00"
 
 
-def summarize(
+def summarize_inspection(
     inspection: Inspection, tokens: Sequence[str] | None = None, replacements: int | None = None
 ) -> dict[str, Any]:
     """All numbers (see `Statistics.summary`) and problems; `tokens` name the most predicted ids."""
@@ -162,13 +162,13 @@ def check_writable(paths: Sequence[str | None], inputs: Sequence[str]) -> None:
         atomic.check_writable(path)
 
 
-def write_json(summary: dict[str, Any], path: str) -> None:
+def write_inspection_json(summary: dict[str, Any], path: str) -> None:
     """Writes the summary as a JSON object; DataError if that isn't possible."""
     text = json.dumps(summary, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     atomic.write_text(path, text)
 
 
-def write_png(inspection: Inspection, path: str) -> None:
+def write_inspection_png(inspection: Inspection, path: str) -> None:
     """Draws histograms: lengths, padding; where the records are masked, predictions too.
 
     Raises:

@@ -12,7 +12,7 @@ SHARE_BINS = 200
 _Z_99 = 2.5758293035489004
 
 
-def binomial_interval(count: int, total: int) -> tuple[float, float]:
+def _binomial_interval(count: int, total: int) -> tuple[float, float]:
     """Wilson's 99 % interval of a share; (0, 1) of nothing."""
     if not total:
         return 0.0, 1.0
@@ -215,5 +215,5 @@ def _share(count: int, total: int) -> float | None:
 
 
 def _interval(count: int, total: int) -> dict[str, Any]:
-    low, high = binomial_interval(count, total)
+    low, high = _binomial_interval(count, total)
     return {"count": count, "share": _share(count, total), "low": low, "high": high}

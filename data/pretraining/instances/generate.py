@@ -21,7 +21,7 @@ import tensorflow as tf
 from data.errors import DataError
 from data.pretraining.corpus import Document
 from data.pretraining.instances import masking, pairs
-from data.pretraining.instances.settings import MLM_NSP, WHITESPACE, RecordSettings
+from data.pretraining.instances.settings import MLM_NSP, WHITESPACE, InstanceSettings
 
 CHUNK_BYTES = 32 * 2**20
 _TOKENIZE_BYTES = 2**20
@@ -33,7 +33,7 @@ Batch = dict[str, np.ndarray]
 
 
 @dataclass(slots=True)
-class Counts:
+class InstanceCounts:
     """What was read and made.
 
     Attributes:
@@ -58,9 +58,9 @@ class Counts:
     random_next: int = 0
     text_bytes: int = 0
 
-    def __add__(self, other: "Counts") -> "Counts":
+    def __add__(self, other: "InstanceCounts") -> "InstanceCounts":
         mine, theirs = dataclasses.astuple(self), dataclasses.astuple(other)
-        return Counts(*(a + b for a, b in zip(mine, theirs, strict=True)))
+        return InstanceCounts(*(a + b for a, b in zip(mine, theirs, strict=True)))
 
     def __str__(self) -> str:
         text = (
@@ -74,13 +74,13 @@ class Counts:
         return text + ")"
 
 
-def instance_batches(
+def generate_instances(
     documents: Iterable[Document],
     tokenizer: Any,
-    settings: RecordSettings,
+    settings: InstanceSettings,
     seed: Sequence[int] = (),
     *,
-    counts: Counts | None = None,
+    counts: InstanceCounts | None = None,
     lenders: Callable[[], Iterable[Document]] | None = None,
     on_progress: Callable[[int, int], None] | None = None,
     chunk_bytes: int = CHUNK_BYTES,
@@ -106,7 +106,7 @@ def instance_batches(
     Raises:
         DataError: Only one document, where pairs are wanted; a vocabulary without [MASK].
     """
-    counts = Counts() if counts is None else counts
+    counts = InstanceCounts() if counts is None else counts
     report = on_progress or (lambda *_: None)
     vocabulary = masking.MaskingVocabulary.from_tokenizer(tokenizer)
     masks = settings.masks(vocabulary)
@@ -146,7 +146,7 @@ def instance_batches(
             yield batch
 
 
-def check_any_instances(counts: Counts, origin: str) -> None:
+def check_instances_generated(counts: InstanceCounts, origin: str) -> None:
     """Raises DataError if nothing was made."""
     if counts.instances == 0:
         raise DataError(
@@ -162,20 +162,20 @@ class _Reader:
 
     _tokenizer: Any
     _vocabulary: masking.MaskingVocabulary
-    _settings: RecordSettings
-    _counts: Counts
+    _settings: InstanceSettings
+    _counts: InstanceCounts
     _report: Callable[[int, int], None]
 
     def chunks(
         self, documents: Iterable[Document], needed: int, chunk_bytes: int
-    ) -> Iterator[pairs.Chunk]:
+    ) -> Iterator[pairs.InstanceChunk]:
         """Chunks of at least `needed` documents each, unless there are fewer in all.
 
         A chunk is given out when the next one has enough documents, so that the last documents
         of a corpus join the chunk before if they are too few.
         """
         counts, waiting = self._counts, None
-        parts: list[pairs.Chunk] = []
+        parts: list[pairs.InstanceChunk] = []
         size = 0
         for batch, batch_bytes in _batches(documents):
             part = self._tokenize(batch)
@@ -193,16 +193,16 @@ class _Reader:
                 yield waiting
                 waiting = None
             if size >= chunk_bytes and enough:
-                waiting = pairs.Chunk.concatenate(parts)
+                waiting = pairs.InstanceChunk.concatenate(parts)
                 parts, size = [], 0
         if waiting is not None:
             parts.insert(0, waiting)
         if parts:
-            yield pairs.Chunk.concatenate(parts)
+            yield pairs.InstanceChunk.concatenate(parts)
 
     def with_lent(
-        self, chunk: pairs.Chunk, lenders: Callable[[], Iterable[Document]] | None
-    ) -> pairs.Chunk:
+        self, chunk: pairs.InstanceChunk, lenders: Callable[[], Iterable[Document]] | None
+    ) -> pairs.InstanceChunk:
         """The one document of `chunk` and others behind it.
 
         Raises:
@@ -213,7 +213,7 @@ class _Reader:
             if lent.documents > 1 or (
                 lent.documents and not np.array_equal(lent.pieces, chunk.pieces)
             ):
-                return pairs.Chunk.concatenate([chunk, lent])
+                return pairs.InstanceChunk.concatenate([chunk, lent])
         raise DataError(
             "Only one document was found in the corpus, but next-sentence pairs take their random"
             " segments from another document. Put a blank line between the documents (articles,"
@@ -221,7 +221,7 @@ class _Reader:
             " (--objective=mlm)."
         )
 
-    def _tokenize(self, batch: list[list[bytes]]) -> pairs.Chunk:
+    def _tokenize(self, batch: list[list[bytes]]) -> pairs.InstanceChunk:
         sentences = [sentence for document in batch for sentence in document]
         document = np.repeat(np.arange(len(batch)), [len(d) for d in batch])
         pieces, continues, lengths = [], [], []
@@ -237,7 +237,7 @@ class _Reader:
             continues.append(inside)
             lengths.append(ids.row_lengths().numpy())
             begin = end
-        return pairs.make_chunk(
+        return pairs.make_instance_chunk(
             np.concatenate([*pieces, np.zeros(0, np.int32)]),
             np.concatenate([*lengths, np.zeros(0, np.int64)]),
             document,

@@ -30,7 +30,7 @@ MIN_SEQUENCE_LENGTH = 5
 
 
 @dataclass(slots=True)
-class Chunk:
+class InstanceChunk:
     """Tokenized documents.
 
     Attributes:
@@ -56,7 +56,7 @@ class Chunk:
         return len(self.sentence_offsets) - 1
 
     @classmethod
-    def concatenate(cls, chunks: Sequence["Chunk"]) -> "Chunk":
+    def concatenate(cls, chunks: Sequence["InstanceChunk"]) -> "InstanceChunk":
         """One chunk of the documents of all `chunks`, in order."""
 
         def join(offsets: list[np.ndarray]) -> np.ndarray:
@@ -103,14 +103,14 @@ class SegmentPlan:
         return SegmentPlan(*(getattr(self, f.name)[rows] for f in fields(self)))
 
 
-def make_chunk(
+def make_instance_chunk(
     pieces: np.ndarray,
     sentence_lengths: np.ndarray,
     document_of_sentence: np.ndarray,
     continues: np.ndarray,
     max_seq_length: int,
     pairs: bool = True,
-) -> Chunk:
+) -> InstanceChunk:
     """Builds a chunk from tokenized sentences.
 
     Sentences without pieces vanish. For pairs, sentences of more than max_seq_length − 3 pieces
@@ -158,7 +158,7 @@ def make_chunk(
         document = np.repeat(document[~removed], repeats[~removed])
         pieces, continues = pieces[pieces_kept], continues[pieces_kept]
     counts = np.bincount(document) if len(document) else np.zeros(0, np.int64)
-    return Chunk(
+    return InstanceChunk(
         pieces,
         continues,
         np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
@@ -179,7 +179,7 @@ def _cut_at_words(continues: np.ndarray, parts: int, limit: int) -> np.ndarray:
 
 
 def plan_instances(
-    chunk: Chunk,
+    chunk: InstanceChunk,
     max_seq_length: int,
     short_seq_prob: float,
     dupe_factor: int,
@@ -250,7 +250,7 @@ def plan_instances(
 
 
 def plan_segments(
-    chunk: Chunk,
+    chunk: InstanceChunk,
     max_seq_length: int,
     short_seq_prob: float,
     dupe_factor: int,
@@ -323,14 +323,14 @@ def truncate_segments(
 
 
 def assemble_instances(
-    chunk: Chunk, plan: SegmentPlan, max_seq_length: int, cls_id: int, sep_id: int
+    chunk: InstanceChunk, plan: SegmentPlan, max_seq_length: int, cls_id: int, sep_id: int
 ) -> dict[str, np.ndarray]:
     """Makes tensors of a truncated plan.
 
     Returns:
         input_ids, input_mask, segment_ids int32 [n, max_seq_length] (padded with 0),
         next_sentence_labels int32 [n, 1], 1 for a random B, and continues bool [n, max_seq_length]
-        (see `Chunk`). An instance without a B is [CLS] A [SEP].
+        (see `InstanceChunk`). An instance without a B is [CLS] A [SEP].
     """
     n = len(plan)
     column = np.arange(max_seq_length, dtype=np.int32)[None]

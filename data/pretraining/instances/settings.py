@@ -13,7 +13,7 @@ WORD_BOUNDARIES = (WORDPIECE, WHITESPACE)
 
 
 @dataclass(frozen=True)
-class RecordSettings:
+class InstanceSettings:
     """Settings of `data.create_pretraining_data`; the defaults are the original release's.
 
     Attributes:

@@ -11,7 +11,7 @@ reaches over the border of a segment.
 import numpy as np
 
 
-def length_thresholds(max_ngram: int) -> np.ndarray:
+def span_length_thresholds(max_ngram: int) -> np.ndarray:
     """Cumulated chances of all lengths but the last, float64 [max_ngram - 1].
 
     A span has n words, from 1 to max_ngram, with a chance proportional to 1/n (section 4.1 of
@@ -22,7 +22,7 @@ def length_thresholds(max_ngram: int) -> np.ndarray:
     return np.cumsum(chances / chances.sum())[:-1]
 
 
-def word_starts(candidates: np.ndarray, continues: np.ndarray) -> np.ndarray:
+def _word_starts(candidates: np.ndarray, continues: np.ndarray) -> np.ndarray:
     """bool [n, S], the first piece of each word; `continues` bool [n, S] marks the others.
 
     A piece that continues nothing, at the beginning of a segment, starts a word.
@@ -37,13 +37,13 @@ def unit_starts(
 ) -> np.ndarray:
     """Divides the words at random into units of 1 to max_ngram; bool [n, S], where one starts.
 
-    The lengths are drawn one after the other, see `length_thresholds`; where a segment ends
+    The lengths are drawn one after the other, see `span_length_thresholds`; where a segment ends
     within a unit, it is cut there. As each word is in one unit, places near the borders are masked
     about as often as others.
     """
     n, width = starts.shape
     u = rng.random((n, width), np.float32)
-    lengths = 1 + np.searchsorted(length_thresholds(max_ngram), u, side="right")
+    lengths = 1 + np.searchsorted(span_length_thresholds(max_ngram), u, side="right")
     opens = np.zeros((n, width + 1), bool)  # by a word's number in its row
     opens[:, 0] = True
     np.put_along_axis(opens, np.minimum(lengths.cumsum(axis=1), width), True, axis=1)
@@ -91,7 +91,7 @@ def choose_words(
     Returns:
         As `choose_pieces`.
     """
-    starts = word_starts(candidates, continues)
+    starts = _word_starts(candidates, continues)
     units = unit_starts(candidates, starts, max_ngram, rng) if max_ngram > 1 else starts
     selected, total = _fill(candidates, starts, units, numbers, rng)
     n = len(candidates)

@@ -37,7 +37,7 @@ def split_held_out(files: Sequence[str], share: float = HELD_OUT_SHARE) -> HeldO
       duplicates of a document (dupe_factor) then fall on both sides with different masks, so
       held-out numbers are a little better than on unseen text. To avoid this, give evaluation
       files of their own, or split the documents before making records
-      (`corpus.split_documents`).
+      (`corpus.split_corpus_documents`).
 
     Raises:
         DataError: If `share` isn't in (0, 0.5], or one side would have no record.
@@ -57,7 +57,7 @@ def split_held_out(files: Sequence[str], share: float = HELD_OUT_SHARE) -> HeldO
     return HeldOutSplit(files, files, every)
 
 
-def evaluation_batches(
+def held_out_record_batches(
     files: Sequence[str], batch_size: int, num_shards: int = 1, every: int | None = None
 ) -> int:
     """Number of batches per shard that an exact evaluation of `files` takes.

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
-from data.dataset_options import deterministic
+from data.dataset_options import deterministic_dataset
 from data.errors import DataError
 
 GENERATE = "Generate it with 'python -m data.create_pretraining_data'."
@@ -28,7 +28,7 @@ _READ_BYTES = 2**22
 _PLACE = re.compile(r"^: record \d+ ")
 
 
-class DamagedFileError(DataError):
+class DamagedRecordError(DataError):
     """The bytes of a TFRecord file are damaged: from here on it can't be read.
 
     Attributes:
@@ -65,7 +65,7 @@ def first_record(path: str) -> bytes | None:
     return next(_contents(path, read=True), None)
 
 
-def read_batches(
+def read_record_files(
     path: str, limit: int | None = None, skip: int = 0
 ) -> Iterator[tuple[int, np.ndarray]]:
     """Reads the records of a TFRecord file of any kind, as far as it isn't damaged.
@@ -89,7 +89,7 @@ def read_batches(
         try:
             dataset = tf.data.TFRecordDataset(path, kind, _READ_BYTES).skip(read)
             dataset = dataset if end is None else dataset.take(end - read)
-            for batch in deterministic(dataset.batch(batch_size)).prefetch(2):
+            for batch in deterministic_dataset(dataset.batch(batch_size)).prefetch(2):
                 batch = batch.numpy()
                 yield read, batch
                 read += len(batch)
@@ -118,12 +118,12 @@ def _is_whole(path: str, kind: str, read: int) -> bool:
         return read % 2**32 == int.from_bytes(file.read(4), "little")
 
 
-def _damage(path: str, record: int) -> DamagedFileError:
+def _damage(path: str, record: int) -> DamagedRecordError:
     try:
         count_records(path, record + 1)
     except DataError as error:
-        return DamagedFileError(path, record, _PLACE.sub("", str(error)[len(path) :], 1))
-    return DamagedFileError(
+        return DamagedRecordError(path, record, _PLACE.sub("", str(error)[len(path) :], 1))
+    return DamagedRecordError(
         path,
         record,
         "is corrupt: its checksum doesn't match. The records behind it are not read. Copy or"

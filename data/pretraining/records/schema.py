@@ -21,7 +21,7 @@ import numpy as np
 import tensorflow as tf
 
 from data.errors import DataError
-from data.pretraining.records.record_files import GENERATE, first_record, read_batches
+from data.pretraining.records.record_files import GENERATE, first_record, read_record_files
 
 MASKED = ("masked_lm_ids", "masked_lm_positions", "masked_lm_weights")
 """The features that records without masks lack."""
@@ -29,7 +29,7 @@ AGAIN = "Generate the data again."
 _INT64_LIST, _FLOAT_LIST = b"\x1a", b"\x12"
 
 
-def feature_lengths(max_seq_length: int, max_predictions_per_seq: int | None) -> dict[str, int]:
+def _feature_lengths(max_seq_length: int, max_predictions_per_seq: int | None) -> dict[str, int]:
     """Length of each feature's list, by name, in the alphabetical order of the encoding.
 
     Without masks max_predictions_per_seq is None.
@@ -59,7 +59,7 @@ def feature_description(
     """
     description = {}
     predictions = None if masked is False else max_predictions_per_seq
-    for name, length in feature_lengths(max_seq_length, predictions).items():
+    for name, length in _feature_lengths(max_seq_length, predictions).items():
         dtype = tf.float32 if name == "masked_lm_weights" else tf.int64
         default = [0] * length if name in MASKED and masked is None else None
         description[name] = tf.io.FixedLenFeature([length], dtype, default)
@@ -94,7 +94,7 @@ def encode_records(batch: dict[str, np.ndarray]) -> list[bytes]:
     blocks: list[tuple[np.ndarray, np.ndarray | None]] = []
     total = np.zeros(1, np.int64)
     masked = any(name in batch for name in MASKED)
-    for name in feature_lengths(0, 0 if masked else None):
+    for name in _feature_lengths(0, 0 if masked else None):
         values = batch[name]
         if name == "masked_lm_weights":
             payload = np.ascontiguousarray(values, "<f4").view(np.uint8)
@@ -181,7 +181,7 @@ def check_record_file(
         raise DataError(f"{path}: record 0 {problem}")
 
 
-def diagnose_records(
+def find_bad_record(
     files: Sequence[str],
     max_seq_length: int,
     max_predictions_per_seq: int,
@@ -199,7 +199,7 @@ def diagnose_records(
     """
     description = feature_description(max_seq_length, max_predictions_per_seq, masked)
     for path in files:
-        for first, records in read_batches(path):
+        for first, records in read_record_files(path):
             try:
                 parsed = tf.io.parse_example(records, description)
                 values = {name: value.numpy() for name, value in parsed.items()}
@@ -229,7 +229,7 @@ def decode_records(record: bytes) -> tuple[dict[str, np.ndarray], str | None]:
         return {}, f"isn't a tf.train.Example. {GENERATE}"
     features, values, problem = example.features.feature, {}, None
     is_masked = any(name in features for name in MASKED)
-    for name in feature_lengths(0, 0 if is_masked else None):
+    for name in _feature_lengths(0, 0 if is_masked else None):
         kind = "float_list" if name == "masked_lm_weights" else "int64_list"
         actual_kind = features[name].WhichOneof("kind") if name in features else None
         if actual_kind == kind:
@@ -243,7 +243,7 @@ def decode_records(record: bytes) -> tuple[dict[str, np.ndarray], str | None]:
             problem = problem or f"has {name} as {actual_kind}, but {kind} was expected. {AGAIN}"
     if problem is None:
         layout = record_layout(values)
-        lengths = feature_lengths(*layout)
+        lengths = _feature_lengths(*layout)
         for name, length in lengths.items():
             if len(values[name]) != length:
                 beside = "masked_lm_positions" if name in MASKED else "input_ids"
@@ -283,7 +283,7 @@ def _problem(
     has_masks = any(name in values for name in MASKED)
     if masked is not None and has_masks != masked and "input_ids" in values:
         return _OTHER_KIND[has_masks]
-    for name, length in feature_lengths(max_seq_length, max_predictions_per_seq).items():
+    for name, length in _feature_lengths(max_seq_length, max_predictions_per_seq).items():
         actual = len(values.get(name, range(length)))
         if actual != length and name != "next_sentence_labels":
             flag = "max_predictions_per_seq" if name in MASKED else "max_seq_length"

@@ -19,7 +19,7 @@ import tensorflow as tf
 from absl import logging
 
 from data.errors import DataError
-from data.pretraining.instances.generate import Counts
+from data.pretraining.instances.generate import InstanceCounts
 from data.pretraining.writing import jobs, local
 from data.pretraining.writing.jobs import Job
 
@@ -32,7 +32,7 @@ except ImportError:
 REQUIREMENTS = "data/pretraining/writing/requirements-beam.txt"
 
 
-def write_records(job: Job, runner: str, options: str = "") -> Counts:
+def write_records_with_beam(job: Job, runner: str, options: str = "") -> InstanceCounts:
     """Does what is left of a job on a Beam runner, and waits for its end.
 
     Args:
@@ -41,7 +41,7 @@ def write_records(job: Job, runner: str, options: str = "") -> Counts:
         options: Beam's own options, as on a command line.
 
     Raises:
-        DataError: Beam isn't installed, or as `local.write_records`.
+        DataError: Beam isn't installed, or as `local.write_job_locally`.
     """
     if beam is None:
         raise DataError(
@@ -65,11 +65,11 @@ def write_records(job: Job, runner: str, options: str = "") -> Counts:
 
     with local.prepared_job(job):
         return local.carry_out_job(
-            job, each, lambda: run(lambda pipeline: find_copies(pipeline, job))
+            job, each, lambda: run(lambda pipeline: _find_copies(pipeline, job))
         )
 
 
-def find_copies(pipeline, job: Job):
+def _find_copies(pipeline, job: Job):
     """Adds the search for equal documents to a pipeline: only their hashes are shuffled."""
     copies = (
         _numbers(pipeline, len(job.corpus))
@@ -100,7 +100,7 @@ def _make(number: int, function: Callable[[Job, int], Any], job: Job) -> int:
 
 def _hashes(number: int, job: Job) -> Iterator[tuple[int, tuple[int, int]]]:
     # Beam's integers are signed.
-    for place, value in enumerate(jobs.hash_documents(job, number).view(np.int64).tolist()):
+    for place, value in enumerate(jobs.job_document_hashes(job, number).view(np.int64).tolist()):
         yield value, (number, place)
 
 
@@ -110,7 +110,7 @@ def _all_but_first(group: tuple[int, Iterable[tuple[int, int]]]) -> list[tuple[i
 
 def _write_copies(group: tuple[int, Iterable[int]], job: Job) -> int:
     number, places = group
-    jobs.write_copies(job, number, np.array([p for p in places if p >= 0], np.int64))
+    jobs.write_job_copies(job, number, np.array([p for p in places if p >= 0], np.int64))
     return number
 
 

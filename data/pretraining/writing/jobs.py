@@ -32,8 +32,8 @@ from data.pretraining import corpus
 from data.pretraining.corpus import Document
 from data.pretraining.corpus.parts import PART_BYTES, SEGMENTS, CorpusParts, divide_corpus
 from data.pretraining.instances import generate
-from data.pretraining.instances.generate import Counts
-from data.pretraining.instances.settings import RecordSettings
+from data.pretraining.instances.generate import InstanceCounts
+from data.pretraining.instances.settings import InstanceSettings
 from data.pretraining.records import schema
 from data.pretraining.writing import shards
 from data.tokenization import Tokenizer
@@ -62,7 +62,7 @@ class Job:
     output_files: tuple[str, ...]
     vocab_file: str
     vocab_sha256: str
-    settings: RecordSettings
+    settings: InstanceSettings
     compression: str
     drop_duplicates: bool
 
@@ -112,7 +112,7 @@ class Job:
         """Streams the documents of one part, without copies if they are to be dropped."""
         copies = None
         if self.drop_duplicates:
-            with tf.io.gfile.GFile(copies_file(self, part), "rb") as file:
+            with tf.io.gfile.GFile(job_copies_file(self, part), "rb") as file:
                 copies = set(np.frombuffer(file.read(), np.int64).tolist())
         for number, document in enumerate(self.corpus.documents(part)):
             if copies is None or number not in copies:
@@ -123,7 +123,7 @@ def plan_job(
     files: Sequence[str],
     output_files: Sequence[str],
     vocab_file: str,
-    settings: RecordSettings,
+    settings: InstanceSettings,
     *,
     name: str | None = None,
     text_field: str = corpus.TEXT_FIELD,
@@ -138,7 +138,7 @@ def plan_job(
         DataError: Settings out of range, files that can't be read, an output file named twice.
     """
     settings.check()
-    shards.check_output_files(output_files)
+    shards.check_output_shards(output_files)
     if compression not in shards.COMPRESSIONS:
         raise DataError(
             f"compression is {compression!r}, but one of {', '.join(shards.COMPRESSIONS)} was "
@@ -150,7 +150,7 @@ def plan_job(
         divide_corpus(files, number, text_field, held_out, max(SEGMENTS, len(output_files))),
         tuple(output_files),
         vocab_file,
-        shards.sha256(vocab_file),
+        shards.shard_sha256(vocab_file),
         settings,
         compression,
         drop_duplicates,
@@ -169,25 +169,25 @@ def _tokenizer(vocab_file: str, do_lower_case: bool) -> Tokenizer:
     return Tokenizer(vocab_file, do_lower_case)
 
 
-def make_part(
+def write_job_part(
     job: Job, number: int, on_progress: Callable[[int, int], None] | None = None
-) -> Counts:
+) -> InstanceCounts:
     """Makes the pieces of a part, unless they are there; returns what it counted.
 
     Args:
         job: Whose folder exists.
         number: From 0.
-        on_progress: See `generate.instance_batches`.
+        on_progress: See `generate.generate_instances`.
 
     Raises:
         DataError: Unreadable text, the only document of a corpus, output that can't be written.
     """
     note = job.note("part", number)
-    finished = unless_damaged(read_note, note, counts=Counts, records=list)
+    finished = unless_damaged(read_job_note, note, counts=InstanceCounts, records=list)
     if finished is not None:
-        return Counts(**finished["counts"])
-    counts = Counts()
-    batches = generate.instance_batches(
+        return InstanceCounts(**finished["counts"])
+    counts = InstanceCounts()
+    batches = generate.generate_instances(
         job.documents(number),
         _tokenizer(job.vocab_file, job.settings.do_lower_case),
         job.settings,
@@ -201,52 +201,52 @@ def make_part(
     with shards.ShardWriters(job.pieces(number)) as writers:
         for batch in batches:
             writers.write(schema.encode_records(batch))
-    write_note(note, {"counts": dataclasses.asdict(counts), "records": writers.counts})
+    write_job_note(note, {"counts": dataclasses.asdict(counts), "records": writers.counts})
     return counts
 
 
 def make_shard(job: Job, number: int) -> dict[str, Any]:
     """Joins the pieces of a shard, unless it is there; returns path, records, bytes and sha256."""
     path, note = job.output_files[number], job.note("shard", number)
-    finished = unless_damaged(read_note, note, path=str, records=int, bytes=int, sha256=str)
-    if finished is not None and shards.size_of(path) == finished["bytes"]:
+    finished = unless_damaged(read_job_note, note, path=str, records=int, bytes=int, sha256=str)
+    if finished is not None and shards.shard_size(path) == finished["bytes"]:
         return finished
     pieces = job.pieces_of_shard(number)
     atomic.make_folder(path)
     # Among the pieces, so that what a killed process leaves goes with them.
     with atomic.writing(path, folder=job.folder) as file:
-        sizes = shards.join_pieces(pieces, file, job.compression)
+        sizes = shards.join_shard_pieces(pieces, file, job.compression)
         file.flush()
         records = sum(
-            read_note(job.note("part", part))["records"][job.shards_of(part).index(number)]
+            read_job_note(job.note("part", part))["records"][job.shards_of(part).index(number)]
             for part in job.parts_of(number)
         )
         shard = {"path": path, "records": records, **sizes}
-        write_note(note, shard)
+        write_job_note(note, shard)
     # Only now: a process killed before this line still finds them.
     for piece in pieces:
         tf.io.gfile.remove(piece)
     return shard
 
 
-def copies_file(job: Job, part: int) -> str:
+def job_copies_file(job: Job, part: int) -> str:
     """Path of the numbers, int64, of a part's documents that are copies of earlier ones."""
     return os.path.join(job.folder, f"part-{part:05d}.copies")
 
 
-def hash_documents(job: Job, number: int) -> np.ndarray:
+def job_document_hashes(job: Job, number: int) -> np.ndarray:
     """The 64-bit hash of each document of a part, uint64 [documents]."""
-    hashes = (corpus.document_hash(document) for document in job.corpus.documents(number))
+    hashes = (corpus.corpus_document_hash(document) for document in job.corpus.documents(number))
     return np.fromiter(hashes, np.uint64)
 
 
-def write_copies(job: Job, part: int, numbers: np.ndarray) -> None:
-    """Writes `copies_file`."""
-    with atomic.writing(copies_file(job, part)) as file:
+def write_job_copies(job: Job, part: int, numbers: np.ndarray) -> None:
+    """Writes `job_copies_file`."""
+    with atomic.writing(job_copies_file(job, part)) as file:
         file.write(np.sort(np.asarray(numbers, np.int64)).tobytes())
 
 
-def find_copies(hashes: Sequence[np.ndarray]) -> list[np.ndarray]:
+def find_job_copies(hashes: Sequence[np.ndarray]) -> list[np.ndarray]:
     """From the hashes of each part to the numbers of its documents that came before already."""
     joined = np.concatenate(hashes) if hashes else np.zeros(0, np.uint64)
     first = np.zeros(len(joined), bool)
@@ -255,7 +255,7 @@ def find_copies(hashes: Sequence[np.ndarray]) -> list[np.ndarray]:
     return [np.flatnonzero(~part) for part in np.split(first, ends)]
 
 
-def read_note(path: str, /, **entries: type) -> dict[str, Any] | None:
+def read_job_note(path: str, /, **entries: type) -> dict[str, Any] | None:
     """A JSON file, None if it isn't there.
 
     Args:
@@ -279,8 +279,8 @@ def check_entries(path: str, content: Any, entries: Mapping[str, type]) -> None:
     """Raises DataError unless what stands in a note has these entries, of these types."""
     for name, of in entries.items():
         value = content.get(name) if isinstance(content, dict) else None
-        if of is Counts and isinstance(value, dict):
-            names = {field.name for field in dataclasses.fields(Counts)}
+        if of is InstanceCounts and isinstance(value, dict):
+            names = {field.name for field in dataclasses.fields(InstanceCounts)}
             fits = value.keys() == names and all(isinstance(n, int) for n in value.values())
         else:
             fits = isinstance(value, of)
@@ -309,7 +309,7 @@ def unless_damaged(
         return None
 
 
-def write_note(path: str, value: Any) -> None:
+def write_job_note(path: str, value: Any) -> None:
     """Writes JSON; missing folders are made."""
     atomic.make_folder(path)
     atomic.write_text(path, json.dumps(value, indent=2) + "\n")

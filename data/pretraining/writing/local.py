@@ -1,7 +1,7 @@
 """Doing a job on this machine: in this process, or in several that share its parts.
 
-    job = jobs.plan_job(files, ["train.tfrecord"], "vocab.txt", RecordSettings())
-    summary = write_records(job, num_workers=8)
+    job = jobs.plan_job(files, ["train.tfrecord"], "vocab.txt", InstanceSettings())
+    summary = write_job_locally(job, num_workers=8)
 
 A job that was killed goes on when it is called again: parts and shards that are done stay.
 """
@@ -27,8 +27,8 @@ from data.errors import DataError
 from data.files import atomic
 from data.pretraining.corpus import Document
 from data.pretraining.instances import generate
-from data.pretraining.instances.generate import CHUNK_BYTES, Counts
-from data.pretraining.instances.settings import RecordSettings
+from data.pretraining.instances.generate import CHUNK_BYTES, InstanceCounts
+from data.pretraining.instances.settings import InstanceSettings
 from data.pretraining.records import schema
 from data.pretraining.writing import jobs, manifest
 from data.pretraining.writing.jobs import Job
@@ -39,7 +39,7 @@ _POLL_SECONDS = 1.0
 
 
 @dataclass
-class Summary:
+class _Summary:
     """What a job made.
 
     Attributes:
@@ -50,7 +50,7 @@ class Summary:
         tokens: Of instances that this call made.
     """
 
-    counts: Counts
+    counts: InstanceCounts
     files: int
     wall_seconds: float = 0.0
     peak_megabytes: float = 0.0
@@ -64,7 +64,7 @@ class Summary:
         )
 
 
-def write_records(job: Job, num_workers: int = 1) -> Summary:
+def write_job_locally(job: Job, num_workers: int = 1) -> _Summary:
     """Does what is left of a job.
 
     Args:
@@ -79,7 +79,7 @@ def write_records(job: Job, num_workers: int = 1) -> Summary:
     start = time.monotonic()
     done = already_made(job)
     if done:
-        return Summary(done, len(job.output_files))
+        return _Summary(done, len(job.output_files))
     num_workers = num_workers or len(os.sched_getaffinity(0))
     with contextlib.ExitStack() as stack:
         stack.enter_context(prepared_job(job))
@@ -87,44 +87,44 @@ def write_records(job: Job, num_workers: int = 1) -> Summary:
         workers = stack.enter_context(_Workers(min(num_workers, len(job.corpus)), counter))
 
         def each(function: Callable[..., Any], count: int, what: str) -> None:
-            task = function if function is jobs.make_part else partial(_numbered, function)
+            task = function if function is jobs.write_job_part else partial(_numbered, function)
             deque(workers.map(partial(task, job), range(count), what), maxlen=0)
 
         counts = carry_out_job(job, each, lambda: _find_copies(job, workers))
         peak, tokens = workers.peak_megabytes(), counter.tokens.value
-    return Summary(counts, len(job.output_files), time.monotonic() - start, peak, tokens)
+    return _Summary(counts, len(job.output_files), time.monotonic() - start, peak, tokens)
 
 
 def carry_out_job(
     job: Job, each: Callable[[Callable[..., Any], int, str], None], find_copies: Callable[[], None]
-) -> Counts:
+) -> InstanceCounts:
     """The steps of a job, whoever does their work.
 
     Args:
         job: A `prepared_job` one.
         each: Calls a function with the job and each number below a count, and waits; its last
             argument says what is counted.
-        find_copies: Writes the `jobs.copies_file` of every part.
+        find_copies: Writes the `jobs.job_copies_file` of every part.
     """
     parts, shards = range(len(job.corpus)), range(len(job.output_files))
     if job.drop_duplicates and not all(
-        tf.io.gfile.exists(jobs.copies_file(job, part)) for part in parts
+        tf.io.gfile.exists(jobs.job_copies_file(job, part)) for part in parts
     ):
         find_copies()
-    each(jobs.make_part, len(parts), "parts")
-    notes = [jobs.read_note(job.note("part", part)) for part in parts]
-    counts = sum((Counts(**note["counts"]) for note in notes), Counts())
-    generate.check_any_instances(counts, job.corpus.names())
+    each(jobs.write_job_part, len(parts), "parts")
+    notes = [jobs.read_job_note(job.note("part", part)) for part in parts]
+    counts = sum((InstanceCounts(**note["counts"]) for note in notes), InstanceCounts())
+    generate.check_instances_generated(counts, job.corpus.names())
     manifest.remove_manifest(job.name)
     each(jobs.make_shard, len(shards), "shards")
     manifest.write_manifest(
-        job, counts, [jobs.read_note(job.note("shard", shard)) for shard in shards]
+        job, counts, [jobs.read_job_note(job.note("shard", shard)) for shard in shards]
     )
     tf.io.gfile.rmtree(job.folder)
     return counts
 
 
-def already_made(job: Job) -> Counts | None:
+def already_made(job: Job) -> InstanceCounts | None:
     """The counts of a job that was finished before and whose files are all there, else None."""
     path = manifest.manifest_path(job.name)
     content = jobs.unless_damaged(manifest.read_manifest, path)
@@ -136,7 +136,7 @@ def already_made(job: Job) -> Counts | None:
         logging.info("These records are there already, by %s.", path)
         if tf.io.gfile.exists(job.folder):  # killed while it was being removed
             tf.io.gfile.rmtree(job.folder)
-        return Counts(**content["counts"])
+        return InstanceCounts(**content["counts"])
     return None
 
 
@@ -148,7 +148,7 @@ def prepared_job(job: Job) -> Iterator[None]:
     `locks.one_writer`.
     """
     note = os.path.join(job.folder, manifest.JOB)
-    unfinished = jobs.unless_damaged(jobs.read_note, note, fingerprint=str)
+    unfinished = jobs.unless_damaged(jobs.read_job_note, note, fingerprint=str)
     if unfinished and unfinished["fingerprint"] == job.fingerprint():
         logging.info("Going on with the parts in %s.", job.folder)
         for name in tf.io.gfile.listdir(job.folder):
@@ -160,12 +160,14 @@ def prepared_job(job: Job) -> Iterator[None]:
             logging.info("%s holds parts of another job: they are removed.", job.folder)
             tf.io.gfile.rmtree(job.folder)
         outputs = list(job.output_files)
-        jobs.write_note(note, {"fingerprint": job.fingerprint(), "output_files": outputs})
+        jobs.write_job_note(note, {"fingerprint": job.fingerprint(), "output_files": outputs})
     try:
         yield
     except Exception:
         paths = [job.note("part", number) for number in range(len(job.corpus))]
-        notes = [jobs.unless_damaged(jobs.read_note, path, counts=Counts) for path in paths]
+        notes = [
+            jobs.unless_damaged(jobs.read_job_note, path, counts=InstanceCounts) for path in paths
+        ]
         if not any(note and note["counts"]["instances"] for note in notes):
             tf.io.gfile.rmtree(job.folder)
         raise
@@ -187,11 +189,11 @@ def _numbered(function: Callable[[Job, int], Any], job: Job, number: int, _) -> 
 
 def _find_copies(job: Job, workers: "_Workers") -> None:
     numbers = range(len(job.corpus))
-    task = partial(_numbered, jobs.hash_documents, job)
+    task = partial(_numbered, jobs.job_document_hashes, job)
     hashes = dict(workers.map(task, numbers, "parts searched for copies"))
-    copies = jobs.find_copies([hashes[number] for number in numbers])
+    copies = jobs.find_job_copies([hashes[number] for number in numbers])
     for number, copies_of_part in enumerate(copies):
-        jobs.write_copies(job, number, copies_of_part)
+        jobs.write_job_copies(job, number, copies_of_part)
     logging.info(
         "Of %s documents %s are copies of earlier ones and are left out.",
         f"{sum(map(len, hashes.values())):,}",
@@ -331,21 +333,21 @@ def create_pretraining_records(
     documents: Iterable[Document],
     tokenizer: Any,
     output_files: Sequence[str],
-    settings: RecordSettings | None = None,
+    settings: InstanceSettings | None = None,
     *,
     on_progress: Callable[[int, int], None] | None = None,
     chunk_bytes: int = CHUNK_BYTES,
-) -> Counts:
-    """Writes records of documents in this process; files of any size are for `write_records`.
+) -> InstanceCounts:
+    """Writes records of documents in this process; files of any size are for `write_job_locally`.
 
     The TFRecord files are written round-robin and appear when all is done; the other arguments are
-    those of `generate.instance_batches`, and errors those of `write_records`.
+    those of `generate.generate_instances`, and errors those of `write_job_locally`.
     """
-    settings = settings or RecordSettings()
+    settings = settings or InstanceSettings()
     settings.check()
-    counts = Counts()
+    counts = InstanceCounts()
     with ShardWriters(output_files) as writers:
-        for batch in generate.instance_batches(
+        for batch in generate.generate_instances(
             documents,
             tokenizer,
             settings,
@@ -354,5 +356,5 @@ def create_pretraining_records(
             chunk_bytes=chunk_bytes,
         ):
             writers.write(schema.encode_records(batch))
-        generate.check_any_instances(counts, "the documents given")
+        generate.check_instances_generated(counts, "the documents given")
     return counts

@@ -13,7 +13,7 @@ import tensorflow as tf
 from absl import logging
 
 from data.errors import DataError
-from data.pretraining.instances.generate import Counts
+from data.pretraining.instances.generate import InstanceCounts
 from data.pretraining.writing import jobs, shards
 from data.pretraining.writing.jobs import Job
 
@@ -39,8 +39,8 @@ def files_beside_records(name: str) -> list[str]:
 
 def read_manifest(path: str) -> Manifest | None:
     """A manifest, None if it isn't there; DataError if it is damaged."""
-    content = jobs.read_note(
-        path, settings=dict, counts=Counts, files=list, fingerprint=str, vocab_sha256=str
+    content = jobs.read_job_note(
+        path, settings=dict, counts=InstanceCounts, files=list, fingerprint=str, vocab_sha256=str
     )
     entries = {"name": str, "records": int, "bytes": int, "sha256": str}
     for file in content["files"] if content else []:
@@ -57,7 +57,7 @@ def remove_manifest(name: str) -> None:
         tf.io.gfile.remove(manifest_path(name))
 
 
-def write_manifest(job: Job, counts: Counts, files: Sequence[dict[str, Any]]) -> None:
+def write_manifest(job: Job, counts: InstanceCounts, files: Sequence[dict[str, Any]]) -> None:
     """Writes the manifest of a finished job; the same for the same job, however it went."""
     value = {
         "fingerprint": job.fingerprint(),
@@ -75,14 +75,14 @@ def write_manifest(job: Job, counts: Counts, files: Sequence[dict[str, Any]]) ->
             for file in files
         ],
     }
-    jobs.write_note(manifest_path(job.name), value)
+    jobs.write_job_note(manifest_path(job.name), value)
 
 
 def is_whole_job(content: Manifest, name: str) -> bool:
     """Whether all files of a manifest are there with the sizes that it tells."""
     folder = os.path.dirname(name)
     return all(
-        shards.size_of(os.path.join(folder, file["name"])) == file["bytes"]
+        shards.shard_size(os.path.join(folder, file["name"])) == file["bytes"]
         for file in content["files"]
     )
 
@@ -127,7 +127,7 @@ def verify_manifest(
 
 
 def _check_unfinished(folder: str, names: set[str]) -> None:
-    job = jobs.read_note(os.path.join(folder, JOB), output_files=list)
+    job = jobs.read_job_note(os.path.join(folder, JOB), output_files=list)
     if not job:
         return
     mine = names & {os.path.basename(path) for path in job["output_files"]}
@@ -157,7 +157,7 @@ def _check_settings(
                 f"The records were made with --{name}={settings[name]} (says {path}), but are to "
                 f"be read with {expected}. Set --{name}={settings[name]}, or make them again."
             )
-    if vocab_file and shards.sha256(vocab_file) != content["vocab_sha256"]:
+    if vocab_file and shards.shard_sha256(vocab_file) != content["vocab_sha256"]:
         raise DataError(
             f"The records were made with another vocabulary than {vocab_file}: the checksum of "
             f"{content['vocab_file']}, which {path} tells, differs. Give the vocabulary that they "
@@ -170,14 +170,14 @@ def _check_files(path: str, content: Manifest, folder: str, names: set[str]) -> 
     total = sum(file["bytes"] for file in mine)
     for file in mine:
         place = os.path.join(folder, file["name"])
-        size = shards.size_of(place)
+        size = shards.shard_size(place)
         if size != file["bytes"]:
             state = "isn't there" if size < 0 else f"has {size:,} bytes"
             raise DataError(
                 f"{place} {state}, but {path} says that it was made with {file['bytes']:,}. Copy "
                 f"it again or make it again; without the manifest it would be read as it is."
             )
-        if total <= CHECKSUM_BYTES and shards.sha256(place) != file["sha256"]:
+        if total <= CHECKSUM_BYTES and shards.shard_sha256(place) != file["sha256"]:
             raise DataError(
                 f"{place} has another checksum (SHA-256) than {path} tells, so it was changed or "
                 f"damaged. Copy it again or make it again."

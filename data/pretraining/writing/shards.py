@@ -30,7 +30,7 @@ class ShardWriters:
     def __init__(self, files: Sequence[str]):
         """Args: files: paths, none twice (DataError otherwise)."""
         self.files = [os.fspath(path) for path in files]
-        check_output_files(self.files)
+        check_output_shards(self.files)
         self.counts = [0] * len(self.files)
         self._next = 0
 
@@ -42,7 +42,7 @@ class ShardWriters:
             temporaries = [stack.enter_context(atomic.replacing(path)) for path in self.files]
             self._writers = []
             for path, temporary in zip(self.files, temporaries, strict=True):
-                stack.enter_context(atomic.named_failures(path))
+                stack.enter_context(atomic.name_failing_file(path))
                 writer = contextlib.closing(tf.io.TFRecordWriter(temporary))
                 self._writers.append(stack.enter_context(writer))
             self._stack = stack.pop_all()
@@ -53,7 +53,7 @@ class ShardWriters:
         n = len(self._writers)
         for k, writer in enumerate(self._writers):
             mine = records[(k - self._next) % n :: n]
-            with atomic.named_failures(self.files[k]):
+            with atomic.name_failing_file(self.files[k]):
                 for record in mine:
                     writer.write(record)
             self.counts[k] += len(mine)
@@ -63,7 +63,9 @@ class ShardWriters:
         self._stack.__exit__(*error)
 
 
-def join_pieces(pieces: Sequence[str], file: Any, compression: str = "none") -> dict[str, Any]:
+def join_shard_pieces(
+    pieces: Sequence[str], file: Any, compression: str = "none"
+) -> dict[str, Any]:
     """Joins TFRecord files to one.
 
     Args:
@@ -85,7 +87,7 @@ def join_pieces(pieces: Sequence[str], file: Any, compression: str = "none") -> 
     return {"bytes": digest.size, "sha256": digest.sha.hexdigest()}
 
 
-def sha256(path: str) -> str:
+def shard_sha256(path: str) -> str:
     """Checksum of a file, as `sha256sum` prints it."""
     digest = hashlib.sha256()
     with tf.io.gfile.GFile(path, "rb") as file:
@@ -94,7 +96,7 @@ def sha256(path: str) -> str:
     return digest.hexdigest()
 
 
-def size_of(path: str) -> int:
+def shard_size(path: str) -> int:
     """Bytes of a file, -1 if it isn't there."""
     return tf.io.gfile.stat(path).length if tf.io.gfile.exists(path) else -1
 
@@ -107,7 +109,7 @@ def name_shards(output_file: str, num_shards: int = 0) -> tuple[str, list[str]]:
         num_shards: Number of files to make of it; 0: the paths as they are.
     """
     files = [path.strip() for path in output_file.split(",") if path.strip()]
-    check_output_files(files)
+    check_output_shards(files)
     if num_shards == 0:
         return files[0], files
     if num_shards < 0 or len(files) > 1:
@@ -121,7 +123,7 @@ def name_shards(output_file: str, num_shards: int = 0) -> tuple[str, list[str]]:
     return files[0], numbered
 
 
-def check_output_files(files: Sequence[str]) -> None:
+def check_output_shards(files: Sequence[str]) -> None:
     """Raises DataError if there is none, or one is named twice."""
     if not files or len(set(files)) != len(files):
         raise DataError(f"Output files must be named, each once; received {','.join(files)!r}.")

@@ -25,7 +25,7 @@ N_BEST = "nbest_predictions.json"
 NULL_ODDS = "null_odds.json"
 
 
-class Candidate(NamedTuple):
+class _Candidate(NamedTuple):
     """An answer that may be given: the empty text is "there is none"."""
 
     text: str
@@ -40,7 +40,7 @@ class Candidate(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Answered:
+class AnsweredQuestion:
     """What the model says to a question.
 
     Attributes:
@@ -52,7 +52,7 @@ class Answered:
     """
 
     question: Question
-    candidates: Sequence[Candidate]
+    candidates: Sequence[_Candidate]
     null_odds: float = 0.0
 
     @property
@@ -71,7 +71,7 @@ class Answered:
 
     def n_best(self) -> list[dict]:
         """Entries of nbest_predictions.json; probabilities are over the candidates."""
-        shares = softmax([candidate.score for candidate in self.candidates])
+        shares = question_softmax([candidate.score for candidate in self.candidates])
         return [
             {
                 "text": candidate.text,
@@ -87,7 +87,7 @@ NO_OTHER = 1e9
 """Null odds of a question whose context holds no possible answer."""
 
 
-def softmax(scores: Sequence[float]) -> list[float]:
+def question_softmax(scores: Sequence[float]) -> list[float]:
     """Probabilities, in double precision."""
     exponentials = [math.exp(score - max(scores)) for score in scores]
     return [exponential / sum(exponentials) for exponential in exponentials]
@@ -95,7 +95,7 @@ def softmax(scores: Sequence[float]) -> list[float]:
 
 def read_answers(
     questions: Sequence[Question], rows: QuestionRows, merged, version_2: bool
-) -> Iterator[Answered]:
+) -> Iterator[AnsweredQuestion]:
     """Texts of the best spans of each question.
 
     Args:
@@ -107,7 +107,7 @@ def read_answers(
     starts, ends = rows.characters(merged.rows, merged.starts, merged.ends)
     for number, question in enumerate(questions):
         candidates = [
-            Candidate(
+            _Candidate(
                 question.context[start:end],
                 float(merged.start_logits[number, place]),
                 float(merged.end_logits[number, place]),
@@ -119,11 +119,13 @@ def read_answers(
         ]
         odds = 0.0
         if version_2:
-            null = Candidate("", float(merged.null_starts[number]), float(merged.null_ends[number]))
+            null = _Candidate(
+                "", float(merged.null_starts[number]), float(merged.null_ends[number])
+            )
             odds = null.score - candidates[0].score if candidates else NO_OTHER
             # Not sorted: spans whose float32 sums are equal stay as they are in an export.
             candidates.insert(sum(c.score >= null.score for c in candidates), null)
-        yield Answered(question, candidates or [Candidate("", 0.0, 0.0)], odds)
+        yield AnsweredQuestion(question, candidates or [_Candidate("", 0.0, 0.0)], odds)
 
 
 class AnswerFiles:
@@ -152,7 +154,7 @@ class AnswerFiles:
         self._spool.close()
 
     def add(self, key: str, n_best: list[dict], best_text: str, null_odds: float) -> None:
-        """Takes the answers to the question with that id; see `Answered`."""
+        """Takes the answers to the question with that id; see `AnsweredQuestion`."""
         if self.directory is not None:
             entries = json.dumps(n_best, indent=4).replace("\n", "\n    ")
             comma = "," if self.best_texts else ""
@@ -172,9 +174,9 @@ class AnswerFiles:
         path = os.path.join(self.directory, N_BEST)
         with atomic.writing(path, "w") as file:
             shutil.copyfileobj(self._spool, file)
-        write_json(os.path.join(self.directory, PREDICTIONS), answers)
+        write_squad_json(os.path.join(self.directory, PREDICTIONS), answers)
         if self.version_2:
-            write_json(os.path.join(self.directory, NULL_ODDS), self.null_odds)
+            write_squad_json(os.path.join(self.directory, NULL_ODDS), self.null_odds)
         return answers
 
 
@@ -187,6 +189,6 @@ def predicted_answers(
     return {key: "" if null_odds[key] > threshold else text for key, text in best_texts.items()}
 
 
-def write_json(path: str, values: Mapping) -> None:
+def write_squad_json(path: str, values: Mapping) -> None:
     """Writes a JSON file as the original writes its own, whole or not at all."""
     atomic.write_text(path, json.dumps(values, indent=4) + "\n")

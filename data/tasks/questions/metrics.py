@@ -30,8 +30,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from absl import logging
 
-from data.errors import DataError
-from data.files.text_files import listing, shortened
+from data.errors import DataError, error_list, error_text
 from data.tasks.questions.squad import Question
 
 CHINESE_PUNCTUATION = "-:_*^/\\~`+=，。：？！“”；’《》·、「」（）－～『』"
@@ -218,7 +217,7 @@ def _raw_scores(
     if missing:
         message = (
             f"{len(missing)} of {len(questions)} questions have no prediction, such as those with"
-            f" the ids {listing((shortened(question.id) for question in missing), _SHOWN)}."
+            f" the ids {error_list((error_text(question.id) for question in missing), _SHOWN)}."
         )
         if version_2:
             raise DataError(
@@ -254,7 +253,7 @@ def _odds(questions: Sequence[Question], null_odds: Mapping[str, float]) -> np.n
         if value is None or math.isnan(value):
             raise DataError(
                 f"{question.source}: the null odds of the question with the id"
-                f" {shortened(question.id)} are {'missing' if value is None else 'no number'}."
+                f" {error_text(question.id)} are {'missing' if value is None else 'no number'}."
                 " Check that they were made together with the predictions, for this file."
             )
     return np.array([null_odds[question.id] for question in questions], np.float64)

@@ -18,7 +18,7 @@ import tensorflow as tf
 from absl import logging
 
 from data.errors import DataError
-from data.features import Features, portions
+from data.features import Features, feature_portions
 from data.tasks.questions.squad import Question
 from data.tasks.questions.windows import check_question_lengths
 from data.tokenization.tokenizer import Tokenizer
@@ -60,7 +60,7 @@ class OriginalExample:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Feature:
+class SquadFeature:
     """One window: [CLS] question [SEP] part of the context [SEP].
 
     Attributes:
@@ -100,7 +100,7 @@ class Feature:
         return len(self.tokens)
 
 
-def read_examples(
+def read_squad_examples(
     questions: Iterable[Question], is_training: bool, version_2_with_negative: bool
 ) -> list[OriginalExample]:
     """Questions as the original reads them.
@@ -149,14 +149,14 @@ def read_examples(
     return examples
 
 
-def build_features(
+def build_squad_features(
     examples: Sequence[OriginalExample],
     tokenizer: Tokenizer,
     is_training: bool,
     max_seq_length: int = 384,
     doc_stride: int = 128,
     max_query_length: int = 64,
-) -> Iterator[Feature]:
+) -> Iterator[SquadFeature]:
     """The windows of all examples, in order.
 
     A question is cut at its end to max_query_length pieces. The next window begins doc_stride
@@ -165,7 +165,7 @@ def build_features(
     to the first pieces among them that equal the pieces of its text, if there are any.
 
     Args:
-        examples: From `read_examples`.
+        examples: From `read_squad_examples`.
         tokenizer: Makes the pieces, of every word on its own.
         is_training: Whether to find the positions of answers.
         max_seq_length, doc_stride, max_query_length: In pieces.
@@ -178,7 +178,9 @@ def build_features(
     return _features(examples, tokenizer, is_training, max_seq_length, doc_stride, max_query_length)
 
 
-def as_rows(features: Sequence[Feature], max_seq_length: int, pad_id: int) -> Features:
+def squad_feature_rows(
+    features: Sequence[SquadFeature], max_seq_length: int, pad_id: int
+) -> Features:
     """The features as arrays that batches are made of; see `data.batching`."""
     places = [(feature.start_position or 0, feature.end_position or 0) for feature in features]
     return Features.of_single_rows(
@@ -225,9 +227,9 @@ def _with_answer(
 
 def _features(
     examples, tokenizer, is_training, max_seq_length, doc_stride, max_query_length
-) -> Iterator[Feature]:
+) -> Iterator[SquadFeature]:
     unique_id = FIRST_UNIQUE_ID
-    for chunk in portions(_sizes(examples), _CHUNK_WORDS):
+    for chunk in feature_portions(_sizes(examples), _CHUNK_WORDS):
         some = examples[chunk]
         contexts = _contexts(tokenizer, some)
         queries = _pieces(tokenizer, [example.question for example in some])
@@ -248,7 +250,7 @@ def _features(
                     # An impossible question's answer, -1 to -1, is in no window.
                     whole = start <= span[0] and span[1] < end
                     first, last = (p - start + offset if whole else 0 for p in span)
-                yield Feature(
+                yield SquadFeature(
                     unique_id=unique_id,
                     example_index=chunk.start + place,
                     doc_span_index=number,

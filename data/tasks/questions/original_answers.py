@@ -15,14 +15,14 @@ import numpy as np
 import tensorflow as tf
 
 from data.errors import DataError
-from data.tasks.questions.answers import softmax
-from data.tasks.questions.original import Feature, OriginalExample
+from data.tasks.questions.answers import question_softmax
+from data.tasks.questions.original import OriginalExample, SquadFeature
 from data.tokenization.tokenizer import Tokenizer
 
 NO_ANSWER_ODDS = 1e6
 """Null odds of a question for which no span may be an answer."""
 
-Window = tuple[Feature, np.ndarray, np.ndarray]
+Window = tuple[SquadFeature, np.ndarray, np.ndarray]
 """A feature, its start logits and its end logits, float32 [max_seq_length], padding included."""
 
 # So many different words are remembered.
@@ -56,7 +56,7 @@ class OriginalCandidate(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Prediction:
+class _Prediction:
     """What is predicted for a question.
 
     Attributes:
@@ -84,7 +84,7 @@ class Prediction:
         return [candidate._asdict() for candidate in self.nbest]
 
 
-class BasicWords:
+class _BasicWords:
     """The original's basic tokenization of words, which are remembered.
 
     Args:
@@ -122,17 +122,17 @@ def predict_as_original(
     windows: Iterable[Window],
     tokenizer: Tokenizer,
     settings: OriginalSettings,
-) -> Iterator[Prediction]:
+) -> Iterator[_Prediction]:
     """Predictions, question by question; only one question's windows are held.
 
     Args:
         examples: All of them, those without windows too.
-        windows: In the order of `build_features`, whose tokenizer it has to be.
+        windows: In the order of `build_squad_features`, whose tokenizer it has to be.
 
     Raises:
         ValueError: The windows aren't in order, or are not of these examples.
     """
-    basic = BasicWords(tokenizer)
+    basic = _BasicWords(tokenizer)
     windows = iter(windows)
     following = next(windows, None)
     for index, example in enumerate(examples):
@@ -149,8 +149,8 @@ def predict_as_original(
 
 
 def _prediction(
-    example: OriginalExample, windows: Sequence[Window], basic: BasicWords, settings
-) -> Prediction:
+    example: OriginalExample, windows: Sequence[Window], basic: _BasicWords, settings
+) -> _Prediction:
     """The prediction for one question from all its windows."""
     if windows:
         basic.learn(example.doc_tokens)
@@ -165,22 +165,22 @@ def _prediction(
         logits.setdefault("", null_logits)
     elif not logits:
         logits["empty"] = (0.0, 0.0)
-    probabilities = softmax([start + end for start, end in logits.values()])
+    probabilities = question_softmax([start + end for start, end in logits.values()])
     candidates = [
         OriginalCandidate(text, probability, *pair)
         for (text, pair), probability in zip(logits.items(), probabilities, strict=True)
     ]
     if not settings.version_2_with_negative:
-        return Prediction(example.id, candidates[0].text, candidates, None)
+        return _Prediction(example.id, candidates[0].text, candidates, None)
     best = next((candidate for candidate in candidates if candidate.text), None)
     if best is None:
-        return Prediction(example.id, "", candidates, NO_ANSWER_ODDS)
+        return _Prediction(example.id, "", candidates, NO_ANSWER_ODDS)
     odds = sum(null_logits) - best.start_logit - best.end_logit
     text = "" if odds > settings.null_score_diff_threshold else best.text
-    return Prediction(example.id, text, candidates, odds)
+    return _Prediction(example.id, text, candidates, odds)
 
 
-def best_indexes(logits: np.ndarray, n_best_size: int) -> np.ndarray:
+def _best_indexes(logits: np.ndarray, n_best_size: int) -> np.ndarray:
     """Indexes of the largest logits, the largest first, of equal ones the first.
 
     Args:
@@ -251,8 +251,8 @@ def _spans(
         context = slice(begin, begin + len(feature.token_is_max_context))
         may_start[number, context] = feature.token_is_max_context
         may_end[number, context] = True
-    start = best_indexes(starts, settings.n_best_size)[:, :, np.newaxis]
-    end = best_indexes(ends, settings.n_best_size)[:, np.newaxis, :]
+    start = _best_indexes(starts, settings.n_best_size)[:, :, np.newaxis]
+    end = _best_indexes(ends, settings.n_best_size)[:, np.newaxis, :]
     row = np.arange(len(windows))[:, np.newaxis, np.newaxis]
     length = end - start + 1
     allowed = (length >= 1) & (length <= settings.max_answer_length)
@@ -275,7 +275,7 @@ def _spans(
 
 
 def _text(
-    windows: Sequence[Window], span: _Span, example: OriginalExample, basic: BasicWords
+    windows: Sequence[Window], span: _Span, example: OriginalExample, basic: _BasicWords
 ) -> str:
     feature = windows[span.window][0]
     pieces = " ".join(feature.tokens[span.start : span.end + 1])

@@ -5,9 +5,9 @@ import dataclasses
 from absl import logging
 
 from data.errors import DataError
-from data.features import fingerprint
+from data.features import features_fingerprint
 from data.tasks.questions import original, squad
-from data.tasks.questions.rows import SpanSettings, training_rows
+from data.tasks.questions.rows import QuestionSettings, training_question_rows
 from data.tasks.splits import TaskSplit
 from data.tokenization import Tokenizer
 
@@ -15,12 +15,12 @@ QUESTIONS_AT_ONCE = 1000
 """Questions whose windows are held in memory when answering."""
 
 
-def span_settings(values) -> SpanSettings:
+def question_settings(values) -> QuestionSettings:
     """How questions become rows."""
-    return SpanSettings(values.max_seq_length, values.doc_stride, values.max_query_length)
+    return QuestionSettings(values.max_seq_length, values.doc_stride, values.max_query_length)
 
 
-def epochs_per_file(values) -> list[float | None]:
+def question_epochs_per_file(values) -> list[float | None]:
     """Passes over each training file; None where --num_train_epochs holds.
 
     Raises:
@@ -40,31 +40,31 @@ def epochs_per_file(values) -> list[float | None]:
     return epochs
 
 
-def read_to_train(values, tokenizer: Tokenizer) -> list[TaskSplit]:
+def read_training_questions(values, tokenizer: Tokenizer) -> list[TaskSplit]:
     """A split for each training file."""
     version_2, as_original = values.version_2_with_negative, values.original_postprocessing
-    settings = span_settings(values)
+    settings = question_settings(values)
     splits = []
-    for path, epochs in zip(values.train_file, epochs_per_file(values), strict=True):
+    for path, epochs in zip(values.train_file, question_epochs_per_file(values), strict=True):
         # The original looks for answers in its own way.
         questions = squad.read_squad(
             path, version_2=version_2, training=not as_original, max_contexts=values.max_contexts
         )
         count = len(questions)
         if as_original:
-            examples = original.read_examples(questions, True, version_2)
+            examples = original.read_squad_examples(questions, True, version_2)
             count = len(examples)
             lengths = dataclasses.astuple(settings)
-            windows = list(original.build_features(examples, tokenizer, True, *lengths))
-            features = original.as_rows(windows, values.max_seq_length, tokenizer.pad_id)
+            windows = list(original.build_squad_features(examples, tokenizer, True, *lengths))
+            features = original.squad_feature_rows(windows, values.max_seq_length, tokenizer.pad_id)
         else:
-            features = training_rows(tokenizer, questions, settings)
+            features = training_question_rows(tokenizer, questions, settings)
         logging.info("%s: %d questions, %d windows", path, count, len(features))
         splits.append(
             TaskSplit(
                 path,
                 features,
-                fingerprint([features.ids, features.splits, features.label_ids]),
+                features_fingerprint([features.ids, features.splits, features.label_ids]),
                 lambda index, path=path: f"{path}: windows {', '.join(map(str, index))}",
                 epochs=epochs,
                 epoch_size=count if values.original_step_count else None,
@@ -78,5 +78,5 @@ def read_to_answer(values, name: str) -> TaskSplit:
     questions = squad.read_squad(
         values.predict_file, version_2=values.version_2_with_negative, training=False
     )
-    content = fingerprint(dataclasses.astuple(question)[:5] for question in questions)
+    content = features_fingerprint(dataclasses.astuple(question)[:5] for question in questions)
     return TaskSplit(name, None, content, str, questions)

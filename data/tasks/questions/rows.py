@@ -1,7 +1,7 @@
 """Questions to rows of pieces with the places of their answers, and spans back to text.
 
-rows = make_rows(tokenizer, questions, SpanSettings(384, 128, 64), training=True)
-batches(rows.features, Batching(12, default_buckets(384)), training=True)
+rows = make_question_rows(tokenizer, questions, QuestionSettings(384, 128, 64), training=True)
+batches(rows.features, Batching(12, batching_length_buckets(384)), training=True)
 """
 
 import dataclasses
@@ -13,9 +13,8 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from data.errors import DataError
-from data.features import Features, concatenated, row_splits
-from data.files.text_files import listing
+from data.errors import DataError, error_list
+from data.features import Features, concatenated_features, feature_row_splits
 from data.tasks.questions.squad import Question
 from data.tasks.questions.windows import check_question_lengths, make_windows
 from data.tokenization import Tokenizer
@@ -24,7 +23,7 @@ _QUESTIONS_AT_ONCE = 128
 
 
 @dataclasses.dataclass(frozen=True)
-class SpanSettings:
+class QuestionSettings:
     """How questions become rows; the names are the original's flags."""
 
     max_seq_length: int = 384
@@ -68,8 +67,8 @@ class QuestionRows:
         )
 
 
-def make_rows(
-    tokenizer: Tokenizer, questions: Sequence[Question], settings: SpanSettings, training: bool
+def make_question_rows(
+    tokenizer: Tokenizer, questions: Sequence[Question], settings: QuestionSettings, training: bool
 ) -> QuestionRows:
     """Tokenises questions and contexts and cuts them into windows, see `make_windows`.
 
@@ -82,7 +81,7 @@ def make_rows(
     check_question_lengths(settings.max_seq_length, settings.max_query_length, settings.doc_stride)
 
     windows = _windows_function(tokenizer, settings)
-    whole = concatenated(
+    whole = concatenated_features(
         windows(
             tf.constant([question.question for question in some]),
             tf.constant([question.context for question in some]),
@@ -90,7 +89,7 @@ def make_rows(
         for begin in range(0, len(questions), _QUESTIONS_AT_ONCE)
         for some in [questions[begin : begin + _QUESTIONS_AT_ONCE]]
     )
-    splits = row_splits(whole["pieces"])
+    splits = feature_row_splits(whole["pieces"])
     counts, first_lengths = whole["counts"], whole["first_lengths"]
     offsets = whole["begins"] - first_lengths
     labels = np.zeros((len(offsets), 2), np.int32)
@@ -121,15 +120,15 @@ def make_rows(
     )
 
 
-def training_rows(
-    tokenizer: Tokenizer, questions: Sequence[Question], settings: SpanSettings
+def training_question_rows(
+    tokenizer: Tokenizer, questions: Sequence[Question], settings: QuestionSettings
 ) -> Features:
     """The rows to train on. Questions whose answer has no pieces are left out, with a warning.
 
     Raises:
         DataError: None is left, or the lengths leave no room for a context.
     """
-    rows = make_rows(tokenizer, questions, settings, training=True)
+    rows = make_question_rows(tokenizer, questions, settings, training=True)
     usable = rows.found | np.array([question.is_impossible for question in questions])
     lost = list(itertools.compress(questions, ~usable))
     if not lost:
@@ -142,14 +141,14 @@ def training_rows(
         )
     logging.warning(
         f"{len(lost)} of {len(questions)} questions are left out, since no piece of text is left "
-        f"of their answer: {listing((question.source for question in lost), 3)}"
+        f"of their answer: {error_list((question.source for question in lost), 3)}"
     )
-    return training_rows(tokenizer, list(itertools.compress(questions, usable)), settings)
+    return training_question_rows(tokenizer, list(itertools.compress(questions, usable)), settings)
 
 
 @functools.lru_cache(maxsize=2)
-def _windows_function(tokenizer: Tokenizer, settings: SpanSettings):
-    """The graph of `make_rows`, kept since prediction calls that once per thousand questions."""
+def _windows_function(tokenizer: Tokenizer, settings: QuestionSettings):
+    """The graph of `make_question_rows`, kept: prediction calls it once per thousand questions."""
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)] * 2, autograph=False)
     def windows(texts, contexts):

@@ -14,7 +14,7 @@ from absl import logging
 
 from data.errors import DataError
 from data.tasks.questions import metrics
-from data.tasks.questions.answers import write_json
+from data.tasks.questions.answers import write_squad_json
 from data.tasks.questions.squad import Question
 
 _FILE = "null_score_diff_threshold.json"
@@ -92,7 +92,7 @@ class Scoring:
     def keep(self, threshold: float) -> None:
         """Keeps a threshold that was found, for questions whose answers aren't known."""
         if self.version_2 and self.fixed is None:
-            write_json(self.path, {_KEY: threshold})
+            write_squad_json(self.path, {_KEY: threshold})
             logging.info("Best threshold: %.4f, kept in %s", threshold, self.path)
 
     def _kept(self) -> float:

@@ -31,8 +31,8 @@ from collections.abc import Iterator, Sequence
 
 from absl import logging
 
-from data.errors import DataError
-from data.files.text_files import listing, read_text, shortened
+from data.errors import DataError, error_list, error_text
+from data.files.text_files import read_text
 
 _SHOWN = 5
 _BLANK = re.compile(r"\s*")
@@ -117,7 +117,7 @@ def read_squad(
     for question in _questions(path, _load(path), training, oddities):
         if question.id in places:
             raise DataError(
-                f"{question.source}: the id {shortened(question.id)} occurs twice, the first time"
+                f"{question.source}: the id {error_text(question.id)} occurs twice, the first time"
                 f" at {places[question.id]}. Predictions are told apart by it; give every question"
                 " an id of its own, or remove one of the two if they are the same."
             )
@@ -140,7 +140,7 @@ def read_squad(
         what = what.format(len(questions))
         if sources:
             # The path needn't be repeated with every place.
-            shown = listing((source.removeprefix(f"{path}: ") for source in sources), _SHOWN)
+            shown = error_list((source.removeprefix(f"{path}: ") for source in sources), _SHOWN)
             logging.warning("%s: %d %s: %s", path, len(sources), what, shown)
         for source in sources:
             logging.debug("%s %s", source, what)
@@ -154,7 +154,7 @@ def read_squad(
     return questions
 
 
-def locate(context: str, text: str, start: int) -> tuple[int, int] | None:
+def _locate(context: str, text: str, start: int) -> tuple[int, int] | None:
     """First and last (exclusive) offset of an answer, not blank, in its context.
 
     It should be at start; if it isn't, or start is below 0, it is looked for as the module says.
@@ -192,7 +192,7 @@ def _load(path: str) -> list[object]:
         if isinstance(error, json.JSONDecodeError):
             place += f":{error.lineno}:{error.colno}"
             line = text.split("\n")[error.lineno - 1]
-            near = f", near {shortened(line[max(0, error.colno - 21) : error.colno + 39])}"
+            near = f", near {error_text(line[max(0, error.colno - 21) : error.colno + 39])}"
         raise DataError(
             f"{place}: the file isn't JSON ({error}){near}. A file in SQuAD's format is one JSON"
             " object, not one per line; repair it, or download it again if it isn't complete."
@@ -271,7 +271,7 @@ def _located(question: Question, oddities: _Sources) -> Question:
     """The question with those of its answers that are in its context, from where they are."""
     answers = []
     for number, answer in enumerate(question.answers):
-        span = locate(question.context, answer.text, answer.start)
+        span = _locate(question.context, answer.text, answer.start)
         place = f"{question.source}.answers[{number}]"
         if span is None:
             oddities[_LOST].append(place)
@@ -315,7 +315,7 @@ def _object(value: object, place: str) -> dict[str, object]:
     if isinstance(value, dict):
         return value
     raise DataError(
-        f"{place}: expected an object, found {shortened(value)}. Correct the file; its nesting"
+        f"{place}: expected an object, found {error_text(value)}. Correct the file; its nesting"
         " should be data, paragraphs, qas, answers, all but the objects in them being arrays."
     )
 
@@ -324,14 +324,14 @@ def _field(fields: dict[str, object], name: str, kind: type, place: str) -> obje
     if name not in fields:
         raise DataError(
             f"{place}: the key {name!r} is missing; there are"
-            f" {listing(map(shortened, fields)) or 'none'}. SQuAD's format needs it here, as"
+            f" {error_list(map(error_text, fields)) or 'none'}. SQuAD's format needs it here, as"
             f" {_CALLED[kind]}; add it, or convert the file."
         )
     value = fields[name]
     # bool is an int to isinstance.
     if type(value) is not kind:
         raise DataError(
-            f"{place}: expected {_CALLED[kind]} as {name!r}, found {shortened(value)}; correct it."
+            f"{place}: expected {_CALLED[kind]} as {name!r}, found {error_text(value)}; correct it."
         )
     return value
 

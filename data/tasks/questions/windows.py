@@ -69,7 +69,7 @@ def make_windows(
     """
     query = tokenizer.tokenize(questions)
     query_lengths = tf.minimum(query.row_lengths(), max_query_length)
-    query = long_texts.kept_pieces(query, query_lengths, "head")
+    query = long_texts.kept_long_text_pieces(query, query_lengths, "head")
     pieces = tokenizer.tokenize_with_offsets(contexts)
     lengths = pieces.ids.row_lengths()
     body = max_seq_length - 3 - query_lengths

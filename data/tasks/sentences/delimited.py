@@ -1,8 +1,8 @@
 """A task over the user's own files: TSV, CSV, JSON lines or Parquet, with columns named.
 
 Labels are classes (found in the training file, or given), sets of classes, or numbers. What was
-found is kept with the model (`saved_form`), so that evaluation and prediction need no training
-file.
+found is kept with the model (`saved_sentence_labels`), so that evaluation and prediction need no
+training file.
 """
 
 import dataclasses
@@ -11,26 +11,26 @@ from collections.abc import Sequence
 
 from absl import logging
 
-from data.errors import DataError
-from data.files.text_files import listing, placed, split_names
+from data.errors import DataError, error_list
+from data.files.text_files import placed_file, split_file_names
 from data.tasks import labels as saved_files
-from data.tasks.sentences.examples import Example, Kind
+from data.tasks.sentences.examples import Example, SentenceKind
 from data.tasks.sentences.labelled import (
-    Layout,
-    balanced_class_weights,
-    check_labels,
-    labels_of,
-    split_examples,
-    warn_of_labels,
+    SentenceLayout,
+    balanced_sentence_weights,
+    check_sentence_labels,
+    labels_of_sentences,
+    split_sentence_examples,
+    warn_of_sentence_labels,
 )
 
 __all__ = [
-    "OwnFiles",
-    "SavedLabels",
-    "balanced_class_weights",
-    "load_labels",
-    "make_task",
-    "saved_form",
+    "OwnSentenceFiles",
+    "SavedSentenceLabels",
+    "balanced_sentence_weights",
+    "load_sentence_labels",
+    "make_sentence_task",
+    "saved_sentence_labels",
 ]
 
 _NONE_GIVEN = {
@@ -40,25 +40,25 @@ _NONE_GIVEN = {
     " --dev_file, or take a part of the training file with --dev_fraction=0.1.",
     "test": "Prediction needs a file of examples and none was given; name it with --test_file.",
 }
-_KINDS = (Kind.CLASSES, Kind.MULTI_LABEL, Kind.REGRESSION)
+_KINDS = (SentenceKind.CLASSES, SentenceKind.MULTI_LABEL, SentenceKind.REGRESSION)
 
 
 @dataclasses.dataclass(frozen=True)
-class SavedLabels:
+class SavedSentenceLabels:
     """What a trained model knows of its task."""
 
-    kind: Kind
+    kind: SentenceKind
     labels: list[str]
     text_columns: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
-class OwnFiles:
-    """What `make_task` makes; see there for the fields. `files` are by split."""
+class OwnSentenceFiles:
+    """What `make_sentence_task` makes; see there for the fields. `files` are by split."""
 
-    kind: Kind
+    kind: SentenceKind
     labels: list[str]
-    layout: Layout
+    layout: SentenceLayout
     files: dict[str, str]
     dev_fraction: float = 0.0
     seed: int = 0
@@ -77,9 +77,9 @@ class OwnFiles:
     @property
     def metrics(self) -> tuple[str, ...]:
         """Names that `modeling.metrics` knows; of two labels the second is F1's positive one."""
-        if self.kind == Kind.REGRESSION:
+        if self.kind == SentenceKind.REGRESSION:
             return ("pearson", "spearman", "mse")
-        if self.kind == Kind.MULTI_LABEL:
+        if self.kind == SentenceKind.MULTI_LABEL:
             return ("micro_f1", "macro_f1", "accuracy")
         return ("accuracy", "f1" if len(self.labels) == 2 else "macro_f1")
 
@@ -92,15 +92,15 @@ class OwnFiles:
     def read(self, data_dir: str | None, split: str) -> list[Example]:
         """See `SentenceTask`. Test examples have no label, even if their file has that column.
 
-        `data_dir` isn't used: `make_task` was told where file names start from.
+        `data_dir` isn't used: `make_sentence_task` was told where file names start from.
         """
         if self.dev_fraction and split in ("train", "dev"):
             return list(self._held_out[split == "dev"])
         if split == "train":
             return list(self._training)
         examples = self.examples(split)
-        if split != "test" and self.kind != Kind.REGRESSION:
-            check_labels(examples, self.labels)
+        if split != "test" and self.kind != SentenceKind.REGRESSION:
+            check_sentence_labels(examples, self.labels)
         return examples
 
     def examples(self, split: str, guess_kind: bool = False) -> list[Example]:
@@ -115,9 +115,9 @@ class OwnFiles:
     @functools.cached_property
     def _training(self) -> list[Example]:
         examples = self.examples("train")
-        if self.kind != Kind.REGRESSION:
-            check_labels(examples, self.labels)
-            warn_of_labels(self.files["train"], examples, self.labels)
+        if self.kind != SentenceKind.REGRESSION:
+            check_sentence_labels(examples, self.labels)
+            warn_of_sentence_labels(self.files["train"], examples, self.labels)
         return examples
 
     @functools.cached_property
@@ -127,10 +127,10 @@ class OwnFiles:
                 f"A dev_fraction of {self.dev_fraction} is a part of the training file, and none"
                 " was given; name it with --train_file, or a file to evaluate on with --dev_file."
             )
-        return split_examples(self._training, self.dev_fraction, self.seed)
+        return split_sentence_examples(self._training, self.dev_fraction, self.seed)
 
 
-def make_task(
+def make_sentence_task(
     *,
     text_columns: str | Sequence[str] = (),
     label_column: str | None = None,
@@ -138,9 +138,9 @@ def make_task(
     train_file: str | None = None,
     dev_files: str | Sequence[str] = (),
     test_file: str | None = None,
-    kind: str | Kind | None = None,
+    kind: str | SentenceKind | None = None,
     labels: str | Sequence[str] | None = None,
-    saved_labels: SavedLabels | None = None,
+    saved_labels: SavedSentenceLabels | None = None,
     searched: Sequence[str] = (),
     label_separator: str = ",",
     has_header: bool = True,
@@ -148,7 +148,7 @@ def make_task(
     seed: int = 0,
     format: str | None = None,
     data_dir: str | None = None,
-) -> OwnFiles:
+) -> OwnSentenceFiles:
     """The task over these files.
 
     Unless kind and labels are given or saved, the training file is read here. Wherever several
@@ -164,12 +164,12 @@ def make_task(
             multi-label if the first label of the training file is a list, else classes.
         labels: Class names in the order of their ids; by default those saved, else those of the
             training file, sorted, by value if all are numbers.
-        saved_labels: From `load_labels`, for a trained model.
+        saved_labels: From `load_sentence_labels`, for a trained model.
         searched: Where they might have been, for messages.
         label_separator: Splits multi-label strings, whose parts lose surrounding white space;
             the empty string has no label. Lists need none.
         has_header: See `read_table`.
-        dev_fraction: Share of the training file that is the dev set, see `split_examples`.
+        dev_fraction: Share of the training file that is the dev set, see `split_sentence_examples`.
         seed: Of that split.
         format: See `read_table`; one for all files.
         data_dir: Folder that relative file names start from.
@@ -188,18 +188,20 @@ def make_task(
             " given; give one of them."
         )
     kind, labels = _kind_and_labels(kind, labels, saved_labels)
-    if kind == Kind.MULTI_LABEL and not label_separator:
+    if kind == SentenceKind.MULTI_LABEL and not label_separator:
         raise DataError("The label separator is empty; give the text between labels, such as ','.")
-    files = {"train": train_file} | split_names("dev", dev_files) | {"test": test_file}
-    task = OwnFiles(
-        kind=kind or Kind.CLASSES,
+    files = {"train": train_file} | split_file_names("dev", dev_files) | {"test": test_file}
+    task = OwnSentenceFiles(
+        kind=kind or SentenceKind.CLASSES,
         labels=labels or [],
-        layout=Layout(text_columns, label_column, id_column, label_separator, has_header, format),
-        files={split: placed(data_dir, path) for split, path in files.items() if path},
+        layout=SentenceLayout(
+            text_columns, label_column, id_column, label_separator, has_header, format
+        ),
+        files={split: placed_file(data_dir, path) for split, path in files.items() if path},
         dev_fraction=dev_fraction,
         seed=seed,
     )
-    if labels is not None or kind == Kind.REGRESSION:
+    if labels is not None or kind == SentenceKind.REGRESSION:
         return task
     if not train_file:
         raise DataError(
@@ -209,9 +211,11 @@ def make_task(
             " --labels in the order that it was trained with."
         )
     examples = task.examples("train", guess_kind=kind is None)
-    kind = Kind.MULTI_LABEL if isinstance(examples[0].label, tuple) else Kind.CLASSES
-    labels, path = labels_of(examples), task.files["train"]
-    if len(labels) < (2 if kind == Kind.CLASSES else 1):
+    kind = (
+        SentenceKind.MULTI_LABEL if isinstance(examples[0].label, tuple) else SentenceKind.CLASSES
+    )
+    labels, path = labels_of_sentences(examples), task.files["train"]
+    if len(labels) < (2 if kind == SentenceKind.CLASSES else 1):
         raise DataError(
             f"{path}: the column {label_column!r} holds"
             f" {f'only the label {labels[0]!r}' if labels else 'no label'}; training needs"
@@ -220,13 +224,13 @@ def make_task(
     task = dataclasses.replace(task, kind=kind, labels=labels)
     # Where cached_property would keep it.
     task.__dict__["_training"] = examples
-    warn_of_labels(path, examples, labels)
-    logging.info("Labels found in %s: %s", path, listing(labels))
+    warn_of_sentence_labels(path, examples, labels)
+    logging.info("Labels found in %s: %s", path, error_list(labels))
     return task
 
 
-def saved_form(task: OwnFiles) -> dict:
-    """Kind, labels and text columns as they are kept with a model, for `load_labels`."""
+def saved_sentence_labels(task: OwnSentenceFiles) -> dict:
+    """Kind, labels and text columns as they are kept with a model, for `load_sentence_labels`."""
     return {
         "kind": task.kind.value,
         "labels": task.labels,
@@ -234,16 +238,18 @@ def saved_form(task: OwnFiles) -> dict:
     }
 
 
-def load_labels(path: str) -> SavedLabels:
+def load_sentence_labels(path: str) -> SavedSentenceLabels:
     """Reads what was kept.
 
     Raises:
         DataError: The file can't be read or is another.
     """
 
-    def form(saved) -> SavedLabels:
-        names, columns = (saved_files.strings(saved, name) for name in ("labels", "text_columns"))
-        return SavedLabels(Kind(saved["kind"]), list(names), columns)
+    def form(saved) -> SavedSentenceLabels:
+        names, columns = (
+            saved_files.task_label_strings(saved, name) for name in ("labels", "text_columns")
+        )
+        return SavedSentenceLabels(SentenceKind(saved["kind"]), list(names), columns)
 
     return saved_files.read_labels(path, form)
 
@@ -261,7 +267,7 @@ def _listed(names: str | Sequence[str]) -> tuple[str, ...]:
 def _check_columns(
     texts: Sequence[str],
     label_column: str | None,
-    saved: SavedLabels | None,
+    saved: SavedSentenceLabels | None,
     searched: Sequence[str],
 ) -> None:
     if not 1 <= len(texts) <= 2 or len(set(texts)) < len(texts):
@@ -283,8 +289,10 @@ def _check_columns(
 
 
 def _kind_and_labels(
-    kind: str | Kind | None, labels: str | Sequence[str] | None, saved: SavedLabels | None
-) -> tuple[Kind | None, list[str] | None]:
+    kind: str | SentenceKind | None,
+    labels: str | Sequence[str] | None,
+    saved: SavedSentenceLabels | None,
+) -> tuple[SentenceKind | None, list[str] | None]:
     """Checked and completed by what was saved; None for what the training file has to tell."""
     if kind is not None:
         named = {known.value: known for known in _KINDS}
@@ -294,20 +302,20 @@ def _kind_and_labels(
     labels = list(_listed(labels)) if labels else None
     if labels and len(set(labels)) < len(labels):
         raise DataError(f"The labels {', '.join(labels)} have one twice; remove one of the two.")
-    if labels and kind == Kind.REGRESSION:
+    if labels and kind == SentenceKind.REGRESSION:
         raise DataError(f"Regression has no labels, and {', '.join(labels)} were given.")
     if saved:
         if kind not in (None, saved.kind) or (labels and labels != saved.labels):
             contradicting = [kind.value] if kind else []
-            contradicting += [f"the labels {listing(labels)}"] if labels else []
+            contradicting += [f"the labels {error_list(labels)}"] if labels else []
             raise DataError(
                 f"The model was trained for {saved.kind.value} with the labels"
-                f" {listing(saved.labels) or '(none)'}; given were"
+                f" {error_list(saved.labels) or '(none)'}; given were"
                 f" {' and '.join(contradicting)}. Leave these out, or train a new model."
             )
         return saved.kind, saved.labels
     if labels and kind is None:
-        kind = Kind.CLASSES
-    if kind == Kind.CLASSES and labels and len(labels) < 2:
+        kind = SentenceKind.CLASSES
+    if kind == SentenceKind.CLASSES and labels and len(labels) < 2:
         raise DataError(f"One label ({labels[0]}) was given; classes need two at least.")
     return kind, labels

@@ -8,7 +8,7 @@ import enum
 from typing import Protocol
 
 
-class Kind(enum.Enum):
+class SentenceKind(enum.Enum):
     """What a task predicts, and so what an example's label is."""
 
     CLASSES = "classes"  # one of the task's labels: str
@@ -54,7 +54,7 @@ class SentenceTask(Protocol):
     """
 
     name: str
-    kind: Kind
+    kind: SentenceKind
     labels: list[str]
     metrics: tuple[str, ...]
 

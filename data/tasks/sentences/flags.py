@@ -14,7 +14,7 @@ MAX_WINDOWS = 16
 
 def define_sentence_flags() -> None:
     """All of them."""
-    define_task_flags()
+    _define_task_flags()
     flags.DEFINE_bool(
         "do_lower_case", True, "Lower-case the text and strip accents; False for cased models."
     )
@@ -42,7 +42,7 @@ def define_sentence_flags() -> None:
     )
 
 
-def define_task_flags() -> None:
+def _define_task_flags() -> None:
     flags.DEFINE_string("data_dir", None, "Folder with the task's files, named as published.")
     flags.DEFINE_string("task_name", None, f"One of {', '.join(TASKS)}; {OWN_FILES} for own files.")
     # Own files.

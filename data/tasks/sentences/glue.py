@@ -20,9 +20,9 @@ from collections.abc import Iterator
 import tensorflow as tf
 from absl import logging
 
-from data.errors import DataError
-from data.files.text_files import lines_of, placed, read_text, shortened
-from data.tasks.sentences.examples import Example, Kind
+from data.errors import DataError, error_text
+from data.files.text_files import lines_of, placed_file, read_text
+from data.tasks.sentences.examples import Example, SentenceKind
 
 SPLITS = ("train", "dev", "test")
 # fmt: off
@@ -82,7 +82,7 @@ class PublishedTask:
     labels: list[str]
     tables: dict[str, _Table]
     metrics: tuple[str, ...] = ("accuracy",)
-    kind: Kind = Kind.CLASSES
+    kind: SentenceKind = SentenceKind.CLASSES
     renamed_labels: dict[str, str] = dataclasses.field(default_factory=dict)
 
     @property
@@ -104,7 +104,7 @@ class PublishedTask:
     def _present(self, data_dir: str, table: _Table) -> _Table | None:
         """The table, or the one to be read rather, if its file is there."""
         choice = [option for option in (table.rather, table) if option]
-        return next((t for t in choice if tf.io.gfile.exists(placed(data_dir, t.file))), None)
+        return next((t for t in choice if tf.io.gfile.exists(placed_file(data_dir, t.file))), None)
 
     def published_size(self, split: str) -> int | None:
         """How many rows the split has as published (QNLI: second edition)."""
@@ -124,7 +124,7 @@ class PublishedTask:
             raise DataError(
                 f"No data_dir was given; {self.name} needs the folder that holds {table.file}."
             )
-        path = placed(data_dir, table.file)
+        path = placed_file(data_dir, table.file)
         table = self._present(data_dir, table)
         if table is None:
             present = [name for name in self.tables if self.exists(data_dir, name)]
@@ -133,7 +133,7 @@ class PublishedTask:
                 "that holds the task's files under their published names. Of the splits of "
                 f"{self.name} it has {', '.join(present) or 'none'}."
             )
-        path = placed(data_dir, table.file)
+        path = placed_file(data_dir, table.file)
         lines = lines_of(read_text(path))
         examples = list(self._examples(path, table, split, lines))
         if not examples:
@@ -174,7 +174,7 @@ class PublishedTask:
                     continue
                 raise DataError(
                     f"{source}: this row of {self.name} has {len(fields)} tab-separated columns, "
-                    f"{needed} are needed; it reads {shortened(line)}. Check that the file is "
+                    f"{needed} are needed; it reads {error_text(line)}. Check that the file is "
                     f"the task's own {table.file}, with tabs."
                 )
             if table.only and fields[at["only"]] != table.only[1]:
@@ -183,7 +183,7 @@ class PublishedTask:
                 first = seen.setdefault(fields[at["index"]], source)
                 if first is not source:
                     raise DataError(
-                        f"{source}: the index {shortened(fields[at['index']])} is that of "
+                        f"{source}: the index {error_text(fields[at['index']])} is that of "
                         f"{first} too; each row of {self.name} needs its own. Remove one of the "
                         "rows, or number them anew."
                     )
@@ -209,21 +209,21 @@ class PublishedTask:
                 )
 
     def _label(self, text: str, source: str) -> str | float:
-        if self.kind is Kind.REGRESSION:
+        if self.kind is SentenceKind.REGRESSION:
             try:
                 score = float(text)
             except ValueError:
                 score = math.nan
             if not 0 <= score <= 5:
                 raise DataError(
-                    f"{source}: the score is {shortened(text)}; {self.name} has numbers from 0 "
+                    f"{source}: the score is {error_text(text)}; {self.name} has numbers from 0 "
                     "to 5. Correct or remove the row."
                 )
             return score
         label = self.renamed_labels.get(text, text)
         if label not in self.labels:
             raise DataError(
-                f"{source}: the label is {shortened(text)}; {self.name} "
+                f"{source}: the label is {error_text(text)}; {self.name} "
                 f"has the labels {', '.join(self.labels)}. Correct or remove the row."
             )
         return label
@@ -256,13 +256,13 @@ def _positions(path: str, table: _Table, lines: list[str]) -> dict[str, int]:
     if header and len(missing) < len(columns.keys() - {"index"}):
         if missing:
             raise DataError(
-                f"{path}:1: the header has no column {shortened(missing[0])}; it reads "
-                f"{shortened(lines[0])}. Name the columns as published."
+                f"{path}:1: the header has no column {error_text(missing[0])}; it reads "
+                f"{error_text(lines[0])}. Name the columns as published."
             )
     elif header:
         logging.warning(
             f"{path}:1: this line is taken for a header and left out, though it has none of the "
-            f"names {', '.join(missing)}; it reads {shortened(lines[0])}."
+            f"names {', '.join(missing)}; it reads {error_text(lines[0])}."
         )
     if "index" in columns and columns["index"][0] not in header and not table.index_in_guid:
         # The first column may be anything then.
@@ -333,7 +333,9 @@ def _glue() -> Iterator[PublishedTask]:
 
     stsb = {**_PAIR, "text_a": ("sentence1", 7), "text_b": ("sentence2", 8)}
     tables = _usual((5749, 1500, 1379), stsb, ("score", 9))
-    yield PublishedTask("sts-b", [], tables, metrics=("spearman", "pearson"), kind=Kind.REGRESSION)
+    yield PublishedTask(
+        "sts-b", [], tables, metrics=("spearman", "pearson"), kind=SentenceKind.REGRESSION
+    )
 
     qqp = {"text_a": ("question1", 1), "text_b": ("question2", 2), "index": ("id", 0)}
     labelled = {**qqp, "text_a": ("question1", 3), "text_b": ("question2", 4), "skip_short": True}

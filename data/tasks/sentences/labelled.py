@@ -1,7 +1,7 @@
 """Rows of a table to examples, and what can be said of their labels.
 
-Which columns are what (`Layout`), the order of labels, their counts and weights, and the part of
-a training set that is held out.
+Which columns are what (`SentenceLayout`), the order of labels, their counts and weights, and the
+part of a training set that is held out.
 """
 
 import contextlib
@@ -14,10 +14,9 @@ from hashlib import blake2b
 import numpy as np
 from absl import logging
 
-from data.errors import DataError
-from data.files.tables import Row, nearest, read_table, value_of
-from data.files.text_files import listing, shortened
-from data.tasks.sentences.examples import Example, Kind, Label
+from data.errors import DataError, did_you_mean, error_list, error_text
+from data.files.tables import TableRow, read_table, table_value
+from data.tasks.sentences.examples import Example, Label, SentenceKind
 
 _DOMINANT = 0.95
 # Beyond so many labels, each rarer than every second example, they are hardly classes.
@@ -25,10 +24,10 @@ _MANY_LABELS = 50
 
 
 @dataclass(frozen=True)
-class Layout:
+class SentenceLayout:
     """Which columns hold what, and how files are to be read.
 
-    The fields are `delimited.make_task`'s; without `label_column` no labels are read.
+    The fields are `delimited.make_sentence_task`'s; without `label_column` no labels are read.
     """
 
     text_columns: tuple[str, ...]
@@ -38,7 +37,7 @@ class Layout:
     has_header: bool = True
     format: str | None = None
 
-    def read(self, path: str, split: str, kind: Kind | None) -> list[Example]:
+    def read(self, path: str, split: str, kind: SentenceKind | None) -> list[Example]:
         """Reads a file.
 
         Class labels lose surrounding white space. Numbers and true and false, as JSON and Parquet
@@ -63,15 +62,17 @@ class Layout:
             texts = [self._text(row, column) for column in self.text_columns]
             label: Label | None = None
             if labelled:
-                value = value_of(row, self.label_column)
-                kind = kind or (Kind.MULTI_LABEL if isinstance(value, list) else Kind.CLASSES)
+                value = table_value(row, self.label_column)
+                kind = kind or (
+                    SentenceKind.MULTI_LABEL if isinstance(value, list) else SentenceKind.CLASSES
+                )
                 label = self._label(row, value, kind)
             guid = f"{split}-{len(examples) + 1}"
             if self.id_column is not None:
-                guid = _name(row, self.id_column, value_of(row, self.id_column))
+                guid = _name(row, self.id_column, table_value(row, self.id_column))
                 if guid in ids:
                     raise DataError(
-                        f"{row.source}: the id {shortened(guid)} in column {self.id_column!r} was"
+                        f"{row.source}: the id {error_text(guid)} in column {self.id_column!r} was"
                         f" used before, at {ids[guid]}. Ids have to differ within a file; correct"
                         " or remove one of the rows, or name no id column."
                     )
@@ -80,8 +81,8 @@ class Layout:
             examples.append(Example(guid, texts[0], text_b, label, row.source))
         return examples
 
-    def _text(self, row: Row, column: str) -> str:
-        text = value_of(row, column)
+    def _text(self, row: TableRow, column: str) -> str:
+        text = table_value(row, column)
         if not isinstance(text, str):
             raise DataError(
                 f"{row.source}: the column {column!r} holds {_kind_of(text)}; a text was"
@@ -89,10 +90,10 @@ class Layout:
             )
         return text
 
-    def _label(self, row: Row, value: object, kind: Kind) -> Label:
-        if kind == Kind.REGRESSION:
+    def _label(self, row: TableRow, value: object, kind: SentenceKind) -> Label:
+        if kind == SentenceKind.REGRESSION:
             return _number(row, self.label_column, value)
-        if kind == Kind.MULTI_LABEL:
+        if kind == SentenceKind.MULTI_LABEL:
             if isinstance(value, str):
                 value = [part for part in value.split(self.label_separator) if part.strip()]
             items = value if isinstance(value, list) else [value]
@@ -101,29 +102,29 @@ class Layout:
         return _name(row, self.label_column, value)
 
 
-def classes_of(example: Example) -> tuple[str, ...]:
+def _classes_of(example: Example) -> tuple[str, ...]:
     """Its classes: one, or as many as a multi-label example has."""
     return example.label if isinstance(example.label, tuple) else (example.label,)
 
 
-def check_labels(examples: Iterable[Example], labels: Sequence[str]) -> None:
+def check_sentence_labels(examples: Iterable[Example], labels: Sequence[str]) -> None:
     """Raises DataError for an example without a class, or of one that isn't among the labels."""
     known = set(labels)
     for example in examples:
-        for label in classes_of(example):
+        for label in _classes_of(example):
             if label not in known:
-                near = nearest(label, labels) if isinstance(label, str) else ""
+                near = did_you_mean(label, labels) if isinstance(label, str) else ""
                 raise DataError(
-                    f"{example.source}: the label is {shortened(label)}; the labels are"
-                    f" {listing(labels)}{near}. They are the task's, those of the training file or"
-                    " of --labels, or the trained model's; correct or remove the row, or train"
+                    f"{example.source}: the label is {error_text(label)}; the labels are"
+                    f" {error_list(labels)}{near}. They are the task's, those of the training file"
+                    " or of --labels, or the trained model's; correct or remove the row, or train"
                     " with this label too."
                 )
 
 
-def labels_of(examples: Iterable[Example]) -> list[str]:
+def labels_of_sentences(examples: Iterable[Example]) -> list[str]:
     """Labels that occur, sorted; by value if all are numbers."""
-    labels = sorted({label for example in examples for label in classes_of(example)})
+    labels = sorted({label for example in examples for label in _classes_of(example)})
     try:
         values = [float(label) for label in labels]
     except ValueError:
@@ -134,19 +135,19 @@ def labels_of(examples: Iterable[Example]) -> list[str]:
     return sorted(labels, key=float)
 
 
-def warn_of_labels(path: str, examples: Sequence[Example], labels: Sequence[str]) -> None:
+def warn_of_sentence_labels(path: str, examples: Sequence[Example], labels: Sequence[str]) -> None:
     """Logs what is odd about the labels of a training set."""
-    counts = class_counts(examples, labels)
+    counts = _class_counts(examples, labels)
     absent = [label for label, count in zip(labels, counts, strict=True) if not count]
     if absent:
-        logging.warning("%s: no example has the label %s.", path, listing(absent))
+        logging.warning("%s: no example has the label %s.", path, error_list(absent))
     if isinstance(examples[0].label, tuple):
         return
     share = counts.max() / len(examples)
     if share > _DOMINANT:
         logging.warning(
             f"{path}: {100 * share:.1f} % of the examples have the label"
-            f" {shortened(labels[counts.argmax()])}. A model may learn to answer nothing else;"
+            f" {error_text(labels[counts.argmax()])}. A model may learn to answer nothing else;"
             " consider class weights, and a metric that looks at the other classes."
         )
     if len(labels) > max(_MANY_LABELS, len(examples) / 2):
@@ -156,33 +157,33 @@ def warn_of_labels(path: str, examples: Sequence[Example], labels: Sequence[str]
         )
 
 
-def class_counts(examples: Sequence[Example], labels: Sequence[str]) -> np.ndarray:
+def _class_counts(examples: Sequence[Example], labels: Sequence[str]) -> np.ndarray:
     """How many examples have each label, int64 [labels].
 
     Raises:
-        DataError: See `check_labels`.
+        DataError: See `check_sentence_labels`.
     """
-    check_labels(examples, labels)
-    counts = Counter(label for example in examples for label in classes_of(example))
+    check_sentence_labels(examples, labels)
+    counts = Counter(label for example in examples for label in _classes_of(example))
     return np.array([counts[label] for label in labels], np.int64)
 
 
-def balanced_class_weights(examples: Sequence[Example], labels: Sequence[str]) -> np.ndarray:
+def balanced_sentence_weights(examples: Sequence[Example], labels: Sequence[str]) -> np.ndarray:
     """Weights that give every class the same sum, float32 [labels].
 
     n / (k · count): n labels altogether, k classes that occur. Their mean over the examples'
     labels is 1. A class that doesn't occur gets 1.
 
     Raises:
-        DataError: See `class_counts`.
+        DataError: See `_class_counts`.
     """
-    counts = class_counts(examples, labels)
+    counts = _class_counts(examples, labels)
     classes = max(np.count_nonzero(counts), 1)
     weights = counts.sum() / (classes * np.maximum(counts, 1))
     return np.where(counts > 0, weights, 1.0).astype(np.float32)
 
 
-def split_examples(
+def split_sentence_examples(
     examples: Sequence[Example], fraction: float, seed: int
 ) -> tuple[list[Example], list[Example]]:
     """Splits a training set into a part to train on and a held-out one, by a hash of the texts.
@@ -204,7 +205,7 @@ def split_examples(
     Raises:
         DataError: Nothing can be held out, since no class has two different texts.
     """
-    counts = Counter(label for example in examples for label in classes_of(example))
+    counts = Counter(label for example in examples for label in _classes_of(example))
     groups: dict[bytes, list[int]] = {}
     for index, example in enumerate(examples):
         groups.setdefault(_hash(example, seed), []).append(index)
@@ -261,7 +262,7 @@ def _hash(example: Example, seed: int) -> bytes:
     return blake2b(texts, digest_size=16).digest()
 
 
-def _number(row: Row, column: str, value: object) -> float:
+def _number(row: TableRow, column: str, value: object) -> float:
     number = math.nan
     if isinstance(value, str | int | float) and not isinstance(value, bool):
         # Python, but hardly the file's author, takes "1_0" for 10.
@@ -269,13 +270,13 @@ def _number(row: Row, column: str, value: object) -> float:
             number = float(str(value).replace("_", "?"))
     if not math.isfinite(number):
         raise DataError(
-            f"{row.source}: the label in column {column!r} is {shortened(value)}; regression needs"
+            f"{row.source}: the label in column {column!r} is {error_text(value)}; regression needs"
             " a finite number with a decimal point, such as 3.5. Correct or remove the row."
         )
     return number
 
 
-def _name(row: Row, column: str, value: object) -> str:
+def _name(row: TableRow, column: str, value: object) -> str:
     """A class name or an id as a string."""
     if isinstance(value, bool):
         return str(value).lower()

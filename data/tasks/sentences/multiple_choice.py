@@ -19,20 +19,18 @@ import dataclasses
 import re
 from collections.abc import Iterator, Sequence
 
-from data.errors import DataError
+from data.errors import DataError, error_list, error_text
 from data.files.text_files import (
-    csv_records,
-    extension,
-    json_records,
-    listing,
-    placed,
+    csv_file_rows,
+    file_extension,
+    json_file_rows,
+    named_file_row,
+    placed_file,
     read_text,
-    shortened,
-    split_names,
-    tsv_records,
-    with_names,
+    split_file_names,
+    tsv_file_rows,
 )
-from data.tasks.sentences.examples import Example, Kind
+from data.tasks.sentences.examples import Example, SentenceKind
 
 NAMES = ("codah", "multiple_choice", "swag")
 _PUBLISHED = {
@@ -59,7 +57,7 @@ class ChoiceTask:
 
     name: str
     files: dict[str, str]
-    kind: Kind = Kind.CHOICES
+    kind: SentenceKind = SentenceKind.CHOICES
     labels: list[str] = dataclasses.field(default_factory=list)
     metrics: tuple[str, ...] = ("accuracy",)
 
@@ -86,8 +84,8 @@ class ChoiceTask:
                 f"The task {self.name} has no {split!r} split; it has {has}. Give a "
                 f"{split.split('_')[0]} file."
             )
-        path = placed(data_dir, self.files[split])
-        rows_of = _LAYOUTS.get(extension(path))
+        path = placed_file(data_dir, self.files[split])
+        rows_of = _LAYOUTS.get(file_extension(path))
         if rows_of is None:
             raise DataError(
                 f"{path} has an ending that multiple choice doesn't know; files may end in "
@@ -120,7 +118,7 @@ class ChoiceTask:
             label = int(label)
         if label is not None and type(label) is not int:  # bool is an int to isinstance
             raise DataError(
-                f"{source}: the label is {shortened(label)}, which is not an integer; it has to "
+                f"{source}: the label is {error_text(label)}, which is not an integer; it has to "
                 f"be the number of the right choice, here from 0 to {len(choices) - 1}."
             )
         if label is not None and not 0 <= label < len(choices):
@@ -147,7 +145,7 @@ def get_task(
     """The task "swag" or "codah", which know the published names of files, or "multiple_choice".
 
     Files that are named here take the place of those; for the splits of `dev_files` see
-    `text_files.split_names`.
+    `text_files.split_file_names`.
 
     Raises:
         DataError: There is no task of that name.
@@ -163,7 +161,7 @@ def get_task(
     files = {}
     for purpose, paths in named.items():
         paths = [path for path in paths if path] or [published.get(purpose)]
-        files |= split_names(purpose, filter(None, paths))
+        files |= split_file_names(purpose, filter(None, paths))
     return ChoiceTask(name, files)
 
 
@@ -173,11 +171,11 @@ _Row = tuple[int, str, str, list[str], object]
 
 def _csv_rows(path: str, text: str) -> Iterator[_Row]:
     header: list[str] = []
-    for number, (source, fields) in enumerate(csv_records(path, text)):
+    for number, (source, fields) in enumerate(csv_file_rows(path, text)):
         if number == 0:
             header, endings = _csv_header(source, fields)
         elif fields != [""]:
-            row = with_names(source, header, fields, ",")
+            row = named_file_row(source, header, fields, ",")
             choices = [f"{row['sent2']} {row[ending]}".strip() for ending in endings]
             yield number, source, row["sent1"], choices, row.get("label") or None
 
@@ -191,7 +189,7 @@ def _csv_header(source: str, fields: list[str]) -> tuple[list[str], list[str]]:
         missing += ["ending0, ending1 and so on"] if len(endings) < 2 else []
         raise DataError(
             f"{source}: the header has too few columns, {', '.join(missing)} missing; its columns "
-            f"are {listing(map(shortened, header))}. Use SWAG's published header (sent1, "
+            f"are {error_list(map(error_text, header))}. Use SWAG's published header (sent1, "
             "sent2, at least two choices ending0, ending1 …, and label), or JSON lines."
         )
     return header, sorted(endings, key=lambda name: int(name.removeprefix("ending")))
@@ -199,27 +197,27 @@ def _csv_header(source: str, fields: list[str]) -> tuple[list[str], list[str]]:
 
 def _tsv_rows(path: str, text: str) -> Iterator[_Row]:
     unlabelled = 2 + _CODAH_CHOICES
-    for number, (source, fields) in enumerate(tsv_records(path, text)):
+    for number, (source, fields) in enumerate(tsv_file_rows(path, text)):
         if fields == [""]:
             continue
         if len(fields) not in (unlabelled, unlabelled + 1):
             raise DataError(
                 f"{source}: this row has {len(fields)} tab-separated columns, {unlabelled + 1} "
                 f"are needed (category, prompt, {_CODAH_CHOICES} choices, label); it begins "
-                f"{shortened(fields[0])}. For another number of choices use JSON lines."
+                f"{error_text(fields[0])}. For another number of choices use JSON lines."
             )
         label = fields[unlabelled] if len(fields) > unlabelled else None
         yield number, source, fields[1], fields[2:unlabelled], label or None
 
 
 def _json_rows(path: str, text: str) -> Iterator[_Row]:
-    for number, (source, row) in enumerate(json_records(path, text)):
+    for number, (source, row) in enumerate(json_file_rows(path, text)):
         context, choices = row.get("context", row.get("startphrase")), row.get("choices")
         texts = [context, *choices] if isinstance(choices, list) else [None]
         if not all(isinstance(text, str) for text in texts):
             raise DataError(
                 f"{source}: expected an object with a text 'context' (or 'startphrase') and a list "
-                f"of texts 'choices', found {shortened(row)}. Correct or remove the line."
+                f"of texts 'choices', found {error_text(row)}. Correct or remove the line."
             )
         yield number, source, context, choices, row.get("label", row.get("answer"))
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from data.files import atomic
 from data.files.text_files import tsv_line
-from data.tasks.sentences.examples import Example, Kind, Label
+from data.tasks.sentences.examples import Example, Label, SentenceKind
 
 # From this probability on a label of a multi-label task is predicted.
 THRESHOLD = 0.5
@@ -20,7 +20,7 @@ THRESHOLD = 0.5
 _SHOWN = 2000
 
 
-def write_test_results(path: str, probabilities: Iterable[Sequence[float]]) -> None:
+def write_sentence_test_results(path: str, probabilities: Iterable[Sequence[float]]) -> None:
     """Writes test_results.tsv as the original: a line per example, probabilities, tabs.
 
     There is no header and no label: the columns are the classes in the order of their ids.
@@ -31,7 +31,7 @@ def write_test_results(path: str, probabilities: Iterable[Sequence[float]]) -> N
 def write_predictions(
     path: str,
     examples: Sequence[Example],
-    kind: Kind,
+    kind: SentenceKind,
     labels: Sequence[str],
     outputs: np.ndarray,
 ) -> None:
@@ -57,24 +57,26 @@ def write_predictions(
     outputs = _checked(examples, kind, labels, outputs)
     predicted = predicted_labels(kind, labels, outputs)
     known = any(example.label is not None for example in examples)
-    name = {Kind.MULTI_LABEL: "labels", Kind.REGRESSION: "prediction"}.get(kind, "label")
+    name = {SentenceKind.MULTI_LABEL: "labels", SentenceKind.REGRESSION: "prediction"}.get(
+        kind, "label"
+    )
     fixed = ["id", *(["gold"] if known else []), name]
     columns = list(labels)
-    if kind is Kind.CHOICES:
+    if kind is SentenceKind.CHOICES:
         columns = [f"choice_{number}" for number in range(outputs.shape[1])]
-    elif kind is Kind.REGRESSION:
+    elif kind is SentenceKind.REGRESSION:
         columns = []
     rows = [fixed + [f"probability_{c}" if c in fixed else c for c in columns]]
     for example, label, output in zip(examples, predicted, outputs, strict=True):
         row = [example.guid, *([_text(example.label)] if known else []), _text(label)]
-        rows.append(row + ([] if kind is Kind.REGRESSION else [str(p) for p in output]))
+        rows.append(row + ([] if kind is SentenceKind.REGRESSION else [str(p) for p in output]))
     atomic.write_text(path, "".join(f"{tsv_line(row)}\n" for row in rows))
 
 
-def write_errors(
+def write_sentence_errors(
     path: str,
     examples: Sequence[Example],
-    kind: Kind,
+    kind: SentenceKind,
     labels: Sequence[str],
     outputs: np.ndarray,
     limit: int = 20,
@@ -103,7 +105,7 @@ def write_errors(
     pairs = any(example.text_b is not None for example in examples)
     choices = max((len(example.choices) for example in examples), default=0)
     header = ["source", "id", "gold", "predicted"]
-    header += ["error" if kind is Kind.REGRESSION else "confidence", "text_a"]
+    header += ["error" if kind is SentenceKind.REGRESSION else "confidence", "text_a"]
     rows = [header + ["text_b"] * pairs + [f"choice_{number}" for number in range(choices)]]
     for confidence, number in mistakes:
         example = examples[number]
@@ -115,29 +117,33 @@ def write_errors(
     atomic.write_text(path, "".join(f"{tsv_line(row)}\n" for row in rows))
 
 
-def predicted_labels(kind: Kind, labels: Sequence[str], outputs: np.ndarray) -> list[Label]:
+def predicted_labels(kind: SentenceKind, labels: Sequence[str], outputs: np.ndarray) -> list[Label]:
     """The label of every example, as an example of that kind has it.
 
     Of equal probabilities the first class wins; a multi-label prediction holds all labels of
     probability 0.5 and above, and may be empty.
     """
-    if kind is Kind.REGRESSION:
+    if kind is SentenceKind.REGRESSION:
         return list(outputs)
-    if kind is Kind.MULTI_LABEL:
+    if kind is SentenceKind.MULTI_LABEL:
         return [
             tuple(label for label, p in zip(labels, row, strict=True) if p >= THRESHOLD)
             for row in outputs
         ]
     best = [int(number) for number in np.argmax(outputs, axis=-1)]
-    return best if kind is Kind.CHOICES else [labels[number] for number in best]
+    return best if kind is SentenceKind.CHOICES else [labels[number] for number in best]
 
 
 def _checked(
-    examples: Sequence[Example], kind: Kind, labels: Sequence[str], outputs: np.ndarray
+    examples: Sequence[Example], kind: SentenceKind, labels: Sequence[str], outputs: np.ndarray
 ) -> np.ndarray:
     outputs = np.asarray(outputs, np.float32)
-    width = {Kind.REGRESSION: (), Kind.CHOICES: outputs.shape[1:2]}.get(kind, (len(labels),))
-    if outputs.shape != (len(examples), *width) or (kind is Kind.CHOICES and outputs.ndim != 2):
+    width = {SentenceKind.REGRESSION: (), SentenceKind.CHOICES: outputs.shape[1:2]}.get(
+        kind, (len(labels),)
+    )
+    if outputs.shape != (len(examples), *width) or (
+        kind is SentenceKind.CHOICES and outputs.ndim != 2
+    ):
         raise ValueError(
             f"outputs are of shape {outputs.shape}; {len(examples)} examples of kind "
             f"{kind.value} and {len(labels)} labels are given."
@@ -146,12 +152,12 @@ def _checked(
 
 
 def _mistake(
-    kind: Kind, labels: Sequence[str], gold: Label, predicted: Label, output: np.ndarray
+    kind: SentenceKind, labels: Sequence[str], gold: Label, predicted: Label, output: np.ndarray
 ) -> np.float32:
     """How sure of a wrong prediction the model was; 0 if it is right."""
-    if kind is Kind.REGRESSION:
+    if kind is SentenceKind.REGRESSION:
         return np.float32(abs(output - np.float32(gold)))
-    if kind is Kind.MULTI_LABEL:
+    if kind is SentenceKind.MULTI_LABEL:
         wrong = [
             p if label in predicted else 1 - p
             for label, p in zip(labels, output, strict=True)

@@ -1,7 +1,7 @@
 """From the values of flags to a task on sentences, and to its splits, read and tokenised.
 
-task = open_task(values, train=True)
-splits = read_splits(task, "dev", tokenizer, TextSettings(128), data_dir)
+task = open_sentence_task(values, train=True)
+splits = read_sentence_splits(task, "dev", tokenizer, SentenceSettings(128), data_dir)
 """
 
 import functools
@@ -10,17 +10,17 @@ from absl import logging
 
 from data import batching
 from data.errors import DataError
-from data.features import fingerprint
+from data.features import features_fingerprint
 from data.tasks import labels
 from data.tasks.sentences import delimited, glue, multiple_choice, rows
 from data.tasks.sentences.examples import SentenceTask
 from data.tasks.sentences.flags import OWN_FILES
-from data.tasks.sentences.rows import TextSettings
+from data.tasks.sentences.rows import SentenceSettings
 from data.tasks.splits import TaskSplit
 from data.tokenization import Tokenizer
 
 
-def open_task(values, train: bool) -> SentenceTask:
+def open_sentence_task(values, train: bool) -> SentenceTask:
     """The task that the flags name.
 
     Args:
@@ -35,7 +35,7 @@ def open_task(values, train: bool) -> SentenceTask:
     if name == OWN_FILES:
         folders = (values.output_dir, values.init_checkpoint)
         place = None if train else labels.find_labels(*folders)
-        return delimited.make_task(
+        return delimited.make_sentence_task(
             text_columns=values.text_columns,
             label_column=values.label_column,
             id_column=values.id_column,
@@ -44,8 +44,8 @@ def open_task(values, train: bool) -> SentenceTask:
             test_file=values.test_file,
             kind=values.label_kind,
             labels=values.labels or None,
-            saved_labels=delimited.load_labels(place) if place else None,
-            searched=() if train else labels.label_places(*folders),
+            saved_labels=delimited.load_sentence_labels(place) if place else None,
+            searched=() if train else labels.task_label_places(*folders),
             label_separator=values.label_separator,
             has_header=values.header,
             dev_fraction=values.dev_fraction,
@@ -62,11 +62,11 @@ def open_task(values, train: bool) -> SentenceTask:
     return glue.get_task(name)
 
 
-def read_splits(
+def read_sentence_splits(
     task: SentenceTask,
     purpose: str,
     tokenizer: Tokenizer,
-    settings: TextSettings,
+    settings: SentenceSettings,
     data_dir: str | None = None,
     cache: str | None = None,
     budget: int = 0,
@@ -75,7 +75,8 @@ def read_splits(
 
     A further split whose file is absent, such as GLUE's diagnostic set, is left out.
 
-    Pieces are kept in the folder `cache`, see `rows.cached_rows`; for the budget see `TaskSplit`.
+    Pieces are kept in the folder `cache`, see `rows.cached_sentence_rows`; for the budget see
+    `TaskSplit`.
     """
     # A task without that split says so itself.
     main, *further = task.splits(purpose) or (purpose,)
@@ -84,17 +85,17 @@ def read_splits(
     splits = []
     for name in [main, *(name for name in further if exists(data_dir, name))]:
         examples = task.read(data_dir, name)
-        features = rows.cached_rows(
+        features = rows.cached_sentence_rows(
             cache, name, tokenizer, examples, task.kind, task.labels, settings
         )
         logging.info("%s: %d examples of %s", name, len(examples), task.name)
-        texts = rows.texts_fingerprint(tokenizer, examples, task.kind, settings)
+        texts = rows.sentences_fingerprint(tokenizer, examples, task.kind, settings)
         splits.append(
             TaskSplit(
                 name,
                 features,
-                fingerprint([texts, features.label_ids, task.labels]),
-                functools.partial(batching.example_sources, examples),
+                features_fingerprint([texts, features.label_ids, task.labels]),
+                functools.partial(batching.batching_sources, examples),
                 examples,
                 budget=budget,
             )

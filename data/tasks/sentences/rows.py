@@ -1,6 +1,6 @@
 """Examples of sentence tasks to rows of pieces, tokenised once.
 
-settings = TextSettings(max_seq_length=128)
+settings = SentenceSettings(max_seq_length=128)
 features = tokenize_examples(tokenizer, examples, Kind.CLASSES, ["0", "1"], settings)
 """
 
@@ -11,11 +11,17 @@ import numpy as np
 import tensorflow as tf
 
 from data.errors import DataError
-from data.features import Features, cached_features, concatenated, fingerprint, row_splits
-from data.tasks.sentences.examples import Example, Kind
-from data.tasks.sentences.labelled import check_labels
+from data.features import (
+    Features,
+    cached_features,
+    concatenated_features,
+    feature_row_splits,
+    features_fingerprint,
+)
+from data.tasks.sentences.examples import Example, SentenceKind
+from data.tasks.sentences.labelled import check_sentence_labels
 from data.tokenization import Tokenizer, long_texts
-from data.tokenization.inputs import check_length, pack_inputs, pack_windows
+from data.tokenization.inputs import check_token_length, pack_inputs, pack_piece_windows
 
 _TEXTS_AT_ONCE = 1024
 # Of stored pieces; to be counted up when the same text gives other ones.
@@ -23,7 +29,7 @@ _FORMAT = 2
 
 
 @dataclasses.dataclass(frozen=True)
-class TextSettings:
+class SentenceSettings:
     """How texts become rows.
 
     Attributes:
@@ -41,19 +47,19 @@ class TextSettings:
 def tokenize_examples(
     tokenizer: Tokenizer,
     examples: Sequence[Example],
-    kind: Kind,
+    kind: SentenceKind,
     labels: Sequence[str],
-    settings: TextSettings,
+    settings: SentenceSettings,
 ) -> Features:
     """Tokenises and truncates examples, about a thousand at a time in the graph.
 
     Raises:
         DataError: An example's label isn't among `labels`, or the settings contradict.
     """
-    choices = kind is Kind.CHOICES
+    choices = kind is SentenceKind.CHOICES
     windows = settings.long_text == "windows"
     # Here, as what is raised in the graph's Python is no DataError any more.
-    check_length(settings.max_seq_length)
+    check_token_length(settings.max_seq_length)
     long_texts.check_long_text(
         settings.long_text, settings.window_stride, settings.max_seq_length, settings.max_windows
     )
@@ -67,7 +73,7 @@ def tokenize_examples(
     def pack(texts_a, texts_b):
         pieces = tokenizer.tokenize(texts_a), tokenizer.tokenize(texts_b)
         if windows:
-            ids, segments, counts = pack_windows(
+            ids, segments, counts = pack_piece_windows(
                 tokenizer,
                 *pieces,
                 max_seq_length=settings.max_seq_length,
@@ -95,7 +101,7 @@ def tokenize_examples(
     else:
         pairs = [(example.text_a, example.text_b or "") for example in examples]
     # One portion at least, be it empty.
-    whole = concatenated(
+    whole = concatenated_features(
         pack(*tf.transpose(tf.reshape(tf.constant(some, tf.string), [-1, 2])))
         for begin in range(0, max(len(pairs), 1), _TEXTS_AT_ONCE)
         for some in [pairs[begin : begin + _TEXTS_AT_ONCE]]
@@ -103,42 +109,46 @@ def tokenize_examples(
     rows = [len(example.choices) for example in examples] if choices else whole["counts"]
     return Features(
         ids=whole["ids"],
-        splits=row_splits(whole["lengths"]),
+        splits=feature_row_splits(whole["lengths"]),
         first_lengths=whole["first_lengths"],
-        row_splits=row_splits(rows),
-        label_ids=label_ids(examples, kind, labels),
+        row_splits=feature_row_splits(rows),
+        label_ids=sentence_label_ids(examples, kind, labels),
         max_seq_length=settings.max_seq_length,
         pad_id=tokenizer.pad_id,
         several_rows=choices or windows,
     )
 
 
-def label_ids(examples: Sequence[Example], kind: Kind, labels: Sequence[str]) -> np.ndarray:
-    """Labels as numbers, see `Features.label_ids`; DataError as `labelled.check_labels`."""
-    if kind in (Kind.CLASSES, Kind.MULTI_LABEL):
-        check_labels((example for example in examples if example.label is not None), labels)
+def sentence_label_ids(
+    examples: Sequence[Example], kind: SentenceKind, labels: Sequence[str]
+) -> np.ndarray:
+    """Labels as numbers, see `Features.label_ids`; errors as of `check_sentence_labels`."""
+    if kind in (SentenceKind.CLASSES, SentenceKind.MULTI_LABEL):
+        check_sentence_labels(
+            (example for example in examples if example.label is not None), labels
+        )
     numbers = {label: index for index, label in enumerate(labels)}
-    shape = (len(examples), len(labels)) if kind is Kind.MULTI_LABEL else (len(examples),)
-    whole_numbers = kind in (Kind.CLASSES, Kind.CHOICES)
+    shape = (len(examples), len(labels)) if kind is SentenceKind.MULTI_LABEL else (len(examples),)
+    whole_numbers = kind in (SentenceKind.CLASSES, SentenceKind.CHOICES)
     ids = np.zeros(shape, np.int32 if whole_numbers else np.float32)
     for index, example in enumerate(examples):
         if example.label is None:
             continue
-        if kind is Kind.MULTI_LABEL:
+        if kind is SentenceKind.MULTI_LABEL:
             ids[index, [numbers[label] for label in example.label]] = 1
         else:
-            ids[index] = numbers[example.label] if kind is Kind.CLASSES else example.label
+            ids[index] = numbers[example.label] if kind is SentenceKind.CLASSES else example.label
     return ids
 
 
-def cached_rows(
+def cached_sentence_rows(
     folder: str | None,
     name: str,
     tokenizer: Tokenizer,
     examples: Sequence[Example],
-    kind: Kind,
+    kind: SentenceKind,
     labels: Sequence[str],
-    settings: TextSettings,
+    settings: SentenceSettings,
 ) -> Features:
     """`tokenize_examples`, or what it gave before for the same texts; see `cached_features`.
 
@@ -149,16 +159,19 @@ def cached_rows(
         features = tokenize_examples(tokenizer, examples, kind, labels, settings)
         return dataclasses.replace(features, label_ids=np.zeros(len(features), np.int32))
 
-    identity = texts_fingerprint(tokenizer, examples, kind, settings)
+    identity = sentences_fingerprint(tokenizer, examples, kind, settings)
     features = cached_features(folder, name, identity, tokenise)
-    return dataclasses.replace(features, label_ids=label_ids(examples, kind, labels))
+    return dataclasses.replace(features, label_ids=sentence_label_ids(examples, kind, labels))
 
 
-def texts_fingerprint(
-    tokenizer: Tokenizer, examples: Sequence[Example], kind: Kind, settings: TextSettings
+def sentences_fingerprint(
+    tokenizer: Tokenizer,
+    examples: Sequence[Example],
+    kind: SentenceKind,
+    settings: SentenceSettings,
 ) -> str:
     """The identity of the pieces: of texts, vocabulary and settings."""
-    return fingerprint(
+    return features_fingerprint(
         [
             [_FORMAT, kind.value, dataclasses.astuple(settings)],
             [tokenizer.do_lower_case, tokenizer.vocab],

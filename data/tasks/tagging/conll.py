@@ -1,6 +1,6 @@
 """Reading sentences of words with tags: the CoNLL tasks' column format, and JSON lines.
 
-    sentences = read_sentences("eng.train", TagFormat(), labelled=True)
+    sentences = read_conll_sentences("eng.train", TagFormat(), labelled=True)
 
 A CoNLL file has a word per line, its columns separated by tabs or by blanks, and a blank line
 behind each sentence; a line whose word is -DOCSTART- begins a document. JSON lines hold a sentence
@@ -14,8 +14,8 @@ from collections.abc import Sequence
 
 from absl import logging
 
-from data.errors import DataError
-from data.files.text_files import extension, json_records, lines_of, listing, read_text, shortened
+from data.errors import DataError, error_list, error_text
+from data.files.text_files import file_extension, json_file_rows, lines_of, read_text
 from data.tasks.tagging import schemes as ner_schemes
 
 DOCUMENT = "-DOCSTART-"
@@ -45,7 +45,7 @@ class TagFormat:
 
 
 @dataclasses.dataclass(frozen=True)
-class Sentence:
+class ConllSentence:
     """Words and, if known, their tags.
 
     Attributes:
@@ -61,7 +61,7 @@ class Sentence:
     source: str
 
 
-def read_sentences(path: str, format: TagFormat, labelled: bool) -> list[Sentence]:
+def read_conll_sentences(path: str, format: TagFormat, labelled: bool) -> list[ConllSentence]:
     """The sentences of a file, with tags in the model's scheme.
 
     Tags that don't fit the scheme of the file are repaired as `ner_schemes` says, which is logged
@@ -77,7 +77,7 @@ def read_sentences(path: str, format: TagFormat, labelled: bool) -> list[Sentenc
             tag; names the line.
     """
     text = read_text(path)
-    read = _json_lines if extension(path) in _JSON_LINES else _columns
+    read = _json_lines if file_extension(path) in _JSON_LINES else _columns
     sentences = list(read(path, text, format, labelled))
     if not sentences:
         raise DataError(
@@ -89,7 +89,7 @@ def read_sentences(path: str, format: TagFormat, labelled: bool) -> list[Sentenc
     return _converted(path, sentences, places, format)
 
 
-def number_of_documents(sentences: Sequence[Sentence]) -> int:
+def number_of_conll_documents(sentences: Sequence[ConllSentence]) -> int:
     """Documents of one file."""
     return sentences[-1].document + 1 if sentences else 0
 
@@ -122,7 +122,7 @@ def _columns(path: str, text: str, format: TagFormat, labelled: bool):
                 column = f"the column {token} of the words"
                 expected = width if -width <= token < width else column
                 raise DataError(
-                    f"{path}:{number}: this line has {len(fields)} columns ({shortened(line)}), "
+                    f"{path}:{number}: this line has {len(fields)} columns ({error_text(line)}), "
                     f"but {expected} was expected, as in the lines before it. A line holds a word "
                     f"with its columns, separated by blanks or, in all lines, by tabs; correct it."
                 )
@@ -132,7 +132,7 @@ def _columns(path: str, text: str, format: TagFormat, labelled: bool):
             rows.append(fields)
         words = tuple(fields[token] for fields in rows)
         tags = None if tag is None else tuple(fields[tag] for fields in rows)
-        yield Sentence(words, tags, document, f"{path}:{numbers[0]}"), numbers
+        yield ConllSentence(words, tags, document, f"{path}:{numbers[0]}"), numbers
         used = True
 
 
@@ -154,9 +154,9 @@ def _tag_column(path, number, fields, format: TagFormat, labelled: bool) -> int 
     if not labelled:
         return None
     raise DataError(
-        f"{path}:{number}: there is no column {column} with a tag in this line, which has {width} "
-        f"({shortened(' '.join(fields))}), the word in column {token}. Expected a word and its tag "
-        f"in every line; name their columns with --token_column and --tag_column, counting from 0, "
+        f"{path}:{number}: there is no column {column} with a tag in this line, which has "
+        f"{width} ({error_text(' '.join(fields))}), the word in column {token}. Expected a word "
+        f"and its tag in every line; name their columns with --token_column and --tag_column, counting from 0, "
         f"or from -1 backwards."
     )
 
@@ -166,7 +166,7 @@ def _number(column: str | None, default: int, name: str) -> int:
         return default if column is None else int(column)
     except ValueError:
         raise DataError(
-            f"--{name}_column is {shortened(column)}; for files of columns it has to be a number, "
+            f"--{name}_column is {error_text(column)}; for files of columns it has to be a number, "
             f"counting from 0, or from -1 backwards. Names are for JSON lines (.jsonl)."
         ) from None
 
@@ -178,7 +178,7 @@ def _json_lines(path: str, text: str, format: TagFormat, labelled: bool):
     """(sentence, line numbers of its words) of JSON lines."""
     token, tag = format.token_column or "tokens", format.tag_column or "tags"
     document, last = 0, None
-    for count, (source, fields) in enumerate(json_records(path, text)):
+    for count, (source, fields) in enumerate(json_file_rows(path, text)):
         words = _strings(source, fields, token)
         tags = _strings(source, fields, tag) if labelled or tag in fields else None
         if tags is not None and len(tags) != len(words):
@@ -192,24 +192,27 @@ def _json_lines(path: str, text: str, format: TagFormat, labelled: bool):
         document += bool(count and name != last)
         last = name
         line = int(source.rpartition(":")[2])
-        yield Sentence(tuple(words), tags and tuple(tags), document, source), (line,) * len(words)
+        yield (
+            ConllSentence(tuple(words), tags and tuple(tags), document, source),
+            (line,) * len(words),
+        )
 
 
 def _strings(source: str, fields: dict, name: str) -> list[str]:
     words = fields.get(name)
     if isinstance(words, list) and all(isinstance(item, str) for item in words):
         return words
-    state = f"holds {shortened(words)}" if name in fields else "is missing"
+    state = f"holds {error_text(words)}" if name in fields else "is missing"
     raise DataError(
         f"{source}: the field {name!r} {state}; expected a list of strings, one for each word. The "
-        f"fields here are {listing(fields)}; --token_column and --tag_column name others."
+        f"fields here are {error_list(fields)}; --token_column and --tag_column name others."
     )
 
 
 # ---- Tags ----
 
 
-def _converted(path, sentences, places, format: TagFormat) -> list[Sentence]:
+def _converted(path, sentences, places, format: TagFormat) -> list[ConllSentence]:
     """With tags in the model's scheme; logs what had to be repaired."""
     tagged = [sentence.tags for sentence in sentences if sentence.tags is not None]
     if not tagged:
@@ -230,7 +233,7 @@ def _converted(path, sentences, places, format: TagFormat) -> list[Sentence]:
             f"doesn't. {'; '.join(wrong[:_SHOWN])}{'; and others' * (len(wrong) > _SHOWN)}"
         )
 
-    def converted(sentence: Sentence) -> Sentence:
+    def converted(sentence: ConllSentence) -> ConllSentence:
         if sentence.tags is None:
             return sentence
         entities = ner_schemes.decode_entities(sentence.tags)

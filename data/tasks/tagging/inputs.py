@@ -18,8 +18,8 @@ _CHINESE = r"\p{Han}+"
 _APOSTROPHES = ("'", "’")
 
 
-class Inputs(NamedTuple):
-    """See `modeling.serving.tagging.TaggingInputs`, which says what these are."""
+class TagInputs(NamedTuple):
+    """See `modeling.serving.tagging.ServingTagInputs`, which says what these are."""
 
     texts: tf.Tensor
     words: tf.RaggedTensor
@@ -33,14 +33,14 @@ class Inputs(NamedTuple):
     tagged_words: tf.Tensor
 
 
-def from_words(
+def tag_inputs_from_words(
     tokenizer: Tokenizer,
     words: tf.Tensor,
     *,
     max_seq_length: int,
     window_stride: int = 0,
     separator: str = " ",
-) -> Inputs:
+) -> TagInputs:
     """Of texts that are split already.
 
     Args:
@@ -62,9 +62,9 @@ def from_words(
     )
 
 
-def from_texts(
+def tag_inputs_from_texts(
     tokenizer: Tokenizer, texts: tf.Tensor, *, max_seq_length: int, window_stride: int = 0
-) -> Inputs:
+) -> TagInputs:
     """Of running texts, string [N], which are split as said above."""
     ids, starts, ends = tokenizer.tokenize_with_offsets(texts)
     continues = tf.gather(tf.constant(tokenizer.is_continuation), ids.values)
@@ -139,12 +139,12 @@ def _word_begins(texts, text, begins, ends) -> tf.Tensor:
 
 def _inputs(
     tokenizer, texts, words, byte_starts, byte_ends, ids, number, max_seq_length, window_stride
-) -> Inputs:
+) -> TagInputs:
     """Puts together what both ways have; `number` int64 [pieces]: the word of each piece."""
     windows = make_windows(tokenizer, ids, max_seq_length, window_stride)
     first = tf.concat([[True], number[1:] != number[:-1]], 0)[: tf.size(number)]
     pieces = tf.where(first)[:, 0]
-    return Inputs(
+    return TagInputs(
         texts,
         words,
         byte_starts,

@@ -6,12 +6,12 @@ import re
 from collections.abc import Sequence
 
 from data.files import atomic
-from data.tasks.tagging.conll import DOCUMENT, Sentence
+from data.tasks.tagging.conll import DOCUMENT, ConllSentence
 from data.tasks.tagging.schemes import decode_entities
 
 
-def write_columns(
-    path: str, sentences: Sequence[Sentence], predicted: Sequence[Sequence[str]]
+def write_tag_columns(
+    path: str, sentences: Sequence[ConllSentence], predicted: Sequence[Sequence[str]]
 ) -> None:
     """A line per word, a blank line behind each sentence: word, gold tag if known, predicted tag.
 
@@ -32,7 +32,7 @@ def write_columns(
 
 def write_entities(
     path: str,
-    sentences: Sequence[Sentence],
+    sentences: Sequence[ConllSentence],
     predicted: Sequence[Sequence[str]],
     separator: str = " ",
 ) -> None:

@@ -2,23 +2,25 @@
 
 from absl import logging
 
-from data.features import fingerprint
-from data.files.text_files import placed
+from data.features import features_fingerprint
+from data.files.text_files import placed_file
 from data.tasks.splits import TaskSplit
 from data.tasks.tagging import conll
-from data.tasks.tagging.rows import TaggingSettings, make_rows
+from data.tasks.tagging.rows import TaggingSettings, make_tagging_rows
 from data.tasks.tagging.tags import TagSet
 from data.tokenization import Tokenizer
 
 
-def read_file(values, path: str, labelled: bool, model_scheme: str) -> list[conll.Sentence]:
-    """The sentences of a file in `data_dir`, as the flags say; see `conll.read_sentences`."""
-    path = placed(values.data_dir, path)
+def read_tagging_file(
+    values, path: str, labelled: bool, model_scheme: str
+) -> list[conll.ConllSentence]:
+    """The sentences of a file in `data_dir`, as the flags say; see `conll.read_conll_sentences`."""
+    path = placed_file(values.data_dir, path)
     format = conll.TagFormat(
         values.token_column, values.tag_column, values.document_column, values.scheme, model_scheme
     )
-    sentences = conll.read_sentences(path, format, labelled)
-    documents = conll.number_of_documents(sentences)
+    sentences = conll.read_conll_sentences(path, format, labelled)
+    documents = conll.number_of_conll_documents(sentences)
     words = sum(len(sentence.words) for sentence in sentences)
     logging.info(f"{path}: {documents} documents, {len(sentences)} sentences, {words} words")
     if values.document_context and documents == 1:
@@ -29,21 +31,23 @@ def read_file(values, path: str, labelled: bool, model_scheme: str) -> list[conl
     return sentences
 
 
-def tokenised(
+def tokenised_tagging(
     name: str,
-    sentences: list[conll.Sentence],
+    sentences: list[conll.ConllSentence],
     tokenizer: Tokenizer,
     tags: TagSet,
     settings: TaggingSettings,
 ) -> TaskSplit:
     """The split of that name with these sentences; its `rows` lead back to words."""
-    rows = make_rows(tokenizer, sentences, tags, settings)
+    rows = make_tagging_rows(tokenizer, sentences, tags, settings)
     logging.info(
         "%s: %d rows; %d words without a piece", name, len(rows.features), rows.words_without_piece
     )
     features = rows.features
     arrays = (features.ids, features.splits, features.first_lengths, features.piece_labels)
-    content = fingerprint([*arrays, tags.names, *(sentence.tags for sentence in sentences)])
+    content = features_fingerprint(
+        [*arrays, tags.names, *(sentence.tags for sentence in sentences)]
+    )
     return TaskSplit(name, features, content, rows.describe, sentences, rows, by_piece=True)
 
 

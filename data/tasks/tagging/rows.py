@@ -1,7 +1,7 @@
 """Sentences to rows of pieces with the tags of first pieces, and what is predicted back to words.
 
-rows = make_rows(tokenizer, sentences, tags, TaggingSettings(128))
-batches(rows.features, Batching(32, default_buckets(128)), training=True)
+rows = make_tagging_rows(tokenizer, sentences, tags, TaggingSettings(128))
+batches(rows.features, Batching(32, batching_length_buckets(128)), training=True)
 predicted = rows.tags_of_words(predicted_numbers, tags)
 """
 
@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
-from data.features import Features, concatenated, portions, row_splits
-from data.tasks.tagging.conll import Sentence
+from data.features import Features, concatenated_features, feature_portions, feature_row_splits
+from data.tasks.tagging.conll import ConllSentence
 from data.tasks.tagging.tags import NO_TAG, TagSet
-from data.tasks.tagging.windows import check_word_lengths, make_windows
+from data.tasks.tagging.windows import check_tagged_word_lengths, make_windows
 from data.tokenization import Tokenizer
 
 _WORDS_AT_ONCE = 20_000
@@ -95,22 +95,25 @@ class WordRows:
         return ", ".join(dict.fromkeys(self.sources[place] for place in index if place >= 0))
 
 
-def make_rows(
-    tokenizer: Tokenizer, sentences: Sequence[Sentence], tags: TagSet, settings: TaggingSettings
+def make_tagging_rows(
+    tokenizer: Tokenizer,
+    sentences: Sequence[ConllSentence],
+    tags: TagSet,
+    settings: TaggingSettings,
 ) -> WordRows:
     """Tokenises words one by one and cuts what is longer than a row into windows.
 
     Raises:
         DataError: The lengths leave no room.
     """
-    check_word_lengths(settings.max_seq_length, settings.window_stride)
+    check_tagged_word_lengths(settings.max_seq_length, settings.window_stride)
 
     windows = _windows_function(tokenizer, settings)
     texts = list(_texts(sentences, settings.document_context))
     lengths = [len(text) for text, _ in texts]
     parts = []
     before = 0
-    for some in portions(lengths, _WORDS_AT_ONCE):
+    for some in feature_portions(lengths, _WORDS_AT_ONCE):
         flat = [word for text, _ in texts[some] for word in text]
         ragged = tf.RaggedTensor.from_row_lengths(
             tf.constant(flat, tf.string, [len(flat)]), tf.constant(lengths[some], tf.int64)
@@ -118,7 +121,7 @@ def make_rows(
         part = windows(ragged)
         parts.append(part | {"words": part["words"] + before})
         before += len(flat)
-    whole = concatenated(parts)
+    whole = concatenated_features(parts)
 
     # What the rows are scored for, in order, are the pieces in order.
     begin, end = whole["scored"].T
@@ -127,7 +130,7 @@ def make_rows(
     words = whole["words"]
     first = np.diff(words, prepend=-1) > 0
     row, place, words = row[first], place[first], words[first]
-    splits = row_splits(whole["lengths"])
+    splits = feature_row_splits(whole["lengths"])
     labels = np.full(len(whole["ids"]), NO_TAG, np.int32)
     labels[splits[row] + place] = tags.numbers(sentences)[words]
     return WordRows(
@@ -142,14 +145,14 @@ def make_rows(
         rows=row,
         places=place,
         words=words,
-        splits=row_splits([len(sentence.words) for sentence in sentences]),
+        splits=feature_row_splits([len(sentence.words) for sentence in sentences]),
         sources=np.repeat([source for _, source in texts], whole["counts"]),
     )
 
 
 @functools.lru_cache(maxsize=2)
 def _windows_function(tokenizer: Tokenizer, settings: TaggingSettings):
-    """The graph of `make_rows`, the same for all files of a run."""
+    """The graph of `make_tagging_rows`, the same for all files of a run."""
 
     @tf.function(input_signature=[tf.RaggedTensorSpec([None, None], tf.string)], autograph=False)
     def windows(words):

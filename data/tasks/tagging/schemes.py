@@ -18,8 +18,7 @@ down what was read.
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from data.errors import DataError
-from data.files.text_files import shortened
+from data.errors import DataError, error_text
 
 OUTSIDE = "O"
 SCHEMES = {"iob1": "BI", "iob2": "BI", "iobes": "BIES", "bmes": "BMES", "bilou": "BILU"}
@@ -88,7 +87,7 @@ def check_tag(tag: str, scheme: str, source: str) -> None:
         return
     called = "any scheme" if scheme == "auto" else scheme.upper()
     raise DataError(
-        f"{source}: the tag is {shortened(tag)}, which isn't one of {called}; expected O, or one "
+        f"{source}: the tag is {error_text(tag)}, which isn't one of {called}; expected O, or one "
         f"of {', '.join(sorted(letters))} with a hyphen and a type behind it, such as "
         f"{sorted(letters)[0]}-PER. Name the column that holds the tags with --tag_column and "
         f"their scheme with --scheme, or correct the line."

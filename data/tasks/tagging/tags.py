@@ -6,10 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 from absl import logging
 
-from data.errors import DataError
-from data.files.text_files import listing
+from data.errors import DataError, error_list
 from data.tasks import labels
-from data.tasks.tagging.conll import Sentence
+from data.tasks.tagging.conll import ConllSentence
 from data.tasks.tagging.schemes import MODEL_SCHEMES, OUTSIDE, SCHEMES, split_tag
 
 NO_TAG = -1
@@ -29,7 +28,7 @@ class TagSet:
     def __len__(self) -> int:
         return len(self.names)
 
-    def numbers(self, sentences: Sequence[Sentence]) -> np.ndarray:
+    def numbers(self, sentences: Sequence[ConllSentence]) -> np.ndarray:
         """int32, of all words of all sentences; NO_TAG where there is none or one not known.
 
         Unknown ones are logged with the place of their sentence.
@@ -49,12 +48,12 @@ class TagSet:
             logging.warning(
                 "Tags that training didn't have, and that can't be predicted: %s. Their words "
                 "don't count in the loss; in the scores by entity they do.",
-                listing(f"{tag} (sentence at {source})" for tag, source in unknown.items()),
+                error_list(f"{tag} (sentence at {source})" for tag, source in unknown.items()),
             )
         return np.array(numbers, np.int32)
 
 
-def make_tag_set(sentences: Sequence[Sentence], scheme: str) -> TagSet:
+def make_tag_set(sentences: Sequence[ConllSentence], scheme: str) -> TagSet:
     """The tags of a training set, whose tags are of that scheme.
 
     Raises:
@@ -72,20 +71,20 @@ def make_tag_set(sentences: Sequence[Sentence], scheme: str) -> TagSet:
     return TagSet(scheme, (OUTSIDE, *names))
 
 
-def saved_form(tags: TagSet) -> dict:
+def saved_tags(tags: TagSet) -> dict:
     """Scheme and tags as they are kept with a model, for `load_tags`."""
     return {"scheme": tags.scheme, "labels": list(tags.names)}
 
 
 def load_tags(output_dir: str, init_checkpoint: str | None) -> TagSet:
-    """Reads what was kept beside the weights that will be used, see `labels.label_places`.
+    """Reads what was kept beside the weights that will be used, see `labels.task_label_places`.
 
     Raises:
         DataError: There is none, or it can't be read or is another.
     """
     path = labels.find_labels(output_dir, init_checkpoint)
     if path is None:
-        places = " and ".join(labels.label_places(output_dir, init_checkpoint))
+        places = " and ".join(labels.task_label_places(output_dir, init_checkpoint))
         raise DataError(
             f"The tags of the model aren't known: {places} can't be read, as there is no such "
             "file. It is written beside a model when that is trained; without it give the "
@@ -93,7 +92,7 @@ def load_tags(output_dir: str, init_checkpoint: str | None) -> TagSet:
         )
 
     def form(saved) -> TagSet:
-        tags = TagSet(saved["scheme"], labels.strings(saved, "labels"))
+        tags = TagSet(saved["scheme"], labels.task_label_strings(saved, "labels"))
         if tags.scheme not in MODEL_SCHEMES or tags.names[:1] != (OUTSIDE,):
             raise ValueError("the scheme or the list of labels is not one of this script")
         return tags

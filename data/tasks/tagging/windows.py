@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from data.errors import DataError
 from data.tokenization import Tokenizer, long_texts
-from data.tokenization.inputs import check_length, joined_pieces
+from data.tokenization.inputs import check_token_length, joined_pieces
 
 
 class WordWindows(NamedTuple):
@@ -25,9 +25,9 @@ class WordWindows(NamedTuple):
     scored: tf.Tensor
 
 
-def check_word_lengths(max_seq_length: int, stride: int) -> None:
+def check_tagged_word_lengths(max_seq_length: int, stride: int) -> None:
     """Raises DataError for lengths that leave no room, or would skip pieces."""
-    check_length(max_seq_length)
+    check_token_length(max_seq_length)
     if not 0 <= stride <= max_seq_length - 2:
         raise DataError(
             f"The window stride is {stride}; windows of max_seq_length {max_seq_length} need one "

@@ -77,12 +77,12 @@ def extend_from_files(
         vocab_file: A vocabulary with [unusedN] tokens.
         files: Corpus files; none if `reserved_tokens` are all that is to be added.
         vocab_size: If given, it has to be the size that the vocabulary has and keeps.
-        **reading: `heldout_share` and `text_field`, as for `learner.read_corpus`; the others are
-            those of `extend_vocabulary`.
+        **reading: `heldout_share` and `text_field`, as for `learner.read_learner_corpus`; the
+            others are those of `extend_vocabulary`.
 
     Raises:
-        DataError: As `extend_vocabulary`, `vocabulary.load_vocab` and `learner.read_corpus`, or
-            nothing is given to add.
+        DataError: As `extend_vocabulary`, `vocabulary.load_vocab` or
+            `learner.read_learner_corpus`, or nothing is given to add.
     """
     tokens = vocabulary.load_vocab(vocab_file)
     options = {"reserved_tokens": reserved_tokens, "num_unused": num_unused}
@@ -102,7 +102,7 @@ def extend_from_files(
         logging.info("%s has %s already", vocab_file, token)
     if not files:
         return extended
-    counts, held_out = learner.read_corpus(files, do_lower_case=do_lower_case, **reading)
+    counts, held_out = learner.read_learner_corpus(files, do_lower_case=do_lower_case, **reading)
     logging.info("Choosing among %d distinct words", len(counts))
     extended = extend_vocabulary(
         tokens, counts, do_lower_case, min_frequency=min_frequency, **options
@@ -159,7 +159,7 @@ def extend_vocabulary(
             " free places, or learn one with python -m data.learn_vocabulary."
         )
     known = set(tokens)
-    learner.check_reserved(reserved_tokens, do_lower_case)
+    learner.check_learner_reserved(reserved_tokens, do_lower_case)
     added = [token for token in dict.fromkeys(reserved_tokens) if token not in known]
     if len(added) > room:
         raise DataError(

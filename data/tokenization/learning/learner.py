@@ -191,7 +191,7 @@ def measure_coverage(tokenizer: Tokenizer, texts: Iterable[str]) -> Coverage:
     return Coverage(*totals.tolist())
 
 
-def read_corpus(
+def read_learner_corpus(
     files: Sequence[str],
     *,
     do_lower_case: bool = True,
@@ -225,7 +225,7 @@ def read_corpus(
         )
 
     def sentences(held: _HeldOut) -> Iterator[str]:
-        progress = corpus.ReadingProgress(files, "Counting words")
+        progress = corpus.CorpusProgress(files, "Counting words")
         documents = corpus.read_documents(files, text_field=text_field, on_read=progress)
         for document in documents:
             if held.takes(document):
@@ -251,13 +251,15 @@ class _HeldOut:
 
     def takes(self, document: corpus.Document) -> bool:
         """Keeps `document` if it is to be held out; returns whether it is to be counted."""
-        if not corpus.is_held_out(document, self._share):
+        if not corpus.is_held_out_of_corpus(document, self._share):
             return True
         self.documents.append(document)
         self._characters += sum(map(len, document.sentences))
         while self._characters > _MAX_HELD_OUT_CHARACTERS and len(self.documents) > 1:
             self._share /= 2
-            self.documents = [d for d in self.documents if corpus.is_held_out(d, self._share)]
+            self.documents = [
+                d for d in self.documents if corpus.is_held_out_of_corpus(d, self._share)
+            ]
             self._characters = sum(len(text) for d in self.documents for text in d.sentences)
         return self._counted_too
 
@@ -273,7 +275,7 @@ def learn_from_files(
 ) -> tuple[list[str], Coverage]:
     """Learns a vocabulary from corpus files, streaming, and tests it on held-out documents.
 
-    Arguments are those of `read_corpus` and, as `options`, `learn_vocabulary`.
+    Arguments are those of `read_learner_corpus` and, as `options`, `learn_vocabulary`.
 
     Returns:
         (tokens, coverage of the held-out documents).
@@ -281,8 +283,8 @@ def learn_from_files(
     Raises:
         DataError: As `learn_vocabulary`, or a reserved token could never occur.
     """
-    check_reserved(options.get("reserved_tokens", ()), do_lower_case)
-    counts, held_out = read_corpus(
+    check_learner_reserved(options.get("reserved_tokens", ()), do_lower_case)
+    counts, held_out = read_learner_corpus(
         files, do_lower_case=do_lower_case, heldout_share=heldout_share, text_field=text_field
     )
     logging.info("Learning %d tokens from %d distinct words", vocab_size, len(counts))
@@ -291,7 +293,7 @@ def learn_from_files(
     return tokens, measure_coverage(tokenizer, held_out)
 
 
-def check_reserved(words: Sequence[str], do_lower_case: bool) -> None:
+def check_learner_reserved(words: Sequence[str], do_lower_case: bool) -> None:
     """Raises a DataError that names the words that tokenization could never yield.
 
     Tokens in brackets, such as "[USER]", are let through: a tokenizer finds them in text if they
@@ -342,7 +344,7 @@ def _forms(char: str) -> list[str]:
     A punctuation or CJK character is always a word, so its "##" form would never be used.
     """
     continuing = vocabulary.CONTINUATION + char
-    return [char, continuing] if vocabulary.reachable_tokens([continuing])[0] else [char]
+    return [char, continuing] if vocabulary.reachable_wordpieces([continuing])[0] else [char]
 
 
 def _fitting(ranked: list[str], room: int) -> list[str]:

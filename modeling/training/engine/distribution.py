@@ -155,7 +155,7 @@ def _is_multi_worker() -> bool:
     return isinstance(tf.distribute.get_strategy(), tf.distribute.MultiWorkerMirroredStrategy)
 
 
-def on_tpu() -> bool:
+def strategy_on_tpu() -> bool:
     """Whether the present strategy computes on a TPU."""
     return isinstance(tf.distribute.get_strategy(), tf.distribute.TPUStrategy)
 
@@ -199,7 +199,7 @@ def is_chief() -> bool:
     return worker_index() == 0
 
 
-class WorkerShare(NamedTuple):
+class _WorkerShare(NamedTuple):
     """What one process has to read of a data set.
 
     Attributes:
@@ -217,14 +217,14 @@ class WorkerShare(NamedTuple):
     parts: range
 
 
-def share_of_worker(batch_size: int) -> WorkerShare:
+def share_of_worker(batch_size: int) -> _WorkerShare:
     """This process's part of batches of `batch_size` examples over all replicas."""
     if not _is_multi_worker():
-        return WorkerShare(1, 0, batch_size, 1, range(1))
+        return _WorkerShare(1, 0, batch_size, 1, range(1))
     replicas = tf.distribute.get_strategy().num_replicas_in_sync
     own, index = replicas // num_workers(), worker_index()
     parts = range(index * own, (index + 1) * own)
-    return WorkerShare(num_workers(), index, batch_size // replicas, replicas, parts)
+    return _WorkerShare(num_workers(), index, batch_size // replicas, replicas, parts)
 
 
 def batches_per_step() -> int:
@@ -246,7 +246,7 @@ def distribute_dataset(dataset: tf.data.Dataset):
     return strategy.experimental_distribute_dataset(dataset)
 
 
-def check_batch_sizes(accumulation_steps: int, train_batch_size: int, **sizes: int) -> None:
+def check_replica_batch_sizes(accumulation_steps: int, train_batch_size: int, **sizes: int) -> None:
     """Refuses batches that can't be divided as they have to be; raises ModelingError.
 
     On a TPU and with several workers all replicas take the same share; elsewhere they only have
@@ -258,7 +258,7 @@ def check_batch_sizes(accumulation_steps: int, train_batch_size: int, **sizes: i
         **sizes: Flag name → batch size of an evaluation.
     """
     replicas = tf.distribute.get_strategy().num_replicas_in_sync
-    even = on_tpu() or _is_multi_worker()
+    even = strategy_on_tpu() or _is_multi_worker()
     if even or accumulation_steps > 1:
         _check_multiple(
             "train_batch_size",

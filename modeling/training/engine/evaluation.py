@@ -72,7 +72,7 @@ class Evaluator:
         return replica.all_reduce(tf.distribute.ReduceOp.SUM, sums)
 
 
-class Predictor:
+class ReplicaPredictor:
     """A model's output for every example of a data set, on all replicas.
 
     Made once and called as often as wanted: the model is compiled at the first call.

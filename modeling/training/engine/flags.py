@@ -13,7 +13,7 @@ SCHEDULES = ("linear", "linear_from_peak", "polynomial", "constant")
 
 def define_hardware_flags() -> None:
     """Those of a training script; the TPU's are the original's."""
-    define_device_flags()
+    define_engine_device_flags()
     flags.DEFINE_bool("xla", False, "Compile the training step with XLA; for GPUs.")
     flags.DEFINE_bool(
         "remat", False, "Compute activations again in the backward pass: less memory, more time."
@@ -26,7 +26,7 @@ def define_hardware_flags() -> None:
     )
 
 
-def define_device_flags() -> None:
+def define_engine_device_flags() -> None:
     """Of those the ones that aren't about training."""
     flags.DEFINE_enum(
         "distribution_strategy",

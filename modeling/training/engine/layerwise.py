@@ -31,7 +31,9 @@ def rate_factors(names: Iterable[str], decay: float, num_hidden_layers: int) -> 
     return {name: decay ** (top - layer_depth(name, num_hidden_layers)) for name in names}
 
 
-def trained_weights(names: Iterable[str], frozen_layers: int, num_hidden_layers: int) -> list[str]:
+def layerwise_trained_weights(
+    names: Iterable[str], frozen_layers: int, num_hidden_layers: int
+) -> list[str]:
     """The names that are trained when the first layers are frozen.
 
     Args:

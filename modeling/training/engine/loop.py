@@ -29,7 +29,7 @@ EXIT_CODES = {number: 128 + number for number in (signal.SIGINT, signal.SIGTERM)
 _END = b"\0"  # no signal's number
 
 
-class Interruption:
+class LoopInterruption:
     """Turns SIGTERM and SIGINT into a wish to stop after the steps under way, and says so at once.
 
     A second signal stops at once, as it would have done without this. Outside of the main thread
@@ -96,7 +96,7 @@ class Interruption:
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class LoopOptions:
     """When a run saves, reports, evaluates and stops: the flags of these names.
 
     Attributes:
@@ -129,12 +129,12 @@ def train_steps(
     run_state,
     reporter,
     num_train_steps: int,
-    options: Options,
+    options: LoopOptions,
     *,
     evaluate: Callable[[int], bool | None] | None = None,
     describe_examples: Callable[[np.ndarray], str] | None = None,
-    interruption: "Interruption | None" = None,
-    agreement: "Agreement | None" = None,
+    interruption: "LoopInterruption | None" = None,
+    agreement: "LoopAgreement | None" = None,
 ) -> bool:
     """Trains until `num_train_steps` updates are done, counting those of a resumed run.
 
@@ -157,16 +157,16 @@ def train_steps(
 
     Raises:
         NotFiniteError: The loss is not finite.
-        SystemExit: After SIGTERM or SIGINT, when the run has been saved; see `leave_process`.
+        SystemExit: After SIGTERM or SIGINT, when the run has been saved; see `leave_training_loop`.
     """
     step = int(train_step.global_step.numpy())
     eval_steps = options.eval_steps if evaluate else 0
     every = [n for n in (options.save_checkpoints_steps, options.log_steps, eval_steps) if n]
-    agreement = agreement or Agreement()
+    agreement = agreement or LoopAgreement()
     pace = 1.0  # steps in a call, grown until a call takes CHUNK_SECONDS
     stop_early = interrupted = False
     saved_at = time.monotonic()
-    heeding = contextlib.nullcontext(interruption) if interruption else Interruption()
+    heeding = contextlib.nullcontext(interruption) if interruption else LoopInterruption()
     with heeding as interruption:
         if eval_steps and step and step % eval_steps == 0 and step not in reporter.steps("eval"):
             # A run may have been stopped between saving and evaluating.
@@ -214,11 +214,11 @@ def train_steps(
                 reporter.start_clock()
     if interrupted:
         reporter.close()
-        leave_process(step, interruption)
+        leave_training_loop(step, interruption)
     return stop_early
 
 
-def leave_process(step: int, interruption: Interruption) -> NoReturn:
+def leave_training_loop(step: int, interruption: LoopInterruption) -> NoReturn:
     """Ends the process, saying how the run can go on.
 
     The exit code is of `EXIT_CODES`: no success, so that what waits for the run's end in a command
@@ -237,7 +237,7 @@ def leave_process(step: int, interruption: Interruption) -> NoReturn:
     sys.exit(EXIT_CODES[number or signal.SIGTERM])
 
 
-class Agreement:
+class LoopAgreement:
     """Several workers have to stop, save and count alike, though only one may get a signal.
 
     Made in the strategy's scope, by every worker.

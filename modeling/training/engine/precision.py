@@ -39,7 +39,7 @@ def set_precision(dtype: str) -> None:
     keras.config.set_dtype_policy(dtype if dtype == "float32" else f"mixed_{dtype}")
 
 
-def forget_model() -> None:
+def clear_session_keeping_precision() -> None:
     """Frees the names and states of models made before, for another one in the same process.
 
     As `keras.utils.clear_session`, but that forgets the number format, too.

@@ -1,7 +1,7 @@
 """From settings to a training step: the one place that puts optimizer and step together.
 
 with strategy.scope():
-    train_step = make_train_step(model, ClassifierLosses(), Settings(2e-5, 1000, 100, seed=1))
+    train_step = make_train_step(model, ClassifierLosses(), EngineSettings(2e-5, 1000, 100, seed=1))
 """
 
 import dataclasses
@@ -12,10 +12,10 @@ from absl import logging
 
 from modeling.checkpoints import weights_by_name
 from modeling.errors import ModelingError
-from modeling.layers.execution import PLAIN, Execution, xla_is_available
+from modeling.layers.execution import PLAIN, Execution, xla_execution_is_available
 from modeling.losses import Losses
 from modeling.training.engine import layerwise
-from modeling.training.engine.distribution import on_tpu
+from modeling.training.engine.distribution import strategy_on_tpu
 from modeling.training.engine.optimizers import make_optimizer
 from modeling.training.engine.precision import make_loss_scale
 from modeling.training.engine.schedules import make_schedule
@@ -27,7 +27,7 @@ however many layers there are, which narrower models hardly win back."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class EngineSettings:
     """How a model is trained.
 
     Attributes:
@@ -40,7 +40,7 @@ class Settings:
         weight_decay_rate: Decoupled decay, as a share of the learning rate.
         layerwise_lr_decay: Factor of the learning rate from each layer to the one below it.
         freeze_layers: First layers of the encoder that aren't trained, see
-            `layerwise.trained_weights`.
+            `layerwise.layerwise_trained_weights`.
         accumulation_steps: Micro-batches of a step, one after the other.
         jit_compile: Compile with XLA. TPUs do anyway, and there it is left out.
     """
@@ -59,7 +59,7 @@ class Settings:
     jit_compile: bool = False
 
 
-def make_train_step(model, losses: Losses, settings: Settings) -> TrainStep:
+def make_train_step(model, losses: Losses, settings: EngineSettings) -> TrainStep:
     """The training step of a built model; call it in the strategy's scope.
 
     Raises:
@@ -71,7 +71,7 @@ def make_train_step(model, losses: Losses, settings: Settings) -> TrainStep:
             f"--freeze_layers is {settings.freeze_layers}, but the model has {layers} layers."
         )
     weights = {name: weight.value for name, weight in weights_by_name(model).items()}
-    names = layerwise.trained_weights(weights, settings.freeze_layers, layers)
+    names = layerwise.layerwise_trained_weights(weights, settings.freeze_layers, layers)
     if len(names) < len(weights):
         logging.info("%d of %d weights are trained; the others stay.", len(names), len(weights))
     if settings.accumulation_steps > 1:
@@ -99,18 +99,18 @@ def make_train_step(model, losses: Losses, settings: Settings) -> TrainStep:
         settings.seed,
         accumulation_steps=settings.accumulation_steps,
         loss_scale=make_loss_scale(),
-        jit_compile=settings.jit_compile and not on_tpu(),
-        execution=training_execution(model, settings.jit_compile),
+        jit_compile=settings.jit_compile and not strategy_on_tpu(),
+        execution=engine_execution(model, settings.jit_compile),
     )
 
 
-def training_execution(model: keras.Model, jit_compile: bool) -> Execution:
+def engine_execution(model: keras.Model, jit_compile: bool) -> Execution:
     """What pays for a model here. With `jit_compile` and on TPUs XLA compiles it all anyway.
 
     Chains are compiled in training alone: evaluations have too many shapes of batches for too few
     batches.
     """
     wide = model.config.hidden_size >= CHAINS_FROM
-    if wide and not jit_compile and not on_tpu() and xla_is_available():
+    if wide and not jit_compile and not strategy_on_tpu() and xla_execution_is_available():
         return Execution(compile_chains=True)
     return PLAIN

@@ -18,7 +18,7 @@ from modeling import checkpoints
 from modeling.checkpoints import names, tf1
 from modeling.checkpoints.files import join, remove_abandoned, staged, write_staged_text
 from modeling.errors import ModelingError
-from modeling.metrics import first_best
+from modeling.metrics import first_best_metric
 from modeling.training.engine.distribution import is_chief
 from modeling.training.runs import run_folder
 
@@ -94,7 +94,7 @@ class BestKeeper:
         Raises:
             ModelingError: The results have no such metric, or `best/` can't be written.
         """
-        check_metric(self.metric, results, f"the evaluation at step {step}")
+        check_best_metric(self.metric, results, f"the evaluation at step {step}")
         value = float(results[self.metric])
         self._history[step] = value
         if self._chief:
@@ -126,7 +126,7 @@ class BestKeeper:
         self._remove_others()
 
     def _best_of(self, history: Mapping[int, float]) -> tuple[int, float] | None:
-        return first_best(self.metric, sorted(history.items()), operator.itemgetter(1))
+        return first_best_metric(self.metric, sorted(history.items()), operator.itemgetter(1))
 
     # ---- Files ----
 
@@ -142,7 +142,7 @@ class BestKeeper:
         """
         if self._kept is None:
             return
-        saved = max(run_folder.checkpoint_steps(self.directory), default=0)
+        saved = max(run_folder.run_checkpoint_steps(self.directory), default=0)
         earlier = self._best_of({s: v for s, v in self._history.items() if s <= saved})
         _remove_weights_but(
             self._folder,
@@ -216,7 +216,7 @@ def keep_as_best(
     _remove_weights_but(folder, {step})
 
 
-def check_metric(metric: str, names: Iterable[str], of: str) -> None:
+def check_best_metric(metric: str, names: Iterable[str], of: str) -> None:
     """Raises ModelingError if there is no such metric among the results of an evaluation."""
     names = sorted(names)
     if metric not in names:
@@ -256,7 +256,7 @@ def _write_record(folder: str, metric: str, value: float, step: int) -> None:
 
 def _tensors(prefix: str) -> dict[str, np.ndarray] | None:
     """The weights of a bundle that can be read in full, else None."""
-    if not tf1.is_prefix(prefix):
+    if not tf1.is_tf1_prefix(prefix):
         return None
     try:
         stored = tf1.read_bundle(prefix)

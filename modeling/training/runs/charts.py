@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from modeling.checkpoints.files import join, staged
 from modeling.errors import ModelingError
-from modeling.metrics import first_best
+from modeling.metrics import first_best_metric
 
 DPI = 110
 NAME_LENGTH = 22  # characters of a class' name that are shown
@@ -145,7 +145,7 @@ def spread_png(rows: Sequence[dict], path: str, metric: str) -> None:
     upright = longest * 0.08 > (width - 0.9) / len(settings)
     figure = _figure(width, 4.6 + 0.08 * longest * upright)
     axis = figure.subplots()
-    best = first_best(metric, rows, operator.itemgetter("value"))
+    best = first_best_metric(metric, rows, operator.itemgetter("value"))
     # By kind of mark, as the legend names them: places across and values.
     dots: dict[str, list[tuple[float, float]]] = {"run": [], "degenerate run": [], "best run": []}
     means = []  # place, mean, standard deviation

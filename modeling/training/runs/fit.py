@@ -2,7 +2,7 @@
 
 stages = [RunStage(1000, make_dataset, "my data", 32)]
 step = fit_run(train_step, stages, output_dir, None, reporter,
-               Options(save_checkpoints_steps=100))
+               LoopOptions(save_checkpoints_steps=100))
 """
 
 import contextlib
@@ -18,17 +18,17 @@ from modeling.costs.utilisation import peak_flops
 from modeling.errors import ModelingError
 from modeling.training.engine.distribution import is_chief
 from modeling.training.engine.loop import (
-    Agreement,
-    Interruption,
-    Options,
-    leave_process,
+    LoopAgreement,
+    LoopInterruption,
+    LoopOptions,
+    leave_training_loop,
     make_iterator,
     train_steps,
 )
 from modeling.training.engine.step import TrainStep
 from modeling.training.runs import identity as run_identity
 from modeling.training.runs import run_folder
-from modeling.training.runs.best import BestKeeper, check_metric, load_best
+from modeling.training.runs.best import BestKeeper, check_best_metric, load_best
 from modeling.training.runs.reporting import Reporter
 from modeling.training.runs.run_state import RunState, start_or_resume
 from modeling.training.runs.summary import RunSummary
@@ -62,7 +62,7 @@ def fit_run(
     directory: str,
     init_checkpoint: str | None,
     reporter: Reporter,
-    options: Options,
+    options: LoopOptions,
     evaluate: Callable[[int], dict[str, float]] | None = None,
     summary: RunSummary | None = None,
     *,
@@ -96,8 +96,8 @@ def fit_run(
     """
     check_run_options(options)
     if options.best_metric and result_names:
-        check_metric(options.best_metric, result_names(), "the evaluations")
-    with Interruption() as interruption:
+        check_best_metric(options.best_metric, result_names(), "the evaluations")
+    with LoopInterruption() as interruption:
         run = _Run(train_step, directory, reporter, options, evaluate, interruption)
         run.identify(identity or {}, stages[-1].last_step)
         # A run that diverges takes its progress bar off the terminal too.
@@ -108,7 +108,7 @@ def fit_run(
             if is_chief():
                 logging.info("Curves: %s", path)
         if run.is_to_leave():
-            leave_process(step, interruption)
+            leave_training_loop(step, interruption)
     return step
 
 
@@ -119,20 +119,20 @@ class _Run:
     train_step: TrainStep
     directory: str
     reporter: Reporter
-    options: Options
+    options: LoopOptions
     evaluate: Callable[[int], dict[str, float]] | None
-    interruption: Interruption
+    interruption: LoopInterruption
     keeper: BestKeeper | None = None
     changes: str = ""  # in the settings, since the folder's weights were trained
     judged_after: int = 0  # evaluations up to this step don't count for the best weights
 
     def __post_init__(self):
-        self.agreement = Agreement()
+        self.agreement = LoopAgreement()
         self.state = RunState(self.directory, self.train_step, self.options.keep_checkpoint_max)
 
     def identify(self, identity: Mapping[str, Any], last_step: int) -> None:
         """Compares the settings with those that the folder's weights were trained with."""
-        step = run_folder.latest_step(self.directory)
+        step = run_folder.latest_run_step(self.directory)
         earlier = run_identity.read_identity(self.directory) if step else {}
         finished = step >= min(last_step, earlier.pop(_STEPS, last_step))
         self.changes = run_identity.identity_differences(earlier, identity)
@@ -167,7 +167,7 @@ class _Run:
 
     def through(self, stages, init_checkpoint, summary) -> int:
         """Trains through the stages that are left; the step of the weights to go on with."""
-        step = run_folder.latest_step(self.directory)
+        step = run_folder.latest_run_step(self.directory)
         first_step = 0
         for number, stage in enumerate(stages):
             if step < stage.last_step or stage is stages[-1]:
@@ -251,11 +251,11 @@ class _Run:
             self._evaluate_and_judge(step)
         # The chief writes what the others are going to read.
         if self.is_to_leave():
-            leave_process(step, self.interruption)
+            leave_training_loop(step, self.interruption)
         return load_best(self.train_step.model, self.directory)
 
 
-def check_run_options(options: Options) -> None:
+def check_run_options(options: LoopOptions) -> None:
     """Raises ModelingError for options that contradict each other."""
     if options.best_metric and not options.eval_steps:
         raise ModelingError(

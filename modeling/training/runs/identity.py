@@ -19,7 +19,7 @@ from modeling.errors import ModelingError
 FILE = "training.json"
 
 
-def weights_checksum(path: str | None) -> str | None:
+def weights_identity(path: str | None) -> str | None:
     """32 hexadecimal digits for the content of a checkpoint in any format; None without one.
 
     Raises:

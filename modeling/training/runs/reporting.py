@@ -48,19 +48,19 @@ def _parsed(line: bytes) -> dict | None:
         return None
 
 
-def weighted_mean(pairs: Sequence[tuple[float, float]]) -> float:
+def _weighted_mean(pairs: Sequence[tuple[float, float]]) -> float:
     """Mean over (total, weight) pairs, in float64; 0 if there is no weight."""
     weight = math.fsum(w for _, w in pairs)
     return math.fsum(t for t, _ in pairs) / weight if weight else 0.0
 
 
 def _finite_mean(pairs: Sequence[tuple[float, float]]) -> float | None:
-    """`weighted_mean` without steps whose value overflowed, as where float16 skips the update.
+    """`_weighted_mean` without steps whose value overflowed, as where float16 skips the update.
 
     None if no step is left.
     """
     finite = [(total, weight) for total, weight in pairs if math.isfinite(total)]
-    return weighted_mean(finite) if finite else None
+    return _weighted_mean(finite) if finite else None
 
 
 def duration_text(seconds: float) -> str:
@@ -336,7 +336,7 @@ class Reporter:
         return path
 
 
-def write_results(directory: str, file_name: str, values: Mapping[str, float]) -> None:
+def write_run_results(directory: str, file_name: str, values: Mapping[str, float]) -> None:
     """Writes `key = value` lines with sorted keys, the original's eval_results.txt; logs them.
 
     Of several workers only the chief does; to be called in the strategy's scope.

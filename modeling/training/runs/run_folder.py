@@ -26,7 +26,7 @@ _WRITTEN = (
 )  # fmt: skip
 
 
-def prepare_directory(directory: str) -> None:
+def prepare_run_folder(directory: str) -> None:
     """Makes the output folder; raises ModelingError if it can't be written.
 
     What a process that was killed while saving has left there is removed. Of several workers each
@@ -74,7 +74,7 @@ def written_files(directory: str) -> list[str]:
     return [path for path in files if "/bert_model.ckpt." not in path]  # of pre-training alone
 
 
-def checkpoint_steps(directory: str) -> list[int]:
+def run_checkpoint_steps(directory: str) -> list[int]:
     """Steps of the training checkpoints that are there, damaged ones too, in order."""
     if not tf.io.gfile.isdir(directory):
         return []
@@ -83,7 +83,7 @@ def checkpoint_steps(directory: str) -> list[int]:
     return sorted(int(match[1]) for match in matches if match)
 
 
-def latest_checkpoint(directory: str, to_train: bool = True) -> str | None:
+def latest_run_checkpoint(directory: str, to_train: bool = True) -> str | None:
     """Prefix of the newest training checkpoint that can be read in full, or None.
 
     Damaged ones (a disk that was full, a copy cut short) are passed over with a warning.
@@ -97,7 +97,7 @@ def latest_checkpoint(directory: str, to_train: bool = True) -> str | None:
     Raises:
         ModelingError: There are checkpoints, and every one is damaged.
     """
-    stored = checkpoint_steps(directory)
+    stored = run_checkpoint_steps(directory)
     without_position = None
     for step in reversed(stored):
         prefix = join(directory, f"model.ckpt-{step}")
@@ -119,15 +119,15 @@ def latest_checkpoint(directory: str, to_train: bool = True) -> str | None:
     return None
 
 
-def latest_step(directory: str) -> int:
+def latest_run_step(directory: str) -> int:
     """Step of the newest readable training checkpoint in the folder, 0 if there is none."""
-    prefix = latest_checkpoint(directory)
+    prefix = latest_run_checkpoint(directory)
     return int(prefix.rpartition("-")[2]) if prefix else 0
 
 
-def set_damaged_aside(directory: str, step: int) -> None:
+def set_damaged_run_aside(directory: str, step: int) -> None:
     """Renames the indexes of checkpoints newer than `step`, so that they no longer count."""
-    for newer in checkpoint_steps(directory):
+    for newer in run_checkpoint_steps(directory):
         if newer > step:
             index = join(directory, f"model.ckpt-{newer}.index")
             tf.io.gfile.rename(index, f"{index}.damaged", overwrite=True)

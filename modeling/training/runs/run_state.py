@@ -89,7 +89,7 @@ class RunState:
                     position.write(join(temporary, f"data-{step}"))
                 write_staged_text(join(temporary, f"data-{step}.id"), self.data_id)
             tf1.write_bundle(join(temporary, f"model.ckpt-{step}"), tensors)
-        steps = run_folder.checkpoint_steps(self.directory)
+        steps = run_folder.run_checkpoint_steps(self.directory)
         kept = [f"model.ckpt-{s}" for s in steps[-self.keep :]]
         lines = [f'model_checkpoint_path: "{kept[-1]}"']
         lines += [f'all_model_checkpoint_paths: "{name}"' for name in kept]
@@ -170,11 +170,11 @@ def start_or_resume(state: RunState, reporter: Reporter, init_checkpoint: str | 
     surprised by the output folder winning. A classification head in `init_checkpoint` for another
     number of classes is left out.
     """
-    newest = run_folder.latest_checkpoint(state.directory)
+    newest = run_folder.latest_run_checkpoint(state.directory)
     if newest:
         step = state.restore(newest)
         if is_chief():
-            run_folder.set_damaged_aside(state.directory, step)
+            run_folder.set_damaged_run_aside(state.directory, step)
         reporter.resume(step)
         ignored = f"; --init_checkpoint={init_checkpoint} is not read" if init_checkpoint else ""
         logging.info(
@@ -202,7 +202,7 @@ def start_or_resume(state: RunState, reporter: Reporter, init_checkpoint: str | 
     checkpoints.load(model, init_checkpoint, required=checkpoints.ENCODER, skip=skip)
 
 
-def load_trained(
+def load_trained_run(
     model, directory: str, init_checkpoint: str | None, prefer_directory: bool = False
 ) -> int:
     """Loads a trained model to evaluate, predict or export; returns its step.
@@ -216,7 +216,7 @@ def load_trained(
         prefer_directory: The newest checkpoint of the folder wins in any case. For pre-training,
             where a released checkpoint has every weight although it isn't what was trained.
     """
-    newest = run_folder.latest_checkpoint(directory, to_train=False)
+    newest = run_folder.latest_run_checkpoint(directory, to_train=False)
     weights = checkpoints.weights_by_name(model).keys()
 
     def is_complete() -> bool:

@@ -13,9 +13,9 @@ import keras
 from modeling.errors import ModelingError
 from modeling.training import settings
 from modeling.training.engine import distribution, precision
-from modeling.training.engine.loop import Agreement
+from modeling.training.engine.loop import LoopAgreement
 from modeling.training.runs import run_folder
-from modeling.training.runs.summary import RunSummary, given_flags
+from modeling.training.runs.summary import RunSummary, given_run_flags
 
 
 def run_outputs(
@@ -36,7 +36,7 @@ def run_outputs(
         folders["export_dir"] = values.export_dir or os.path.join(values.output_dir, "export")
     replaced = run_folder.written_files(values.output_dir)
     # In a folder with checkpoints what lies there is of an earlier session of the same run.
-    if release and not run_folder.checkpoint_steps(values.output_dir):
+    if release and not run_folder.run_checkpoint_steps(values.output_dir):
         names = ("bert_config.json", "bert_model.ckpt.index")
         replaced += [os.path.join(values.output_dir, name) for name in names]
     return folders, {"output_dir": replaced}, distribution.team_of_workers(values)
@@ -72,17 +72,19 @@ def session(
             f"--overwrite_output_dir empties. Move it, or choose another --output_dir."
         )
     # Before several workers join: one of them that fails here must not leave the others waiting.
-    run_folder.prepare_directory(values.output_dir)
+    run_folder.prepare_run_folder(values.output_dir)
     keras.utils.set_random_seed(values.random_seed)
     strategy = settings.make_strategy(values)
     precision.set_precision(values.dtype)
-    summary = RunSummary(values.output_dir, flags=given_flags(values))
+    summary = RunSummary(values.output_dir, flags=given_run_flags(values))
     with strategy.scope(), summary:
         for size in train_batch_sizes:
-            distribution.check_batch_sizes(values.gradient_accumulation_steps, size, **batch_sizes)
+            distribution.check_replica_batch_sizes(
+                values.gradient_accumulation_steps, size, **batch_sizes
+            )
         if values.overwrite_output_dir:
             if distribution.is_chief():
                 run_folder.remove_run(values.output_dir)
             # The other workers mustn't see what is about to go.
-            Agreement().reach(False, False, 1.0)
+            LoopAgreement().reach(False, False, 1.0)
         yield summary

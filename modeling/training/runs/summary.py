@@ -1,6 +1,6 @@
 """What a run was: flags, model, code, machine, time, memory and outcome, in run_summary.json.
 
-    with RunSummary(output_dir, flags=given_flags(flag_values)) as summary:
+    with RunSummary(output_dir, flags=given_run_flags(flag_values)) as summary:
         ...
         summary.attach(model=model, train_step=train_step, reporter=reporter)
         train(...)
@@ -52,7 +52,7 @@ class RunSummary:
 
     Args:
         directory: The run's output folder; must exist.
-        flags: See `given_flags`.
+        flags: See `given_run_flags`.
 
     Attributes:
         entry: What the file will say of this session; may be added to.
@@ -172,7 +172,7 @@ class RunSummary:
         )
 
 
-def given_flags(flag_values: absl_flags.FlagValues) -> dict[str, dict[str, Any]]:
+def given_run_flags(flag_values: absl_flags.FlagValues) -> dict[str, dict[str, Any]]:
     """The flags of a script with their values, those of libraries left out.
 
     Args:

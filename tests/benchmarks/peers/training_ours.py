@@ -10,7 +10,7 @@ from modeling.config import BertConfig
 from modeling.losses import ClassifierLosses, PretrainingLosses
 from modeling.models import BertClassifier, BertPretrainer
 from modeling.training.engine.precision import set_precision
-from modeling.training.engine.setup import Settings, make_train_step
+from modeling.training.engine.setup import EngineSettings, make_train_step
 from tests.benchmarks.peers.tensorflow_training import endless, set_up
 from tests.benchmarks.peers.training_worker import LEARNING_RATE, Shape, serve_training
 
@@ -43,7 +43,7 @@ class Ours:
             model = BertPretrainer(config, next_sentence=False)
             losses = PretrainingLosses(next_sentence=False)
         model.build()
-        settings = Settings(LEARNING_RATE, STEPS, num_warmup_steps=0, seed=0)
+        settings = EngineSettings(LEARNING_RATE, STEPS, num_warmup_steps=0, seed=0)
         self.step = make_train_step(model, losses, settings)
 
     def parameters(self) -> int:

@@ -9,7 +9,7 @@ import pytest
 
 from data.errors import DataError
 from data.files import parquet
-from data.pretraining.corpus import Document, ReadingProgress, formats, read_documents
+from data.pretraining.corpus import CorpusProgress, Document, formats, read_documents
 from data.pretraining.corpus.sources import open_source
 
 TEXTS = ["Dr. Smith came. He left.\r\n\nA heading", "", "日本語。次。", " \n", "Ü\u2028x"]
@@ -84,7 +84,9 @@ def test_memory_stays_bounded_within_one_row_group(tmp_path, monkeypatch):
     path = write(tmp_path / "a", {"text": texts}, use_dictionary=False, compression="none")
     assert open_source(path).weight > 79e6
     # Splitting sentences is what would take time here.
-    monkeypatch.setattr(formats, "document_of", lambda text, source: Document([text[:9]], source))
+    monkeypatch.setattr(
+        formats, "corpus_document", lambda text, source: Document([text[:9]], source)
+    )
     asked, read = [], parquet._Seekable.read
     monkeypatch.setattr(
         parquet._Seekable, "read", lambda self, size=-1: asked.append(size) or read(self, size)
@@ -148,7 +150,7 @@ def test_a_file_of_no_rows_and_progress(tmp_path):
     empty = write(tmp_path / "a", {"text": pyarrow.array([], pyarrow.string())})
     assert documents(empty) == [] and open_source(empty).weight >= 0
     path = write(tmp_path / "b", {"text": TEXTS * 100})
-    progress = ReadingProgress([path], "Reading")
+    progress = CorpusProgress([path], "Reading")
     list(read_documents([path], on_read=progress))
     assert progress.done == progress.total
 

@@ -13,11 +13,11 @@ import zstandard
 from data.errors import DataError
 from data.files import streams
 from data.files.lines import open_lines
-from data.files.streams import compression_of, read_blocks, read_head
+from data.files.streams import file_compression, read_blocks, read_file_head
 from data.files.tables import read_table
 from data.pretraining.corpus.sources import open_source
 from data.tasks.questions.squad import read_squad
-from data.tasks.tagging.conll import TagFormat, read_sentences
+from data.tasks.tagging.conll import TagFormat, read_conll_sentences
 
 # Random enough that damage hits data, and longer than what decompression does at once.
 LINES = [f"{random.Random(i).getrandbits(400)} Ä {i}.\n" + "\n" * (i % 5 == 0) for i in range(6000)]
@@ -32,7 +32,9 @@ PACK = {"gzip": gzip.compress, "bzip2": bz2.compress, "xz": lzma.compress, "zstd
 
 
 def unpack(path, on_read=None):
-    return b"".join(read_blocks(str(path), compression_of(read_head(str(path))), on_read=on_read))
+    return b"".join(
+        read_blocks(str(path), file_compression(read_file_head(str(path))), on_read=on_read)
+    )
 
 
 @pytest.mark.parametrize("name", PACK)
@@ -41,7 +43,7 @@ def test_members_in_a_row(tmp_path, name, cuts):
     path = tmp_path / "a"
     bounds = zip([0, *cuts], [*cuts, None], strict=True)
     path.write_bytes(b"".join(PACK[name](TEXT[begin:end]) for begin, end in bounds))
-    assert compression_of(read_head(str(path))) == name
+    assert file_compression(read_file_head(str(path))) == name
     sizes = []
     assert unpack(path, sizes.append) == TEXT
     assert sum(sizes) == path.stat().st_size
@@ -88,7 +90,7 @@ def test_damage(tmp_path, name):
 def test_prose_is_not_taken_for_compressed(tmp_path):
     for text in (b"BZh9 is a name.", b"(\xc2\xb5/m)", b"P*M."):
         (tmp_path / "a").write_bytes(text)
-        assert compression_of(read_head(str(tmp_path / "a"))) is None
+        assert file_compression(read_file_head(str(tmp_path / "a"))) is None
 
 
 def test_a_missing_package_is_named(tmp_path, monkeypatch):
@@ -104,9 +106,9 @@ def test_memory_stays_bounded_for_what_compresses_well(tmp_path):
     data = bytes(100_000_000)
     for pack in (zstd, lambda data: gzip.compress(data, 1)):
         path.write_bytes(pack(data))
-        largest = max(map(len, read_blocks(str(path), compression_of(read_head(str(path))))))
+        largest = max(map(len, read_blocks(str(path), file_compression(read_file_head(str(path))))))
         assert largest < 20_000_000
-        assert len(read_head(str(path))) == 16
+        assert len(read_file_head(str(path))) == 16
 
 
 def test_blocks_are_small_at_first_and_around_the_end(tmp_path, monkeypatch):
@@ -144,7 +146,7 @@ READERS = {
     "a.csv": ('t,l\n"Ä,\n",x\n', lambda path: [row.fields for row in read_table(path)]),
     "a.jsonl": ('{"t": "Ä"}\n', lambda path: [row.fields for row in read_table(path)]),
     "a.json": (json.dumps(SQUAD), lambda path: read_squad(path, training=True)),
-    "a.conll": ("Ada B-PER\nwas O\n", lambda path: read_sentences(path, TagFormat(), True)),
+    "a.conll": ("Ada B-PER\nwas O\n", lambda path: read_conll_sentences(path, TagFormat(), True)),
     "a.txt": ("\ufeffÄ\r\nb\rc\n", lambda path: list(open_lines(path).lines())),
 }
 

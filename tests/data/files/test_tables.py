@@ -8,8 +8,8 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from data.errors import DataError
-from data.files.tables import nearest, read_table, value_of
+from data.errors import DataError, did_you_mean
+from data.files.tables import read_table, table_value
 
 
 def rows(path, **options):
@@ -149,7 +149,7 @@ def test_columns_of_long_names_are_shortened(written):
     with pytest.raises(
         DataError, match=r"a\.tsv:2: .*'text'; the columns are '[a-z ]{60}…', 'label'"
     ):
-        value_of(row, "text")
+        table_value(row, "text")
 
 
 def test_missing_file(tmp_path):
@@ -175,5 +175,5 @@ def test_cell_of_ten_megabytes(name, written):
 
 
 def test_nearest():
-    assert "'text'" in nearest("Txt", ["label", "text"])
-    assert nearest("zzz", ["label", "text"]) == ""
+    assert "'text'" in did_you_mean("Txt", ["label", "text"])
+    assert did_you_mean("zzz", ["label", "text"]) == ""

@@ -4,18 +4,16 @@ import gzip
 
 import pytest
 
-from data.errors import DataError
+from data.errors import DataError, error_list, error_text
 from data.files.text_files import (
-    extension,
+    file_extension,
     lines_of,
-    listing,
-    placed,
+    named_file_row,
+    placed_file,
     read_bytes,
     read_text,
-    shortened,
-    split_names,
+    split_file_names,
     stem,
-    with_names,
 )
 
 
@@ -73,37 +71,37 @@ def test_paths():
     assert stem("gs://b/dir.x/My set.tsv.gz") == "My set"
     assert stem("a.parquet") == "a"
     assert stem(".tsv") == ".tsv"
-    assert extension("b/A.TSV.gz") == ".tsv" and extension("a.ndjson") == ".ndjson"
-    assert extension("a.txt") == extension("a.tsv/b") == ""
-    assert placed(None, "a.tsv") == placed("", "a.tsv") == "a.tsv"
-    assert placed("gs://b/d", "c/a.tsv") == "gs://b/d/c/a.tsv"
+    assert file_extension("b/A.TSV.gz") == ".tsv" and file_extension("a.ndjson") == ".ndjson"
+    assert file_extension("a.txt") == file_extension("a.tsv/b") == ""
+    assert placed_file(None, "a.tsv") == placed_file("", "a.tsv") == "a.tsv"
+    assert placed_file("gs://b/d", "c/a.tsv") == "gs://b/d/c/a.tsv"
     for whole in ("/x/a.tsv", "gs://c/a.tsv"):
-        assert placed("gs://b/d", whole) == placed("/d", whole) == whole
+        assert placed_file("gs://b/d", whole) == placed_file("/d", whole) == whole
 
 
 def test_names_of_splits():
     paths = ["a.tsv", "x/my set.tsv", "y/my_set.csv.gz", "my-set"]
     names = ["dev", "dev_my_set", "dev_my_set_2", "dev_my-set"]
-    assert split_names("dev", paths) == dict(zip(names, paths, strict=True))
-    assert split_names("test", []) == {}
+    assert split_file_names("dev", paths) == dict(zip(names, paths, strict=True))
+    assert split_file_names("test", []) == {}
 
 
 def test_number_of_columns():
-    assert with_names("f:2", ["a", "b"], ["1", ""], ",") == {"a": "1", "b": ""}
+    assert named_file_row("f:2", ["a", "b"], ["1", ""], ",") == {"a": "1", "b": ""}
     with pytest.raises(
         DataError, match="f:2: this row has 1 tab-separated columns, the header has 2"
     ):
-        with_names("f:2", ["a", "b"], ["1"], "\t")
+        named_file_row("f:2", ["a", "b"], ["1"], "\t")
     with pytest.raises(DataError, match=r"3 comma-separated columns, the first row has 2.*'1,2,3'"):
-        with_names("f:2", ["a", "b"], ["1", "2", "3"], ",", "first row")
+        named_file_row("f:2", ["a", "b"], ["1", "2", "3"], ",", "first row")
 
 
 def test_words_of_messages():
-    assert shortened("a" * 61) == repr("a" * 60 + "…")
-    assert shortened("a'b") == '"a\'b"'
-    assert shortened({"ä": [True, None]}) == '{"ä": [true, null]}'
-    assert shortened([1] * 99, 5) == "[1, 1…"
-    assert shortened(b"x") == "\"b'x'\""
-    assert listing("abc") == "a, b, c" and listing("abc", 2) == "a, b and 1 more"
+    assert error_text("a" * 61) == repr("a" * 60 + "…")
+    assert error_text("a'b") == '"a\'b"'
+    assert error_text({"ä": [True, None]}) == '{"ä": [true, null]}'
+    assert error_text([1] * 99, 5) == "[1, 1…"
+    assert error_text(b"x") == "\"b'x'\""
+    assert error_list("abc") == "a, b, c" and error_list("abc", 2) == "a, b and 1 more"
     # As when a column of texts is taken for labels, or a row for the header.
-    assert listing(["a" * 99, "b"]) == "a" * 70 + "…, b"
+    assert error_list(["a" * 99, "b"]) == "a" * 70 + "…, b"

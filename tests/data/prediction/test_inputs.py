@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from data.errors import DataError
 from data.prediction import inputs as prediction_inputs
-from data.prediction.formats import in_order
-from data.prediction.inputs import PredictionInputs, estimated_total
+from data.prediction.formats import _in_order
+from data.prediction.inputs import PredictionInputs, number_of_prediction_inputs
 
 
 def texts(*names):
@@ -46,9 +46,9 @@ def test_a_line_is_a_text(read):
 
 
 def test_order_of_columns():
-    assert in_order(["context", "question"]) == ["question", "context"]
-    assert in_order({"choices": 0, "context": 0}) == ["context", "choices"]
-    assert in_order(["b", "text_b", "a", "text_a"]) == ["text_a", "text_b", "a", "b"]
+    assert _in_order(["context", "question"]) == ["question", "context"]
+    assert _in_order({"choices": 0, "context": 0}) == ["context", "choices"]
+    assert _in_order(["b", "text_b", "a", "text_a"]) == ["text_a", "text_b", "a", "b"]
 
 
 def test_texts_between_tabs(read):
@@ -251,7 +251,7 @@ def test_nobody_waits_for_a_full_window(tmp_path):
 
 def test_estimated_total(read):
     (last,) = read("a", "x\n", texts("text"))
-    assert estimated_total(7, last) == 8
-    half = prediction_inputs.Request("", {}, {}, None, 0.5)
-    assert estimated_total(7, half) == 14
-    assert estimated_total(7, prediction_inputs.Request("", {}, {})) is None
+    assert number_of_prediction_inputs(7, last) == 8
+    half = prediction_inputs.PredictionInput("", {}, {}, None, 0.5)
+    assert number_of_prediction_inputs(7, half) == 14
+    assert number_of_prediction_inputs(7, prediction_inputs.PredictionInput("", {}, {})) is None

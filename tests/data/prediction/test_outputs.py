@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from data.errors import DataError
-from data.prediction.inputs import Request
+from data.prediction.inputs import PredictionInput
 from data.prediction.outputs import PredictionOutputs
 
 SPECS = {
@@ -19,7 +19,7 @@ SPECS = {
 
 
 def asked(number, error=None, **passed):
-    return Request(f"f:{number}", {}, passed, DataError(error) if error else None)
+    return PredictionInput(f"f:{number}", {}, passed, DataError(error) if error else None)
 
 
 def answer(label="x", p=(), score=0.1):

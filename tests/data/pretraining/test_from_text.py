@@ -6,8 +6,8 @@ import tensorflow as tf
 
 from data.errors import DataError
 from data.pretraining.corpus import Document
-from data.pretraining.from_text import CorpusText, make_records
-from data.pretraining.instances.settings import RecordSettings
+from data.pretraining.from_text import PretrainingText, make_records_from_text
+from data.pretraining.instances.settings import InstanceSettings
 from data.pretraining.records.schema import feature_description
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "one", "two", "three", "four", "five"]
@@ -22,11 +22,11 @@ def documents():
 def make(folder, **changes):
     vocab_file = folder / "vocab.txt"
     vocab_file.write_text("\n".join(TOKENS))
-    settings = RecordSettings(
+    settings = InstanceSettings(
         max_seq_length=32, max_predictions_per_seq=5, dupe_factor=2, **changes
     )
-    text = CorpusText(documents=documents, name="made")
-    return make_records(text, str(folder), len(TOKENS), settings, str(vocab_file))
+    text = PretrainingText(documents=documents, name="made")
+    return make_records_from_text(text, str(folder), len(TOKENS), settings, str(vocab_file))
 
 
 def read(files):

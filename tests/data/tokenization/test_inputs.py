@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from data.errors import DataError
 from data.tokenization import Tokenizer, build_inputs
-from data.tokenization.inputs import truncated_lengths
+from data.tokenization.inputs import _truncated_lengths
 
 NAMES = ("input_ids", "input_mask", "segment_ids")
 
@@ -39,14 +39,14 @@ def test_recorded_features(tokenizer, recorded):
 
 def test_recorded_truncation(recorded):
     table = np.array(recorded["truncate_to_9"])
-    keep_a, keep_b = truncated_lengths(tf.constant(table[:, 0]), tf.constant(table[:, 1]), 9)
+    keep_a, keep_b = _truncated_lengths(tf.constant(table[:, 0]), tf.constant(table[:, 1]), 9)
     assert np.array_equal(np.stack([keep_a, keep_b], 1), table[:, 2:])
 
 
 def test_truncation_equals_the_loop():
     lengths = np.array([(a, b) for a in range(30) for b in range(30)])
     for limit in range(31):
-        keep = truncated_lengths(tf.constant(lengths[:, 0]), tf.constant(lengths[:, 1]), limit)
+        keep = _truncated_lengths(tf.constant(lengths[:, 0]), tf.constant(lengths[:, 1]), limit)
         for (a, b), kept in zip(lengths.tolist(), np.stack(keep, 1).tolist(), strict=True):
             while a + b > limit:
                 if a > b:

@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 
 from data.errors import DataError
-from data.tokenization import Tokenizer, build_choices, build_inputs, long_texts
-from data.tokenization.inputs import pack_inputs, pack_windows
+from data.tokenization import Tokenizer, build_choice_inputs, build_inputs, long_texts
+from data.tokenization.inputs import pack_inputs, pack_piece_windows
 
 CLS, SEP = 2, 3
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"]
@@ -102,7 +102,7 @@ def test_windows(tokenizer, max_seq_length, stride, max_windows):
     options = {"max_seq_length": max_seq_length, "stride": stride, "max_windows": max_windows}
     for seconds in (texts_b, None):
         pieces_b = None if seconds is None else ragged(seconds)
-        ids, segments, counts = pack_windows(tokenizer, ragged(texts_a), pieces_b, **options)
+        ids, segments, counts = pack_piece_windows(tokenizer, ragged(texts_a), pieces_b, **options)
         assert counts.dtype == tf.int64
         pairs = list(zip(texts_a, seconds or [[]] * len(texts_a), strict=True))
         wanted = [windows(a, b, **options) for a, b in pairs]
@@ -149,19 +149,19 @@ def test_model_inputs_with_windows(tokenizer):
 def test_inputs_of_choices(tokenizer):
     """Each choice is the second text of a pair; an empty one is no row at all."""
     contexts, choices = ["a b", "c"], [["d", "e f g h a b c", "g"], ["h", "a a", ""]]
-    built = build_choices(tokenizer, contexts, choices, 8)
+    built = build_choice_inputs(tokenizer, contexts, choices, 8)
     for number, context in enumerate(contexts):
         wanted = build_inputs(tokenizer, [context] * 3, choices[number], 8)
         if number == 1:
             wanted = {name: tf.concat([rows[:2], [[0] * 8]], 0) for name, rows in wanted.items()}
         for name, rows in wanted.items():
             assert built[name][number].numpy().tolist() == rows.numpy().tolist()
-    short = build_choices(tokenizer, ["a"], [["b", "c"]], 8, pad_to="longest")
+    short = build_choice_inputs(tokenizer, ["a"], [["b", "c"]], 8, pad_to="longest")
     assert short["input_ids"].shape == (1, 2, 5)
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string), tf.TensorSpec([None] * 2)])
     def nothing(contexts, numbers):
-        return build_choices(tokenizer, contexts, tf.strings.as_string(numbers), 8)
+        return build_choice_inputs(tokenizer, contexts, tf.strings.as_string(numbers), 8)
 
     assert nothing(tf.constant([], tf.string), tf.zeros([0, 4]))["input_ids"].shape == (0, 4, 8)
 

@@ -10,7 +10,7 @@ import tensorflow_text as tf_text
 
 from data.tokenization import unicode_tables
 from data.tokenization.normalizer import Normalizer
-from data.tokenization.normalizer_model import build_double_array, build_normalizer_model
+from data.tokenization.normalizer_model import _build_double_array, build_normalizer_model
 from tests.data.tokenization import make_unicode_tables
 
 
@@ -81,7 +81,7 @@ def test_double_array_finds_exactly_its_keys():
     draw = random.Random(4)
     keys = {bytes(draw.choices(range(1, 256), k=draw.randrange(1, 5))) for _ in range(4000)}
     values = {key: index for index, key in enumerate(sorted(keys))}
-    units = build_double_array(values).tolist()
+    units = _build_double_array(values).tolist()
 
     def find(key: bytes) -> int | None:
         place, unit = 0, units[0]

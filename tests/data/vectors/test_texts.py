@@ -10,7 +10,7 @@ from data.errors import DataError
 from data.tokenization import Tokenizer
 from data.tokenization.inputs import build_inputs
 from data.vectors import texts as feature_extraction
-from data.vectors.texts import ExtractionSettings, pooled_words, read_chunks, split_pair
+from data.vectors.texts import VectorTextSettings, _pooled_words, _split_pair, read_vector_texts
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdef", "##a", "##b", "##c", "漢", "."]
 LIMIT = 12
@@ -52,16 +52,16 @@ def original_pair(line: str) -> tuple[str, str]:
 
 def test_pairs(lines):
     for line in lines:
-        text_a, at_a, text_b, at_b = split_pair(line)
+        text_a, at_a, text_b, at_b = _split_pair(line)
         assert (text_a, text_b) == original_pair(line)
         assert line[at_a : at_a + len(text_a)] == text_a
         assert line[at_b : at_b + len(text_b)] == text_b
-    assert split_pair("a ||| b ||| c")[0] == "a ||| b"
+    assert _split_pair("a ||| b ||| c")[0] == "a ||| b"
 
 
 @pytest.mark.parametrize("words", [None, "first"])
 def test_rows_are_the_classifier_s(tokenizer, lines, path, words):
-    chunks = list(read_chunks(path, tokenizer, ExtractionSettings(LIMIT, 0, words)))
+    chunks = list(read_vector_texts(path, tokenizer, VectorTextSettings(LIMIT, 0, words)))
     assert len(chunks) == 1 and len(chunks[0]) == len(lines)
     features = chunks[0].features
     pairs = [original_pair(line) for line in lines]
@@ -78,7 +78,7 @@ def every_row(path, tokenizer, settings, sizes=None):
     """All rows; a piece's vector is its number among all pieces, twice in two layers."""
     found, before = [], 0
     sizes = [] if sizes is None else sizes
-    for chunk in read_chunks(path, tokenizer, settings):
+    for chunk in read_vector_texts(path, tokenizer, settings):
         pieces = len(chunk.features.ids)
         numbers = np.arange(before, before + pieces, dtype=np.float32)
         vectors = numbers[:, None, None] + np.zeros((1, 2, 2), np.float32)
@@ -92,9 +92,9 @@ def every_row(path, tokenizer, settings, sizes=None):
     ("words", "portion"), [(None, (50, 30)), ("max", (7, 0)), ("mean", (4096, 25))]
 )
 def test_portions_change_nothing(tokenizer, lines, path, monkeypatch, words, portion):
-    whole = every_row(path, tokenizer, ExtractionSettings(LIMIT, 0, words))
+    whole = every_row(path, tokenizer, VectorTextSettings(LIMIT, 0, words))
     monkeypatch.setattr(feature_extraction, "_LINES_AT_ONCE", portion[0])
-    settings = ExtractionSettings(LIMIT, portion[1], words)
+    settings = VectorTextSettings(LIMIT, portion[1], words)
     sizes = []
     some = every_row(path, tokenizer, settings, sizes)
     assert len(sizes) > 1 and (not portion[1] or max(sizes) <= portion[1])
@@ -108,14 +108,14 @@ def test_portions_change_nothing(tokenizer, lines, path, monkeypatch, words, por
 
 def test_long_lines_make_smaller_portions(tokenizer, path, monkeypatch):
     monkeypatch.setattr(feature_extraction, "_CHARACTERS_AT_ONCE", 100)
-    assert len(list(read_chunks(path, tokenizer, ExtractionSettings(LIMIT)))) > 5
+    assert len(list(read_vector_texts(path, tokenizer, VectorTextSettings(LIMIT)))) > 5
 
 
 @pytest.mark.parametrize("pooling", ["first", "mean"])
 def test_words(tokenizer, lines, path, pooling):
     """Words and their pieces by another route: every word tokenised on its own."""
-    rows = every_row(path, tokenizer, ExtractionSettings(LIMIT, 0, pooling))
-    pieces = every_row(path, tokenizer, ExtractionSettings(LIMIT))
+    rows = every_row(path, tokenizer, VectorTextSettings(LIMIT, 0, pooling))
+    pieces = every_row(path, tokenizer, VectorTextSettings(LIMIT))
     found = {word for line in lines for word in re.findall(WORD, line)}
     size_of = dict(zip(found, tokenizer.tokenize([*found]).row_lengths().numpy(), strict=True))
     pieceless = cut = 0
@@ -126,7 +126,7 @@ def test_words(tokenizer, lines, path, pooling):
         left = [border, len(tokens) - border - 1]
         numbers = iter(of_pieces.vectors[1:, 0, 0])
         expected = []
-        text_a, at_a, text_b, at_b = split_pair(line)
+        text_a, at_a, text_b, at_b = _split_pair(line)
         for side, (text, at) in enumerate([(text_a, at_a), (text_b, at_b)]):
             for match in re.finditer(WORD, text):
                 size = size_of[match[0]]
@@ -145,11 +145,11 @@ def test_words(tokenizer, lines, path, pooling):
 
 
 def test_pooled_words_without_words():
-    assert pooled_words(np.zeros((0, 2, 3)), np.zeros(0, int), "mean").shape == (0, 2, 3)
+    assert _pooled_words(np.zeros((0, 2, 3)), np.zeros(0, int), "mean").shape == (0, 2, 3)
 
 
 def test_whole_lines(tokenizer, lines, path):
-    chunk = next(read_chunks(path, tokenizer, ExtractionSettings(LIMIT)))
+    chunk = next(read_vector_texts(path, tokenizer, VectorTextSettings(LIMIT)))
     vectors = np.arange(len(lines), dtype=np.float32).reshape(-1, 1, 1)
     rows = list(chunk.rows(vectors))
     assert [row.vectors.item() for row in rows] == [*range(len(lines))]
@@ -158,7 +158,7 @@ def test_whole_lines(tokenizer, lines, path):
 
 def test_bad_input(tokenizer, tmp_path):
     def read(path, *settings):
-        return list(read_chunks(str(path), tokenizer, ExtractionSettings(*settings)))
+        return list(read_vector_texts(str(path), tokenizer, VectorTextSettings(*settings)))
 
     with pytest.raises(DataError, match="absent"):
         read(tmp_path / "absent", LIMIT)
@@ -168,6 +168,6 @@ def test_bad_input(tokenizer, tmp_path):
     (tmp_path / "empty").write_bytes(b"")
     assert read(tmp_path / "empty", LIMIT) == []
     with pytest.raises(DataError, match="at least 3"):
-        ExtractionSettings(2)
+        VectorTextSettings(2)
     with pytest.raises(DataError, match="sum"):
-        ExtractionSettings(LIMIT, 0, "sum")
+        VectorTextSettings(LIMIT, 0, "sum")

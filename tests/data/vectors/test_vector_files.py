@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from data.errors import DataError
 from data.vectors.texts import LineVectors
-from data.vectors.vector_files import open_writer
+from data.vectors.vector_files import open_vector_file
 
 LAYERS = [-1, -3]
 RNG = np.random.default_rng(0)
@@ -30,7 +30,7 @@ POOLED = [LineVectors(0, vectors(1)), LineVectors(1, vectors(1))]
 
 
 def write(format, path, rows, **kind):
-    with open_writer(format, str(path), LAYERS, 3, **kind) as writer:
+    with open_vector_file(format, str(path), LAYERS, 3, **kind) as writer:
         writer.write(rows)
     return path
 
@@ -100,7 +100,7 @@ def test_numpy(tmp_path):
 
 def test_numpy_on_another_file_system(tmp_path):
     """There a file can't be changed once it is written; ram:// stands for gs://."""
-    with open_writer("numpy", "ram://features/o.npy", LAYERS, 3, pooled=True) as writer:
+    with open_vector_file("numpy", "ram://features/o.npy", LAYERS, 3, pooled=True) as writer:
         writer.write(POOLED)
     tf.io.gfile.copy("ram://features/o.npy", str(tmp_path / "o.npy"))
     got = np.load(tmp_path / "o.npy")

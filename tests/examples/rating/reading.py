@@ -11,12 +11,11 @@ labels, of which an example has any number.
 import functools
 
 from data import batching
-from data.errors import DataError
-from data.features import fingerprint
-from data.files.tables import read_table, value_of
-from data.files.text_files import shortened
+from data.errors import DataError, error_text
+from data.features import features_fingerprint
+from data.files.tables import read_table, table_value
 from data.tasks.sentences import rows
-from data.tasks.sentences.examples import Example, Kind
+from data.tasks.sentences.examples import Example, SentenceKind
 from data.tasks.splits import TaskSplit
 from data.tokenization import Tokenizer
 
@@ -39,15 +38,15 @@ def read_pairs(path: str, rated: bool) -> list[Example]:
     """
     examples = []
     for number, row in enumerate(read_table(path, format="tsv"), 1):
-        texts = [value_of(row, name) for name in ("text_a", "text_b")]
+        texts = [table_value(row, name) for name in ("text_a", "text_b")]
         if not all(text.strip() for text in texts):
             raise DataError(f"{row.source}: a text is empty. Fill it in or remove the line.")
         label = None
         if rated:
-            rating = value_of(row, "rating").strip()
+            rating = table_value(row, "rating").strip()
             if rating not in RATINGS:
                 raise DataError(
-                    f"{row.source}: the rating is {shortened(rating)}; it has to be one of "
+                    f"{row.source}: the rating is {error_text(rating)}; it has to be one of "
                     f"{', '.join(RATINGS)}. Correct or remove the line."
                 )
             label = THRESHOLDS[: int(rating) - 1]
@@ -64,13 +63,15 @@ def read_split(name: str, path: str, tokenizer: Tokenizer, max_seq_length: int) 
         DataError: See `read_pairs`.
     """
     examples = read_pairs(path, rated=name != "test")
-    settings = rows.TextSettings(max_seq_length)
-    features = rows.tokenize_examples(tokenizer, examples, Kind.MULTI_LABEL, THRESHOLDS, settings)
-    texts = rows.texts_fingerprint(tokenizer, examples, Kind.MULTI_LABEL, settings)
+    settings = rows.SentenceSettings(max_seq_length)
+    features = rows.tokenize_examples(
+        tokenizer, examples, SentenceKind.MULTI_LABEL, THRESHOLDS, settings
+    )
+    texts = rows.sentences_fingerprint(tokenizer, examples, SentenceKind.MULTI_LABEL, settings)
     return TaskSplit(
         name,
         features,
-        fingerprint([texts, features.label_ids]),
-        functools.partial(batching.example_sources, examples),
+        features_fingerprint([texts, features.label_ids]),
+        functools.partial(batching.batching_sources, examples),
         examples,
     )

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from modeling import checkpoints
-from modeling.answers.spans import SpanLogits, SpanSearch, merge_span_arrays, row_spans
+from modeling.answers.spans import SpanLogits, SpanSearch, _row_spans, merge_span_arrays
 from modeling.config import BertConfig
 from modeling.losses import SpanLosses
 from modeling.models import BertQuestionAnswering
@@ -57,7 +57,7 @@ def all_spans(rows, row: int, longest: int) -> list[tuple]:
 
 def found_spans(rows, n_best: int, longest: int) -> np.ndarray:
     names = ("start_logits", "end_logits", "input_mask", "segment_ids", "start_range")
-    return row_spans(*(tf.constant(rows[name]) for name in names), n_best, longest).numpy()
+    return _row_spans(*(tf.constant(rows[name]) for name in names), n_best, longest).numpy()
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import tensorflow as tf
 from seqeval.metrics.sequence_labeling import get_entities
 
 from modeling import checkpoints
-from modeling.answers.tags import EntityReader, TagNumbers
+from modeling.answers.tags import EntitiesFromTagLogits, TagsFromLogits
 from modeling.checkpoints.names import to_huggingface
 from modeling.config import BertConfig
 from modeling.losses import TaggingLosses
@@ -79,20 +79,20 @@ def test_loss_counts_first_pieces_only(model):
     assert float(metrics["accuracy"].result()) == pytest.approx(np.mean(hits))
     assert float(TaggingLosses().weights(data)["loss"]) == 3
 
-    tagged = TagNumbers(model)(data)["tagged"].numpy()
+    tagged = TagsFromLogits(model)(data)["tagged"].numpy()
     np.testing.assert_array_equal(tagged[..., 0], logits.argmax(-1))
     wanted = np.zeros((2, 5))
     wanted[[0, 0, 1], [1, 3, 1]] = -np.log(right)
     np.testing.assert_allclose(tagged[..., 1], wanted, rtol=1e-4)
     del data["piece_labels"]
-    assert not TagNumbers(model)(data)["tagged"].numpy()[..., 1].any()
+    assert not TagsFromLogits(model)(data)["tagged"].numpy()[..., 1].any()
 
 
 @pytest.mark.parametrize("tags", [IOB2, IOBES])
 def test_entities_are_those_of_seqeval(tags):
     draw = random.Random(len(tags))
     texts = [draw.choices(range(len(tags)), k=draw.randrange(12)) for _ in range(500)]
-    reader = EntityReader(tags)
+    reader = EntitiesFromTagLogits(tags)
     ragged = tf.ragged.constant(texts, tf.int32, ragged_rank=1)
     entities = tf.function(reader)(ragged)
     starts = ragged.row_starts().numpy()
@@ -110,5 +110,5 @@ def test_entities_are_those_of_seqeval(tags):
 
 def test_no_words():
     for texts in ([], [[]], [[], []]):
-        entities = EntityReader(IOB2)(tf.ragged.constant(texts, tf.int32, ragged_rank=1))
+        entities = EntitiesFromTagLogits(IOB2)(tf.ragged.constant(texts, tf.int32, ragged_rank=1))
         assert entities.firsts.values.shape == (0,) and entities.types.nrows() == len(texts)

@@ -41,7 +41,7 @@ def _assert_holds(contents, weights):
 
 
 def test_written_file_is_what_transformers_expects(tmp_path, weights):
-    huggingface.write(str(tmp_path), weights, BertConfig(**CONFIG))
+    huggingface.write_huggingface(str(tmp_path), weights, BertConfig(**CONFIG))
     with safetensors.safe_open(tmp_path / "model.safetensors", "np") as file:
         assert file.metadata() == {"format": "pt"}
         # The masked-LM output matrix is tied and therefore absent.
@@ -61,7 +61,7 @@ def test_same_weights_give_the_same_bytes(tmp_path, weights):
     for folder, order in (("a", list(weights)), ("b", sorted(weights))):
         (tmp_path / folder).mkdir()
         tensors = {name: weights[name] for name in order}
-        huggingface.write(str(tmp_path / folder), tensors, BertConfig(**CONFIG))
+        huggingface.write_huggingface(str(tmp_path / folder), tensors, BertConfig(**CONFIG))
     one, other = ((tmp_path / f / "model.safetensors").read_bytes() for f in "ab")
     assert one == other
 
@@ -77,7 +77,7 @@ def test_same_weights_give_the_same_bytes(tmp_path, weights):
 )
 def test_config_names_the_class(heads, architecture):
     shapes = numpy_bert.variable_shapes(CONFIG, heads, labels=5)
-    values = huggingface.config_dict(BertConfig(**CONFIG), shapes)
+    values = huggingface._config_dict(BertConfig(**CONFIG), shapes)
     assert values["architectures"] == [architecture]
     assert len(values.get("id2label", ())) == (5 if heads == ("classifier",) else 0)
 
@@ -86,11 +86,11 @@ def test_config_keeps_label_names_that_fit():
     shapes = numpy_bert.variable_shapes(CONFIG, ("classifier",), labels=2)
     kept = {"0": "bad", "1": "good"}
     config = BertConfig(**CONFIG, extra={"id2label": kept})
-    assert huggingface.config_dict(config, shapes)["id2label"] == kept
+    assert huggingface._config_dict(config, shapes)["id2label"] == kept
 
 
 def test_without_prefix_and_with_the_first_conversions_names(tmp_path, weights):
-    tensors = huggingface.to_file(weights)
+    tensors = huggingface.huggingface_weights(weights)
     renamed = {}
     for name, array in tensors.items():
         old = name.removeprefix("bert.").replace("LayerNorm.weight", "LayerNorm.gamma")
@@ -105,7 +105,7 @@ def test_without_prefix_and_with_the_first_conversions_names(tmp_path, weights):
 @pytest.mark.parametrize("instead", [False, True])
 def test_tied_decoder(tmp_path, weights, instead):
     """Copies beside the tied tensors are ignored; in their place they are taken for them."""
-    tensors = huggingface.to_file(weights)
+    tensors = huggingface.huggingface_weights(weights)
     words, bias = "bert.embeddings.word_embeddings.weight", "cls.predictions.bias"
     tensors["cls.predictions.decoder.weight"] = tensors.pop(words) if instead else tensors[words]
     tensors["cls.predictions.decoder.bias"] = tensors.pop(bias) if instead else tensors[bias]
@@ -116,7 +116,7 @@ def test_tied_decoder(tmp_path, weights, instead):
 
 
 def test_untied_decoder_is_flagged(tmp_path, weights):
-    tensors = huggingface.to_file(weights)
+    tensors = huggingface.huggingface_weights(weights)
     words = tensors["bert.embeddings.word_embeddings.weight"]
     tensors["cls.predictions.decoder.weight"] = words + 1
     contents = open_contents(_file(tmp_path, tensors))
@@ -125,7 +125,7 @@ def test_untied_decoder_is_flagged(tmp_path, weights):
 
 
 def test_half_precision_becomes_float32_exactly(tmp_path, weights):
-    tensors = huggingface.to_file(weights)
+    tensors = huggingface.huggingface_weights(weights)
     half = {name: array.astype(np.float16) for name, array in tensors.items()}
     contents = open_contents(_file(tmp_path, half))
     array = contents.read("bert/pooler/dense/kernel")
@@ -155,7 +155,7 @@ def test_bfloat16_file(tmp_path):
 
 
 def test_sharded(tmp_path, weights):
-    tensors = huggingface.to_file(weights)
+    tensors = huggingface.huggingface_weights(weights)
     names = sorted(tensors)
     shards = {"model-1.safetensors": names[:9], "model-2.safetensors": names[9:]}
     for shard, part in shards.items():

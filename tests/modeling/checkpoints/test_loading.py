@@ -57,7 +57,7 @@ def test_report_and_values(prefix, weights):
 
 def test_new_head_is_reported_and_keeps_its_values(tmp_path, weights):
     encoder = {name: array for name, array in weights.items() if name.startswith("bert/")}
-    huggingface.write(str(tmp_path), encoder, BertConfig(**CONFIG))
+    huggingface.write_huggingface(str(tmp_path), encoder, BertConfig(**CONFIG))
     model = BertClassifier(BertConfig(**CONFIG), 3)
     model.build()
     before = _values(model)
@@ -148,7 +148,7 @@ def test_other_number_of_labels(prefix):
 
 
 def test_wrong_shape_names_the_tensor_as_the_file_does(tmp_path, weights):
-    huggingface.write(str(tmp_path), weights, BertConfig(**CONFIG))
+    huggingface.write_huggingface(str(tmp_path), weights, BertConfig(**CONFIG))
     with pytest.raises(ModelingError, match=r"bert\.embeddings\.word_embeddings\.weight in "):
         checkpoints.load(_pretrainer(vocab_size=20), tmp_path)
 
@@ -160,7 +160,7 @@ def test_nothing_in_common(tmp_path):
 
 
 def test_untied_output_matrix(tmp_path, weights):
-    tensors = huggingface.to_file(weights)
+    tensors = huggingface.huggingface_weights(weights)
     tensors = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
     tensors["cls.predictions.decoder.weight"] = np.ones((13, 4), np.float32)
     file = tmp_path / "model.safetensors"
@@ -174,7 +174,7 @@ def test_untied_output_matrix(tmp_path, weights):
 
 
 def test_two_formats_in_one_folder(prefix, weights):
-    huggingface.write(str(prefix.parent), weights, BertConfig(**CONFIG))
+    huggingface.write_huggingface(str(prefix.parent), weights, BertConfig(**CONFIG))
     with pytest.raises(ModelingError, match=r"several checkpoints: .*ckpt, .*\.safetensors"):
         checkpoints.load(_pretrainer(), prefix.parent)
     assert checkpoints.load(_pretrainer(), prefix).format == "tf1"

@@ -107,5 +107,5 @@ def test_two_weights_with_one_name():
 
 def test_number_of_layers():
     shapes = numpy_bert.variable_shapes(CONFIG)
-    assert names.number_of_layers(shapes) == 12
-    assert names.number_of_layers(["output_bias"]) == 0
+    assert names.number_of_checkpoint_layers(shapes) == 12
+    assert names.number_of_checkpoint_layers(["output_bias"]) == 0

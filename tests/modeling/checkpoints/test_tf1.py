@@ -87,7 +87,7 @@ def test_nothing_there(tmp_path):
     with pytest.raises(ModelingError, match=r"found notes\.md"):
         checkpoints.find(tmp_path)
     with pytest.raises(ModelingError, match="no TF1 checkpoint at"):
-        tf1.find(tmp_path / "bert_model.ckpt")
+        tf1.find_tf1_checkpoint(tmp_path / "bert_model.ckpt")
 
 
 def test_damaged_data_file(tmp_path):

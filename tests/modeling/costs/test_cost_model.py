@@ -116,7 +116,7 @@ def test_memory():
 
 
 def test_best_interval():
-    cost = cost_model.Interruptions(save_seconds=8, restart_seconds=100, mean_seconds=3600)
+    cost = cost_model.InterruptionCost(save_seconds=8, restart_seconds=100, mean_seconds=3600)
     assert cost.best_interval == pytest.approx(240)
     assert cost.overhead() == pytest.approx(8 / 240 + (120 + 100) / 3600)
     assert cost.overhead() < min(cost.overhead(200), cost.overhead(280))
@@ -124,7 +124,7 @@ def test_best_interval():
 
 def test_large_checkpoints_take_longer():
     small, large = (
-        cost_model.interruptions(BertConfig.named(size, 30522), cost_machines.H100, 3600)
+        cost_model.interruption_cost(BertConfig.named(size, 30522), cost_machines.H100, 3600)
         for size in ("base", "large")
     )
     assert small.save_seconds == pytest.approx(12 * 110_106_428 / 250e6)

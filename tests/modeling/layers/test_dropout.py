@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling.layers.dropout import dropout, random_words
+from modeling.layers.dropout import _random_words, dropout
 
 
 def test_dropout_depends_on_key_and_site_only():
@@ -33,7 +33,7 @@ def test_dropout_gradient_has_the_same_mask():
 
 
 def words(key=(1, 2, 0), site=3, shape=(512, 512)):
-    found = random_words(tf.zeros(shape), tf.constant(key, tf.int32), tf.constant(site))
+    found = _random_words(tf.zeros(shape), tf.constant(key, tf.int32), tf.constant(site))
     assert found.dtype == tf.uint32
     return found.numpy()
 
@@ -85,7 +85,7 @@ def test_extreme_keys_and_every_shape_are_taken():
     largest = words((2**31 - 1, -1, -(2**31)), 2**31 - 1, (3, 5, 7))
     assert largest.shape == (3, 5, 7) and len(np.unique(largest)) == 105
     dynamic = tf.function(
-        lambda x: random_words(x, tf.constant([1, 2, 0]), tf.constant(3)),
+        lambda x: _random_words(x, tf.constant([1, 2, 0]), tf.constant(3)),
         input_signature=[tf.TensorSpec([None, None])],
     )
     np.testing.assert_array_equal(dynamic(tf.zeros([6, 8])), words(shape=(6, 8)))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data.pretraining.batches.packed_rows import RowLimits, pack_window
+from data.pretraining.batches.packed_rows import PackedRowLimits, packed_row_window
 from modeling import checkpoints
 from modeling.config import LEFT_TO_RIGHT, BertConfig
 from modeling.errors import ModelingError
@@ -25,7 +25,7 @@ SIZES = {
     "type_vocab_size": 2,
 }
 # Rows may be longer than there are positions, since these start again.
-ROW = RowLimits(pieces=24, predictions=12, sequences=6, padding=1)
+ROW = PackedRowLimits(pieces=24, predictions=12, sequences=6, padding=1)
 LENGTHS = [16, 9, 8, 7, 12, 12, 3, 5, 16, 4, 4, 11]
 
 
@@ -47,7 +47,7 @@ def _single():
 @pytest.fixture(scope="module")
 def packed():
     inputs = _single() | {"index": np.arange(len(LENGTHS), dtype=np.int64)}
-    rows, _ = pack_window(inputs, ROW, np.random.default_rng(0))
+    rows, _ = packed_row_window(inputs, ROW, np.random.default_rng(0))
     assert rows["index"].max(1).min() >= 0 and (rows["index"][:, 2] >= 0).any()
     return rows
 
@@ -161,7 +161,7 @@ def test_without_cuts_the_loss_is_that_of_the_instances():
     """Not by way of the packed rows: the very instances that went in."""
     inputs = _single()
     few = {name: values[[0, 1, 2, 4, 5]] for name, values in inputs.items()}  # 16+8, 9, 12+12
-    rows, _ = pack_window(few, RowLimits(24, 8, 6, 15), np.random.default_rng(0))
+    rows, _ = packed_row_window(few, PackedRowLimits(24, 8, 6, 15), np.random.default_rng(0))
     assert rows["input_ids"].shape == (3, 24)
     assert sorted(rows["sequence_ids"].max(1)) == [1, 2, 2]
     model = _model()

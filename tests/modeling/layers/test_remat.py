@@ -10,7 +10,7 @@ import tensorflow as tf
 from modeling.config import BertConfig
 from modeling.losses import PretrainingLosses
 from modeling.models import BertPretrainer
-from modeling.training.engine.setup import Settings, make_train_step
+from modeling.training.engine.setup import EngineSettings, make_train_step
 from tests.scripts import run
 
 LAYERS = 2
@@ -146,7 +146,7 @@ def test_with_accumulation_at_full_width():
         keras.utils.set_random_seed(1)
         model = BertPretrainer(config, remat=remat)
         model.build()
-        settings = Settings(1e-3, 10, 0, seed=1, accumulation_steps=2)
+        settings = EngineSettings(1e-3, 10, 0, seed=1, accumulation_steps=2)
         step = make_train_step(model, PretrainingLosses(), settings)
         batches = iter(tf.data.Dataset.from_tensors(batch).repeat())
         return [step.run(batches, 1)["loss"] for _ in range(3)]

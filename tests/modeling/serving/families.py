@@ -17,20 +17,20 @@ import tensorflow as tf
 from data import batching
 from data.tasks.questions import windows as squad_windows
 from data.tasks.questions.answers import read_answers
-from data.tasks.questions.rows import SpanSettings
-from data.tasks.questions.rows import make_rows as make_span_rows
+from data.tasks.questions.rows import QuestionSettings
+from data.tasks.questions.rows import make_question_rows as make_span_rows
 from data.tasks.questions.squad import read_squad
 from data.tasks.tagging import conll as ner
 from data.tasks.tagging import inputs as ner_inputs
 from data.tasks.tagging import tags as ner_tags
 from data.tasks.tagging.rows import TaggingSettings
-from data.tasks.tagging.rows import make_rows as make_tag_rows
-from data.tokenization import Tokenizer, build_choices, build_inputs
-from data.vectors.serving_inputs import text_pieces
+from data.tasks.tagging.rows import make_tagging_rows as make_tag_rows
+from data.tokenization import Tokenizer, build_choice_inputs, build_inputs
+from data.vectors.serving_inputs import vector_serving_inputs
 from modeling import checkpoints
 from modeling.answers.fill_mask import fill_masks
 from modeling.answers.spans import SpanSearch, merge_span_arrays
-from modeling.answers.tags import TagNumbers
+from modeling.answers.tags import TagsFromLogits
 from modeling.config import BertConfig
 from modeling.models import (
     BertClassifier,
@@ -45,7 +45,7 @@ from modeling.serving.question_answering import export_question_answering
 from modeling.serving.sentences import export_sentence_model
 from modeling.serving.tagging import export_tagger
 from modeling.serving.vectors import export_embeddings
-from modeling.training.engine.evaluation import Predictor
+from modeling.training.engine.evaluation import ReplicaPredictor
 from modeling.vectors.vector_models import BertVectors
 
 LENGTH = 128
@@ -157,7 +157,7 @@ def make_families(
     endings = [row["choices"] for row in rows]
 
     def choices(*given):
-        return build_choices(tokenizer, *given, LENGTH, "longest")
+        return build_choice_inputs(tokenizer, *given, LENGTH, "longest")
 
     model = loaded(BertMultipleChoice(config))
     path = export_sentence_model(model, export("choices"), "choices", choices, [], False)
@@ -176,7 +176,7 @@ def make_families(
     questions = read_squad(str(data / "squad/dev-v1.1.json"), version_2=False, training=False)
     questions = questions[:: len(questions) // count][:count]
     model = loaded(BertQuestionAnswering(config))
-    settings = SpanSettings(max_seq_length=LENGTH, doc_stride=64, max_query_length=32)
+    settings = QuestionSettings(max_seq_length=LENGTH, doc_stride=64, max_query_length=32)
     path = export_question_answering(
         model,
         export("questions"),
@@ -187,8 +187,8 @@ def make_families(
         threshold=0.0,
     )
     rows = make_span_rows(tokenizer, questions, settings, training=False)
-    shape = batching.Batching(16, batching.default_buckets(LENGTH))
-    spans = Predictor(SpanSearch([model], 5, 20), "spans")(
+    shape = batching.Batching(16, batching.batching_length_buckets(LENGTH))
+    spans = ReplicaPredictor(SpanSearch([model], 5, 20), "spans")(
         batching.batches(rows.features, shape, False)
     )
     merged = merge_span_arrays(spans, rows.counts)
@@ -206,7 +206,7 @@ def make_families(
     )
 
     # ---- Tags ----
-    sentences = ner.read_sentences(
+    sentences = ner.read_conll_sentences(
         str(data / "conll2003/eng.testb"), ner.TagFormat(), labelled=True
     )[:count]
     tags = ner_tags.make_tag_set(sentences, "iob2")
@@ -215,12 +215,14 @@ def make_families(
     path = export_tagger(
         model,
         export("tags"),
-        functools.partial(ner_inputs.from_texts, tokenizer, **lengths),
-        functools.partial(ner_inputs.from_words, tokenizer, **lengths),
+        functools.partial(ner_inputs.tag_inputs_from_texts, tokenizer, **lengths),
+        functools.partial(ner_inputs.tag_inputs_from_words, tokenizer, **lengths),
         tags.names,
     )
     rows = make_tag_rows(tokenizer, sentences, tags, TaggingSettings(LENGTH))
-    tagged = Predictor(TagNumbers(model), "tagged")(batching.batches(rows.features, shape, False))
+    tagged = ReplicaPredictor(TagsFromLogits(model), "tagged")(
+        batching.batches(rows.features, shape, False)
+    )
     found = rows.tags_of_words(tagged[..., 0].astype(int), tags)
     width = max(len(sentence.words) for sentence in sentences)
     yield Family(
@@ -232,7 +234,10 @@ def make_families(
     # ---- Vectors ----
     model = loaded(BertVectors(config))
     path = export_embeddings(
-        model, export("vectors"), functools.partial(text_pieces, tokenizer, LENGTH), "mean"
+        model,
+        export("vectors"),
+        functools.partial(vector_serving_inputs, tokenizer, LENGTH),
+        "mean",
     )
     pooled = BertVectors(config, pooling="mean", normalize=True)
     vectors = outputs(loaded(pooled), single(texts), "vectors")

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
-from data.tokenization import Tokenizer, build_choices, build_inputs
+from data.tokenization import Tokenizer, build_choice_inputs, build_inputs
 from modeling.checkpoints import files
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
@@ -158,7 +158,7 @@ def test_several_labels_numbers_and_choices(export, tokenizer):
     choosing = randomised(BertMultipleChoice(small()), 3)
 
     def choices(context, endings):
-        return build_choices(tokenizer, context, endings, LENGTH, "longest")
+        return build_choice_inputs(tokenizer, context, endings, LENGTH, "longest")
 
     path = export_sentence_model(choosing, export, "choices", choices, [], False)
     endings = [["a", "b c d e f", "the dog"], ["h", "", "g"], ["c " * 20, "f", "b"]]

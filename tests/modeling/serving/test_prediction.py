@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from modeling.errors import ModelingError
-from modeling.serving.prediction import BatchPredictor, load_signature, version_folder
+from modeling.serving.prediction import SavedModelPredictor, load_signature, version_folder
 
 
 def example(size=0, **values):
@@ -104,7 +104,7 @@ def test_like_sizes_together_in_the_order_asked(folder):
     sizes = [int(size) for size in rng.permutation(np.arange(100, 150))]
     asked = [example(size, text=b"x" * size) for size in sizes]
     done = []
-    predictor = BatchPredictor(load_signature(str(folder), "serving_default"), 8, done.append)
+    predictor = SavedModelPredictor(load_signature(str(folder), "serving_default"), 8, done.append)
     answers = predictor(asked)
     assert [answer["length"] for answer in answers] == sizes
     assert done == [8] * 6 + [2]
@@ -117,7 +117,7 @@ def test_like_sizes_together_in_the_order_asked(folder):
 
 
 def test_lists_and_numbers_are_filled_up(folder):
-    predictor = BatchPredictor(load_signature(str(folder), "joined"), 8)
+    predictor = SavedModelPredictor(load_signature(str(folder), "joined"), 8)
     first, second, third = predictor(
         [
             example(0, words=[b"a", b"\xff\x00"], ids=np.ones([3, 2], np.int32), weight=0.5),
@@ -133,7 +133,7 @@ def test_lists_and_numbers_are_filled_up(folder):
 
 
 def test_refused_examples_leave_the_others_alone(folder):
-    predictor = BatchPredictor(load_signature(str(folder), "serving_default"), 4)
+    predictor = SavedModelPredictor(load_signature(str(folder), "serving_default"), 4)
     texts = [b"x" * size for size in (3, 13, 5, 1, 13, 30)]
     answers = predictor([example(len(text), text=text) for text in texts])
     for text, answer in zip(texts, answers, strict=True):
@@ -145,6 +145,6 @@ def test_refused_examples_leave_the_others_alone(folder):
 
 
 def test_outputs_need_a_row_for_each_example(folder):
-    predictor = BatchPredictor(load_signature(str(folder), "shrunk"), 4)
+    predictor = SavedModelPredictor(load_signature(str(folder), "shrunk"), 4)
     with pytest.raises(ModelingError, match=r"'text' is of shape \(\) for 2 examples"):
         predictor([example(0, text=b"a"), example(0, text=b"b")])

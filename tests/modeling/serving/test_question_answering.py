@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from data import batching
 from data.tasks.questions.answers import read_answers
-from data.tasks.questions.rows import SpanSettings, make_rows
+from data.tasks.questions.rows import QuestionSettings, make_question_rows
 from data.tasks.questions.squad import Question
 from data.tasks.questions.windows import make_windows
 from data.tokenization import Tokenizer
@@ -19,7 +19,7 @@ from modeling.config import BertConfig
 from modeling.models import BertQuestionAnswering
 from modeling.serving.export import Export
 from modeling.serving.question_answering import export_question_answering
-from modeling.training.engine.evaluation import Predictor
+from modeling.training.engine.evaluation import ReplicaPredictor
 
 LETTERS = [*"abcdefgh", *(f"##{letter}" for letter in "abcdefgh")]
 ODD = ["漢", "字", "한", "각", "é", "e\u0301", "😀", "x", "ß", "...", "\u200b", "fed", "abcdefgh"]
@@ -69,9 +69,9 @@ def questions() -> list[Question]:
 
 def predicted(models, tokenizer, questions, version_2):
     """As run_squad.py does it."""
-    rows = make_rows(tokenizer, questions, SpanSettings(**SETTINGS), training=False)
-    predictor = Predictor(SpanSearch(models, N_BEST, LONGEST), "spans")
-    shape = batching.Batching(8, batching.default_buckets(24))
+    rows = make_question_rows(tokenizer, questions, QuestionSettings(**SETTINGS), training=False)
+    predictor = ReplicaPredictor(SpanSearch(models, N_BEST, LONGEST), "spans")
+    shape = batching.Batching(8, batching.batching_length_buckets(24))
     spans = predictor(batching.batches(rows.features, shape, False))
     return list(read_answers(questions, rows, merge_span_arrays(spans, rows.counts), version_2))
 
@@ -235,7 +235,7 @@ def test_odds_that_float32_calls_equal_to_the_threshold(tokenizer, tmp_path):
     little = 2.0**-20
     fixed = Fixed([16.0, 0.0, 1.0, 0.0], [little, 0.0, 1.0, 0.0])
     one = [Question("0", "", "a", (), False, "f")]
-    rows = make_rows(tokenizer, one, SpanSettings(**SETTINGS), training=False)
+    rows = make_question_rows(tokenizer, one, QuestionSettings(**SETTINGS), training=False)
     spans = SpanSearch([fixed], N_BEST, LONGEST)(
         {
             "input_ids": tf.constant([rows.features.ids]),

@@ -9,17 +9,17 @@ import tensorflow as tf
 
 from data import batching
 from data.tasks.tagging import inputs as ner_inputs
-from data.tasks.tagging.conll import Sentence
-from data.tasks.tagging.rows import TaggingSettings, make_rows
+from data.tasks.tagging.conll import ConllSentence
+from data.tasks.tagging.rows import TaggingSettings, make_tagging_rows
 from data.tasks.tagging.schemes import decode_entities
 from data.tasks.tagging.tags import TagSet
 from data.tokenization import Tokenizer
-from modeling.answers.tags import TagNumbers
+from modeling.answers.tags import TagsFromLogits
 from modeling.config import BertConfig
 from modeling.models import BertTagger
 from modeling.serving.export import Export
 from modeling.serving.tagging import export_tagger
-from modeling.training.engine.evaluation import Predictor
+from modeling.training.engine.evaluation import ReplicaPredictor
 from tests.modeling.serving.cpp_loader import CppLoader
 
 LETTERS = [*"abcdefgh", *(f"##{letter}" for letter in "abcdefgh")]
@@ -73,8 +73,8 @@ def loaded(model, tokenizer, tmp_path_factory):
     path = export_tagger(
         model,
         Export(str(tmp_path_factory.mktemp("export")), {}),
-        functools.partial(ner_inputs.from_texts, tokenizer, max_seq_length=LENGTH),
-        functools.partial(ner_inputs.from_words, tokenizer, max_seq_length=LENGTH),
+        functools.partial(ner_inputs.tag_inputs_from_texts, tokenizer, max_seq_length=LENGTH),
+        functools.partial(ner_inputs.tag_inputs_from_words, tokenizer, max_seq_length=LENGTH),
         TAGS.names,
     )
     return tf.saved_model.load(path)
@@ -91,10 +91,12 @@ def random_words(draw, most):
 
 def predicted(model, tokenizer, texts):
     """As run_ner.py does it."""
-    sentences = [Sentence(tuple(words), None, 0, "f:1") for words in texts]
-    rows = make_rows(tokenizer, sentences, TAGS, TaggingSettings(LENGTH))
-    shape = batching.Batching(8, batching.default_buckets(LENGTH))
-    tagged = Predictor(TagNumbers(model), "tagged")(batching.batches(rows.features, shape, False))
+    sentences = [ConllSentence(tuple(words), None, 0, "f:1") for words in texts]
+    rows = make_tagging_rows(tokenizer, sentences, TAGS, TaggingSettings(LENGTH))
+    shape = batching.Batching(8, batching.batching_length_buckets(LENGTH))
+    tagged = ReplicaPredictor(TagsFromLogits(model), "tagged")(
+        batching.batches(rows.features, shape, False)
+    )
     return rows.tags_of_words(tagged[..., 0].astype(int), TAGS)
 
 
@@ -211,8 +213,8 @@ def test_in_the_loader_of_tf_serving(model, tokenizer, loaded, tmp_path):
     path = export_tagger(
         model,
         Export(str(tmp_path / "export"), {}),
-        functools.partial(ner_inputs.from_texts, tokenizer, max_seq_length=LENGTH),
-        functools.partial(ner_inputs.from_words, tokenizer, max_seq_length=LENGTH),
+        functools.partial(ner_inputs.tag_inputs_from_texts, tokenizer, max_seq_length=LENGTH),
+        functools.partial(ner_inputs.tag_inputs_from_words, tokenizer, max_seq_length=LENGTH),
         TAGS.names,
     )
     load = CppLoader(tmp_path)

@@ -10,8 +10,8 @@ import tensorflow as tf
 from data.batching import Batching
 from data.tokenization import Tokenizer
 from data.vectors.array_batches import array_batches
-from data.vectors.serving_inputs import text_pieces
-from data.vectors.texts import ExtractionSettings, read_chunks
+from data.vectors.serving_inputs import vector_serving_inputs
+from data.vectors.texts import VectorTextSettings, read_vector_texts
 from modeling import checkpoints
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
@@ -52,7 +52,7 @@ def tokenizer() -> Tokenizer:
 def exported(tokenizer, tmp_path_factory):
     folder = tmp_path_factory.mktemp("export")
     (folder / "vocab.txt").write_text("\n".join(VOCAB))
-    pieces = functools.partial(text_pieces, tokenizer, LIMIT)
+    pieces = functools.partial(vector_serving_inputs, tokenizer, LIMIT)
     path = export_embeddings(
         make_model(), Export(str(folder), {"vocab.txt": str(folder / "vocab.txt")}), pieces, "mean"
     )
@@ -76,8 +76,8 @@ def ask(exported, signature, texts) -> dict[str, np.ndarray]:
 def of_file(tokenizer, texts, tmp_path, model, word_pooling=None):
     """As the command computes them."""
     (tmp_path / "input.txt").write_text("\n".join(texts) + "\n")
-    settings = ExtractionSettings(LIMIT, 0, word_pooling)
-    (chunk,) = read_chunks(str(tmp_path / "input.txt"), tokenizer, settings)
+    settings = VectorTextSettings(LIMIT, 0, word_pooling)
+    (chunk,) = read_vector_texts(str(tmp_path / "input.txt"), tokenizer, settings)
     batches = array_batches(chunk.features, Batching(4, [4, 8]))
     return list(chunk.rows(Extractor(model)(batches, chunk.features.lengths)))
 
@@ -134,7 +134,7 @@ def test_no_texts_and_broken_bytes(exported):
 
 
 def test_contradictions(tokenizer, tmp_path):
-    pieces = functools.partial(text_pieces, tokenizer, LIMIT)
+    pieces = functools.partial(vector_serving_inputs, tokenizer, LIMIT)
     for model, pooling in (
         (make_model(), "none"),
         (make_model("mean"), "mean"),

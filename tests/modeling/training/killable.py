@@ -18,10 +18,10 @@ import tensorflow as tf
 from modeling import checkpoints
 from modeling.checkpoints import tf1
 from modeling.losses import PretrainingLosses
-from modeling.training.engine.setup import Settings, make_train_step
-from modeling.training.runs.fit import Options, RunStage, fit_run
+from modeling.training.engine.setup import EngineSettings, make_train_step
+from modeling.training.runs.fit import LoopOptions, RunStage, fit_run
 from modeling.training.runs.reporting import Reporter
-from modeling.training.runs.run_folder import prepare_directory
+from modeling.training.runs.run_folder import prepare_run_folder
 from tests.modeling.training.test_training import batches, tiny_model
 
 STEPS = 240
@@ -56,19 +56,21 @@ def main(folder: str, replicas: int, fatal_operation: int) -> None:
     strategy = tf.distribute.get_strategy()
     if replicas > 1:
         strategy = tf.distribute.MirroredStrategy([f"CPU:{i}" for i in range(replicas)])
-    prepare_directory(folder)
+    prepare_run_folder(folder)
     if fatal_operation:
         die_at(fatal_operation)
     with strategy.scope():
         model = tiny_model(dropout_prob=0.2)
-        train_step = make_train_step(model, PretrainingLosses(), Settings(1e-3, STEPS, 20, seed=7))
+        train_step = make_train_step(
+            model, PretrainingLosses(), EngineSettings(1e-3, STEPS, 20, seed=7)
+        )
         fit_run(
             train_step,
             [RunStage(150, batches, "first data", 8), RunStage(STEPS, batches, "second data", 8)],
             folder,
             None,
             Reporter(folder, STEPS, 8),
-            Options(save_checkpoints_steps=8, keep_checkpoint_max=2, iterations_per_loop=4),
+            LoopOptions(save_checkpoints_steps=8, keep_checkpoint_max=2, iterations_per_loop=4),
         )
     weights = checkpoints.weights_by_name(model)
     np.savez(

@@ -12,15 +12,15 @@ from modeling.config import BertConfig
 from modeling.errors import ModelingError
 from modeling.losses import ClassifierLosses
 from modeling.models import BertClassifier
-from modeling.training.engine.evaluation import Predictor
+from modeling.training.engine.evaluation import ReplicaPredictor
 from modeling.training.engine.precision import set_precision
-from modeling.training.engine.setup import Settings
+from modeling.training.engine.setup import EngineSettings
 from modeling.training.fine_tuning import fine_tune
-from modeling.training.runs.fit import Options
+from modeling.training.runs.fit import LoopOptions
 from modeling.training.runs.summary import RunSummary
 from modeling.training.search import Trial
-from modeling.training.settings import RunSettings
-from modeling.training.task import Evaluation
+from modeling.training.settings import FineTuningSettings
+from modeling.training.task import TaskEvaluation
 
 
 @pytest.fixture(autouse=True)
@@ -87,12 +87,12 @@ class ToyTask:
         return model
 
     def predictor(self, model):
-        predictor = Predictor(model)
+        predictor = ReplicaPredictor(model)
         return lambda split, batches: predictor(batches(split))
 
     def evaluate(self, split, answers):
         right = answers.argmax(-1) == split.words % 2
-        return Evaluation({"eval_accuracy": float(right.mean()), "eval_loss": 0.5})
+        return TaskEvaluation({"eval_accuracy": float(right.mean()), "eval_loss": 0.5})
 
     def write_evaluation(self, split, answers, results, first):
         self.asked.append(("evaluation", split.name, results["global_step"], first))
@@ -107,7 +107,7 @@ class ToyTask:
 
 def run(task, folder, seeds=(1,), loop=None, **changes):
     trials = [Trial(1e-3, 8, 1.0, seed) for seed in seeds]
-    settings = RunSettings(
+    settings = FineTuningSettings(
         output_dir=str(folder),
         init_checkpoint=None,
         do_train=True,
@@ -115,8 +115,8 @@ def run(task, folder, seeds=(1,), loop=None, **changes):
         do_predict=True,
         do_export=True,
         trials=trials,
-        optimization=Settings(1e-3, 0, 0, seed=1),
-        loop=Options(save_checkpoints_steps=100, log_steps=1, **(loop or {})),
+        optimization=EngineSettings(1e-3, 0, 0, seed=1),
+        loop=LoopOptions(save_checkpoints_steps=100, log_steps=1, **(loop or {})),
         num_train_steps=0,
         warmup_proportion=0.0,
         eval_batch_size=4,

@@ -94,7 +94,7 @@ def test_truncated_checkpoint_falls_back(tmp_path):
     older, newest = steps(folder)
     data = folder / f"model.ckpt-{newest}.data-00000-of-00001"
     data.write_bytes(data.read_bytes()[: data.stat().st_size // 2])
-    assert run_folder.latest_checkpoint(str(folder)).endswith(f"model.ckpt-{older}")
+    assert run_folder.latest_run_checkpoint(str(folder)).endswith(f"model.ckpt-{older}")
     output = finish(start(folder, 1))
     assert "Damaged, so the checkpoint before it counts" in output
     assert f"model.ckpt-{newest}" in output
@@ -105,6 +105,6 @@ def test_truncated_checkpoint_falls_back(tmp_path):
 def test_damaged_ones_no_longer_count(tmp_path):
     for step in (8, 16, 24):
         (tmp_path / f"model.ckpt-{step}.index").write_text(f"{step}")
-    run_folder.set_damaged_aside(str(tmp_path), 8)
-    assert steps(tmp_path) == run_folder.checkpoint_steps(str(tmp_path)) == [8]
+    run_folder.set_damaged_run_aside(str(tmp_path), 8)
+    assert steps(tmp_path) == run_folder.run_checkpoint_steps(str(tmp_path)) == [8]
     assert (tmp_path / "model.ckpt-24.index.damaged").read_text() == "24"

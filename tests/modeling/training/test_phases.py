@@ -6,11 +6,11 @@ from modeling import checkpoints
 from modeling.checkpoints import tf1
 from modeling.errors import ModelingError
 from modeling.losses import PretrainingLosses
-from modeling.training.engine.setup import Settings, make_train_step
-from modeling.training.phases import Phase, folder_names, parse_phases
+from modeling.training.engine.setup import EngineSettings, make_train_step
+from modeling.training.phases import Phase, parse_phases, phase_folders
 from modeling.training.runs import fit
 from modeling.training.runs.reporting import Reporter
-from modeling.training.runs.run_folder import prepare_directory
+from modeling.training.runs.run_folder import prepare_run_folder
 from tests.modeling.training.test_training import batches, tiny_model
 
 
@@ -24,9 +24,9 @@ def test_phases_follow_each_other():
 
 
 def test_only_equal_records_share_a_folder():
-    names = folder_names(parse_phases("24:1:4:4,24:1:8:4,16:1:4:4"))
+    names = phase_folders(parse_phases("24:1:4:4,24:1:8:4,16:1:4:4"))
     assert names == ["length-24", "length-24", "length-16"]
-    assert folder_names(parse_phases("24:1:4:4,24:1:4:2")) == ["length-24-4", "length-24-2"]
+    assert phase_folders(parse_phases("24:1:4:4,24:1:4:2")) == ["length-24-4", "length-24-2"]
 
 
 @pytest.mark.parametrize("text", ["", "128:5", "128:0:4", "128:5:4:20:1", "a:5:4", "128:5:4,"])
@@ -37,9 +37,9 @@ def test_what_is_no_phase_is_refused(text):
 
 def test_best_weights_need_evaluations():
     with pytest.raises(ModelingError, match="give --eval_steps"):
-        fit.check_run_options(fit.Options(1, best_metric="accuracy"))
+        fit.check_run_options(fit.LoopOptions(1, best_metric="accuracy"))
     with pytest.raises(ModelingError, match="needs --best_metric"):
-        fit.check_run_options(fit.Options(1, eval_steps=1, early_stopping_patience=2))
+        fit.check_run_options(fit.LoopOptions(1, eval_steps=1, early_stopping_patience=2))
 
 
 class Small:
@@ -48,14 +48,16 @@ class Small:
     stages = (fit.RunStage(4, batches, "first data", 8), fit.RunStage(8, batches, "second data", 8))
 
     def __init__(self, directory, values):
-        prepare_directory(str(directory))
+        prepare_run_folder(str(directory))
         self.directory = str(directory)
         self.values = values
         self.reporter = Reporter(self.directory, 8, 8)
-        self.step = make_train_step(tiny_model(), PretrainingLosses(), Settings(1e-3, 8, 0, seed=0))
+        self.step = make_train_step(
+            tiny_model(), PretrainingLosses(), EngineSettings(1e-3, 8, 0, seed=0)
+        )
 
     def fit(self, stages=stages, plot=None, **options):
-        options = fit.Options(4, log_steps=4, eval_steps=1, best_metric="accuracy", **options)
+        options = fit.LoopOptions(4, log_steps=4, eval_steps=1, best_metric="accuracy", **options)
 
         def evaluate(step):
             results = {"accuracy": self.values[step]}
@@ -91,13 +93,13 @@ def test_mistyped_metric_is_found_before_training(tmp_path):
     with pytest.raises(ModelingError, match=r"'acuracy'.*Choose one of accuracy"):
         fit.fit_run(
             *(run.step, Small.stages, run.directory, None, run.reporter),
-            fit.Options(4, eval_steps=1, best_metric="acuracy"),
+            fit.LoopOptions(4, eval_steps=1, best_metric="acuracy"),
             result_names=lambda: ["accuracy"],
         )
     assert int(run.step.global_step) == 0
 
 
 def test_more_layers_than_there_are_cannot_be_frozen():
-    settings = Settings(1e-3, 10, 0, seed=0, freeze_layers=2)
+    settings = EngineSettings(1e-3, 10, 0, seed=0, freeze_layers=2)
     with pytest.raises(ModelingError, match="freeze_layers is 2, but the model has 1 layers"):
         make_train_step(tiny_model(), PretrainingLosses(), settings)

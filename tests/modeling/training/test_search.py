@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from modeling.errors import ModelingError, NotFiniteError
-from modeling.training.search import Finished, Search, trial_grid
+from modeling.training.search import FinishedTrial, Search, trial_grid
 
 
 class Train:
@@ -24,7 +24,7 @@ class Train:
         if math.isnan(value):
             raise NotFiniteError("The loss is nan.")
         results = {self.metric: value, "eval_other": 0.0}
-        return Finished(results, 7, value < 0.4, {"w": np.float32(value)})
+        return FinishedTrial(results, 7, value < 0.4, {"w": np.float32(value)})
 
 
 def table(folder, name="search.tsv"):

@@ -24,8 +24,8 @@ from modeling.training.engine.optimizers import BertAdam
 from modeling.training.engine.schedules import make_schedule
 from modeling.training.engine.step import TrainStep
 from modeling.training.runs.reporting import Reporter, duration_text
-from modeling.training.runs.run_folder import latest_checkpoint, prepare_directory
-from modeling.training.runs.run_state import RunState, load_trained, start_or_resume
+from modeling.training.runs.run_folder import latest_run_checkpoint, prepare_run_folder
+from modeling.training.runs.run_state import RunState, load_trained_run, start_or_resume
 from tests import scripts
 
 
@@ -71,7 +71,7 @@ class Run:
     """A whole small run in one folder."""
 
     def __init__(self, directory, steps=12, dataset=None, seed=0):
-        prepare_directory(str(directory))
+        prepare_run_folder(str(directory))
         self.model = tiny_model(seed)
         names = checkpoints.weights_by_name(self.model)
         self.weights = {name: weight.value for name, weight in names.items()}
@@ -93,7 +93,7 @@ class Run:
             self.state,
             self.reporter,
             steps or self.steps,
-            loop.Options(**settings),
+            loop.LoopOptions(**settings),
             evaluate=evaluate,
         )
 
@@ -169,8 +169,8 @@ def test_checkpoints_are_the_originals_and_old_ones_go(tmp_path):
         "model.ckpt-8.index",
         "model.ckpt-12.index",
     }
-    assert tf.train.latest_checkpoint(str(tmp_path)) == latest_checkpoint(str(tmp_path))
-    reader = tf.train.load_checkpoint(latest_checkpoint(str(tmp_path)))
+    assert tf.train.latest_checkpoint(str(tmp_path)) == latest_run_checkpoint(str(tmp_path))
+    reader = tf.train.load_checkpoint(latest_run_checkpoint(str(tmp_path)))
     names = set(reader.get_variable_to_shape_map())
     assert reader.get_tensor("global_step") == 12
     assert "cls/predictions/output_bias/adam_m" in names
@@ -186,7 +186,7 @@ def test_signal_saves_and_ends_with_its_code(tmp_path, caplog):
         run.go(save_checkpoints_steps=10**6)
     assert end.value.code == 143
     stopped = int(run.step.global_step.numpy())
-    assert latest_checkpoint(str(tmp_path)).endswith(f"-{stopped}")
+    assert latest_run_checkpoint(str(tmp_path)).endswith(f"-{stopped}")
     assert "To go on:" in caplog.text
 
 
@@ -198,11 +198,11 @@ def test_signal_during_an_evaluation_loses_nothing(tmp_path):
     def evaluate(step):
         os.kill(os.getpid(), signal.SIGTERM)
         # A machine may not wait for the evaluation's end.
-        saved.append(latest_checkpoint(str(tmp_path)))
+        saved.append(latest_run_checkpoint(str(tmp_path)))
 
     with pytest.raises(SystemExit):
         run.go(save_checkpoints_steps=50, eval_steps=7, evaluate=evaluate)
-    assert saved == [latest_checkpoint(str(tmp_path))] and saved[0].endswith("model.ckpt-7")
+    assert saved == [latest_run_checkpoint(str(tmp_path))] and saved[0].endswith("model.ckpt-7")
 
 
 def test_last_step_is_evaluated_once(tmp_path):
@@ -257,11 +257,11 @@ def test_damaged_position_in_the_data_falls_back(tmp_path, caplog):
     index, data = (tmp_path / f"data-8.{part}" for part in ("index", "data-00000-of-00001"))
     whole_index = index.read_bytes()
     index.write_bytes(b"")
-    assert latest_checkpoint(str(tmp_path)).endswith("-4")
+    assert latest_run_checkpoint(str(tmp_path)).endswith("-4")
     index.write_bytes(whole_index)
-    assert latest_checkpoint(str(tmp_path)).endswith("-8")
+    assert latest_run_checkpoint(str(tmp_path)).endswith("-8")
     data.write_bytes(data.read_bytes()[:-100])
-    assert latest_checkpoint(str(tmp_path), to_train=False).endswith(
+    assert latest_run_checkpoint(str(tmp_path), to_train=False).endswith(
         "-8"
     )  # to evaluate it is good enough
     resumed = Run(tmp_path)
@@ -284,8 +284,8 @@ def test_folder_wins_where_a_release_would_hide_the_run(tmp_path):
     checkpoints.save(tiny_model(seed=3), str(tmp_path / "release"))
     release = str(tmp_path / "release" / "bert_model.ckpt")
     model = tiny_model(seed=5)
-    assert load_trained(model, str(tmp_path / "run"), release) == 0
-    assert load_trained(model, str(tmp_path / "run"), release, prefer_directory=True) == 4
+    assert load_trained_run(model, str(tmp_path / "run"), release) == 0
+    assert load_trained_run(model, str(tmp_path / "run"), release, prefer_directory=True) == 4
     trained = checkpoints.weights_by_name(model)
     assert all((trained[name].numpy() == value).all() for name, value in run.values().items())
 
@@ -354,7 +354,7 @@ def test_evaluation_is_exact_whatever_the_batch_size():
 def test_output_folder_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ModelingError, match=r"file/out can't be written"):
-        prepare_directory(str(tmp_path / "file" / "out"))
+        prepare_run_folder(str(tmp_path / "file" / "out"))
 
 
 def test_schedule_needs_steps():

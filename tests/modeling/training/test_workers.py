@@ -16,7 +16,7 @@ import tensorflow as tf
 from modeling.errors import ModelingError
 from modeling.losses import PretrainingLosses
 from modeling.training.engine import distribution
-from modeling.training.engine.evaluation import Evaluator, Predictor
+from modeling.training.engine.evaluation import Evaluator, ReplicaPredictor
 from tests.modeling.training.engine.test_step import make_step
 from tests.modeling.training.test_training import batches, records, tiny_model
 
@@ -83,7 +83,7 @@ def test_two_workers_equal_one_device(tmp_path):
     results = Evaluator(step.model, PretrainingLosses())(data)
     expected = [results[name] for name in sorted(results)]
     np.testing.assert_allclose(chief["evaluation"], expected, rtol=2e-5, atol=1e-5)
-    expected = Predictor(step.model, "pooled_output")(data)
+    expected = ReplicaPredictor(step.model, "pooled_output")(data)
     np.testing.assert_allclose(chief["predictions"], expected, atol=5e-5)
     assert (tmp_path / "model.ckpt-20.index").exists()
     # Both have the best weights, which the chief was slow to write, and both left.

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data.pretraining.batches.pipeline import predict_neighbours
+from data.pretraining.batches.pipeline import _predict_neighbours
 from modeling.config import LEFT_TO_RIGHT, BertConfig
 from modeling.losses import ClassifierLosses, PretrainingLosses, SpanLosses, TaggingLosses
 from modeling.models import BertClassifier, BertPretrainer, BertQuestionAnswering, BertTagger
 from modeling.sentences import KINDS, SentenceHead
 from modeling.training.engine.precision import set_precision
-from modeling.training.engine.setup import Settings, make_train_step
+from modeling.training.engine.setup import EngineSettings, make_train_step
 from tests.modeling.training.test_training import records
 
 CONFIG = BertConfig(
@@ -61,7 +61,7 @@ def case(name):
     config = CONFIG
     if name.startswith("ltr"):
         config = dataclasses.replace(CONFIG, attention_direction=LEFT_TO_RIGHT)
-        batch = predict_neighbours(batch, from_left=True)
+        batch = _predict_neighbours(batch, from_left=True)
     if "classifier" in name:
         batch["label_ids"] = tf.constant([0, 2, 1, 0])
         batch = {key: value for key, value in batch.items() if "masked" not in key}
@@ -96,7 +96,7 @@ def test_bfloat16_reaches_what_is_compiled():
         set_precision("bfloat16")
         model, losses, batch = case("mlm")
         model.build()
-        step = make_train_step(model, losses, Settings(1e-2, 10, 2, seed=0, jit_compile=True))
+        step = make_train_step(model, losses, EngineSettings(1e-2, 10, 2, seed=0, jit_compile=True))
         arguments = (batch, tf.zeros([3], tf.int32), [tf.constant(4.0)], tf.constant(1.0))
         hlo = step._gradients.experimental_get_compiler_ir(*arguments)(stage="hlo")
         assert "bf16[" in hlo
@@ -130,7 +130,7 @@ def test_compiles(name, options):
     model, losses, batch = case(name)
     if not model.built:
         model.build()
-    step = make_train_step(model, losses, Settings(1e-2, 10, 2, seed=0, **options))
+    step = make_train_step(model, losses, EngineSettings(1e-2, 10, 2, seed=0, **options))
     compiled = tf.function(step._replica_step, jit_compile=True)
     arguments = (batch, tf.constant(5, tf.int64))
     hlo = compiled.experimental_get_compiler_ir(*arguments)(stage="hlo")

@@ -16,20 +16,20 @@ from modeling import checkpoints
 from modeling.layers.dropout import dropout
 from modeling.losses import PretrainingLosses
 from modeling.training.engine import distribution, loop
-from modeling.training.engine.evaluation import Evaluator, Predictor
+from modeling.training.engine.evaluation import Evaluator, ReplicaPredictor
 from modeling.training.engine.optimizers import BertAdam
 from modeling.training.engine.precision import LossScale
 from modeling.training.engine.schedules import make_schedule
 from modeling.training.engine.step import TrainStep
 from modeling.training.runs.reporting import Reporter
-from modeling.training.runs.run_folder import prepare_directory
+from modeling.training.runs.run_folder import prepare_run_folder
 from modeling.training.runs.run_state import RunState, start_or_resume
 from tests.modeling.training.test_training import batches, records, tiny_model
 
 
 def train(strategy, folder, **options):
     """(losses, weights, evaluation and predictions) of twenty steps without dropout."""
-    prepare_directory(folder)
+    prepare_run_folder(folder)
     with strategy.scope():
         model = tiny_model(dropout_prob=0.0)
         weights = {n: w.value for n, w in checkpoints.weights_by_name(model).items()}
@@ -41,7 +41,7 @@ def train(strategy, folder, **options):
         evaluator = Evaluator(model, PretrainingLosses())
         results = evaluator(data.batch(8))
         assert set(evaluator.names(data.batch(8))) == set(results)
-        results["rows"] = Predictor(model, "next_sentence_logits")(
+        results["rows"] = ReplicaPredictor(model, "next_sentence_logits")(
             data.shuffle(30, seed=1).batch(8)
         )
         # What was saved comes back, on every replica.

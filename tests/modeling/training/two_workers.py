@@ -19,13 +19,13 @@ import tensorflow as tf
 from modeling import checkpoints
 from modeling.losses import PretrainingLosses
 from modeling.training.engine import distribution, loop
-from modeling.training.engine.evaluation import Evaluator, Predictor
+from modeling.training.engine.evaluation import Evaluator, ReplicaPredictor
 from modeling.training.engine.optimizers import BertAdam
 from modeling.training.engine.schedules import make_schedule
 from modeling.training.engine.step import TrainStep
 from modeling.training.runs import best, fit
 from modeling.training.runs.reporting import Reporter
-from modeling.training.runs.run_folder import latest_step, prepare_directory
+from modeling.training.runs.run_folder import latest_run_step, prepare_run_folder
 from modeling.training.runs.run_state import RunState, start_or_resume
 from tests.modeling.training.test_training import batches, records, tiny_model
 
@@ -43,7 +43,7 @@ def own_part(dataset: tf.data.Dataset) -> tf.data.Dataset:
 
 def second_run(folder: str, step: TrainStep) -> tuple[int, bool]:
     """(Step of the weights in the end, whether this worker was made to leave)."""
-    prepare_directory(folder)
+    prepare_run_folder(folder)
     write, load = best._write_weights, fit.load_best
     loaded = []
 
@@ -64,7 +64,7 @@ def second_run(folder: str, step: TrainStep) -> tuple[int, bool]:
             *(step, [fit.RunStage(6, lambda: own_part(batches()), "data", 8)], folder, None),
             Reporter(folder, 6, 8),
             # The last evaluation isn't one of the loop's.
-            fit.Options(10, eval_steps=4, best_metric="step"),
+            fit.LoopOptions(10, eval_steps=4, best_metric="step"),
             lambda step: {"step": float(step)},
         )
     except SystemExit:
@@ -73,7 +73,7 @@ def second_run(folder: str, step: TrainStep) -> tuple[int, bool]:
 
 
 def main(folder: str, steps: int) -> None:
-    prepare_directory(folder)
+    prepare_run_folder(folder)
     strategy = distribution.get_strategy("auto")
     assert strategy.num_replicas_in_sync == 2
     with strategy.scope():
@@ -84,7 +84,7 @@ def main(folder: str, steps: int) -> None:
         weights = {n: w.value for n, w in checkpoints.weights_by_name(model).items()}
         optimizer = BertAdam(weights, make_schedule("linear", 1e-2, 40, 3))
         step = TrainStep(model, PretrainingLosses(), optimizer, seed=7)
-        iterator, can_be_saved = loop.make_iterator(own_part(batches()), latest_step(folder))
+        iterator, can_be_saved = loop.make_iterator(own_part(batches()), latest_run_step(folder))
         assert not can_be_saved
         state = RunState(folder, step)
         reporter = Reporter(folder, 20, 8)
@@ -98,12 +98,12 @@ def main(folder: str, steps: int) -> None:
             state,
             reporter,
             steps,
-            loop.Options(save_checkpoints_steps=5, iterations_per_loop=3, log_steps=5),
+            loop.LoopOptions(save_checkpoints_steps=5, iterations_per_loop=3, log_steps=5),
         )
         data = tf.data.Dataset.from_tensor_slices(records(32) | {"index": np.arange(32)})
         data = own_part(data.batch(8))
         results = Evaluator(model, PretrainingLosses())(data)
-        predictions = Predictor(model, "pooled_output")(data)
+        predictions = ReplicaPredictor(model, "pooled_output")(data)
         first = {
             "losses": [total for history in losses for total, _ in history["loss"]],
             **{name: variable.numpy() for name, variable in weights.items()},

@@ -8,7 +8,7 @@ from data.features import Features
 from data.vectors.array_batches import array_batches
 from modeling import checkpoints
 from modeling.config import BertConfig
-from modeling.vectors.extraction import Extractor, fingerprint
+from modeling.vectors.extraction import Extractor, extraction_fingerprint
 from modeling.vectors.vector_models import BertVectors
 from tests import scripts
 from tests.reference import numpy_bert
@@ -83,17 +83,17 @@ def test_no_examples():
 
 
 def test_fingerprint():
-    base = fingerprint(make_model())
-    assert fingerprint(make_model()) == base
+    base = extraction_fingerprint(make_model())
+    assert extraction_fingerprint(make_model()) == base
     names = ["bert/embeddings/word_embeddings", "bert/encoder/layer_1/output/LayerNorm/beta"]
     changed = [WEIGHTS | {name: WEIGHTS[name] + 1e-6} for name in names]
-    others = {fingerprint(make_model(weights)) for weights in changed}
+    others = {extraction_fingerprint(make_model(weights)) for weights in changed}
     settings = [{"layers": [0]}, {"layers": ["last"]}, {"pooling": "cls"}, {"normalize": True}]
-    others |= {fingerprint(make_model(**one)) for one in settings}
+    others |= {extraction_fingerprint(make_model(**one)) for one in settings}
     assert len(others - {base}) == 6
     # The pooler has no part in any vector.
     name = "bert/pooler/dense/kernel"
-    assert fingerprint(make_model(WEIGHTS | {name: WEIGHTS[name] + 1})) == base
+    assert extraction_fingerprint(make_model(WEIGHTS | {name: WEIGHTS[name] + 1})) == base
 
 
 def test_two_replicas():

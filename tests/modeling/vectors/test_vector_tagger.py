@@ -12,8 +12,8 @@ from modeling import checkpoints
 from modeling.config import BertConfig
 from modeling.losses import TaggingLosses
 from modeling.training.engine.evaluation import Evaluator
-from modeling.training.engine.setup import Settings, make_train_step
-from modeling.vectors.extraction import Extractor, fingerprint
+from modeling.training.engine.setup import EngineSettings, make_train_step
+from modeling.vectors.extraction import Extractor, extraction_fingerprint
 from modeling.vectors.vector_models import BertVectors
 from modeling.vectors.vector_tagger import LSTM_UNITS, VectorTagger
 
@@ -101,14 +101,21 @@ def test_learns_from_stored_vectors(tmp_path):
     # So many that they can't be learned by heart, whatever the initial weights are.
     examples = {"train": rows(1, 400), "dev": rows(2)}
     for name in examples:
-        of = (str(tmp_path), name, examples[name], fingerprint(encoder), encoder.width, extractor)
+        of = (
+            str(tmp_path),
+            name,
+            examples[name],
+            extraction_fingerprint(encoder),
+            encoder.width,
+            extractor,
+        )
         stored[name] = stored_vectors(*of)
     direct = extractor(array_batches(examples["dev"], shape), examples["dev"].lengths)
     np.testing.assert_allclose(np.load(stored["dev"].path), direct[:, 0], atol=1e-6)
 
     model = VectorTagger(CONFIG, encoder.width, num_labels=2, units=12)
     model.build()
-    step = make_train_step(model, TaggingLosses(), Settings(1e-2, 120, 10, seed=1))
+    step = make_train_step(model, TaggingLosses(), EngineSettings(1e-2, 120, 10, seed=1))
     iterator = iter(stored["train"].batches(examples["train"], shape, training=True, seed=1))
     evaluator = Evaluator(model, TaggingLosses())
     dev = stored["dev"].batches(examples["dev"], shape, training=False)

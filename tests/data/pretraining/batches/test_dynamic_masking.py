@@ -10,7 +10,7 @@ import tensorflow as tf
 from data.errors import DataError
 from data.pretraining.batches.pipeline import pretraining_dataset
 from data.pretraining.instances.masking import MaskSettings
-from data.pretraining.records.schema import MASKED, diagnose_records, encode_records
+from data.pretraining.records.schema import MASKED, encode_records, find_bad_record
 from tests.data.pretraining.instances.masks import (
     TOKENS,
     VOCABULARY,
@@ -257,7 +257,7 @@ def test_refusals(files, tmp_path, text):
     with pytest.raises(tf.errors.InvalidArgumentError, match="value of input_ids outside"):
         next(iter(made))
     with pytest.raises(DataError, match="odd: record 3 has the value"):
-        diagnose_records([path], S, P, V, masked=None)
+        find_bad_record([path], S, P, V, masked=None)
 
 
 def test_truncated_compressed_file(files):
@@ -266,4 +266,4 @@ def test_truncated_compressed_file(files):
     with pytest.raises(tf.errors.DataLossError):
         list(dataset(files, training=False))
     with pytest.raises(DataError, match=r"zipped: record \d is truncated"):
-        diagnose_records(files, S, P, V, masked=None)
+        find_bad_record(files, S, P, V, masked=None)

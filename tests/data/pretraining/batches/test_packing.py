@@ -8,12 +8,12 @@ import pytest
 import tensorflow as tf
 
 from data.errors import DataError
-from data.pretraining.batches.packed_rows import MIN_PART, RowLimits, pack_window
+from data.pretraining.batches.packed_rows import MIN_PART, PackedRowLimits, packed_row_window
 from data.pretraining.batches.packing import WINDOW, pack_dataset
 from tests.data.pretraining.batches.padding import padding_share
 
 S, P = 128, 20
-LIMITS = RowLimits.of(S, P)
+LIMITS = PackedRowLimits.of(S, P)
 LABEL = 10**8  # of a predicted place, added to its id
 LENGTHS = {
     "any": lambda rng, n: rng.integers(3, S + 1, n),
@@ -167,7 +167,7 @@ def test_rows_are_those_of_plain_python(name, words):
         for p, w in zip(window["masked_lm_positions"], window["masked_lm_weights"], strict=True)
     ]
     expected, rest = plain_rows(lengths, predicted, inside, LIMITS)
-    rows, kept = pack_window(window, LIMITS, rng, continues, keep_rest=True)
+    rows, kept = packed_row_window(window, LIMITS, rng, continues, keep_rest=True)
     if words:
         for rows_of in (rows, kept):  # put the words back, so that the ids tell the places
             r, j = np.nonzero(rows_of["masked_lm_weights"])
@@ -187,14 +187,14 @@ def test_nothing_is_lost_and_rows_are_full(name):
     rng = np.random.default_rng(2)
     lengths = LENGTHS[name](rng, WINDOW)
     window = make(lengths)
-    rows, rest = pack_window(window, LIMITS, rng, keep_rest=True)
+    rows, rest = packed_row_window(window, LIMITS, rng, keep_rest=True)
     assert all_of(rows) + all_of(rest) == all_of(window)
     padding = S - rows["input_mask"].sum(1)
     empty = padding > 0.05 * S
     assert empty.mean() < 1 / 30 and padding.mean() < 0.02 * S
     assert ((rows["masked_lm_weights"] > 0).sum(1)[empty] >= LIMITS.predictions - 2).all()
     assert rest["input_mask"].sum() <= 4 * S
-    everything, nothing = pack_window(window, LIMITS, rng)
+    everything, nothing = packed_row_window(window, LIMITS, rng)
     assert len(nothing["input_ids"]) == 0 and all_of(everything) == all_of(window)
     assert 0 <= len(everything["input_ids"]) - len(rows["input_ids"]) <= 6
 
@@ -206,7 +206,7 @@ def test_nothing_is_lost_and_rows_are_full(name):
 def test_cuts_are_few_where_lengths_allow(name, most):
     rng = np.random.default_rng(3)
     lengths = LENGTHS[name](rng, WINDOW)
-    rows, rest = pack_window(make(lengths), LIMITS, rng, keep_rest=True)
+    rows, rest = packed_row_window(make(lengths), LIMITS, rng, keep_rest=True)
     parts = int(rows["sequence_ids"].max(1).sum()) + len(rest["input_ids"])
     assert parts - WINDOW <= most * WINDOW
 
@@ -214,7 +214,7 @@ def test_cuts_are_few_where_lengths_allow(name, most):
 @pytest.mark.parametrize("name", ["70 of 128", "long", "two lengths"])
 def test_at_most_one_cut_per_row(name):
     rng = np.random.default_rng(4)
-    rows, rest = pack_window(make(LENGTHS[name](rng, WINDOW)), LIMITS, rng, keep_rest=True)
+    rows, rest = packed_row_window(make(LENGTHS[name](rng, WINDOW)), LIMITS, rng, keep_rest=True)
     parts = int(rows["sequence_ids"].max(1).sum()) + len(rest["input_ids"])
     assert 0 < parts - WINDOW <= len(rows["input_ids"])
 
@@ -225,7 +225,7 @@ def test_cuts_are_before_words():
     window = make(np.full(WINDOW, 70))
     window["masked_lm_ids"] -= LABEL * (window["masked_lm_weights"] > 0)
     continues = (np.arange(S * WINDOW + 1) - 1) % S % 4 != 0
-    rows, _ = pack_window(window, LIMITS, rng, continues, keep_rest=True)
+    rows, _ = packed_row_window(window, LIMITS, rng, continues, keep_rest=True)
     starts = [start for parts in parts_of(rows).values() for _, start, _ in parts]
     assert any(starts) and not any(start % 4 for start in starts)
 
@@ -239,7 +239,7 @@ def test_many_predictions_in_few_pieces():
     window["masked_lm_weights"][:] = np.arange(P) < 6
     window["masked_lm_ids"][:] = LABEL + window["input_ids"][:, positions]
     window["masked_lm_ids"][:, 6:] = 0
-    rows, _ = pack_window(window, LIMITS, rng)
+    rows, _ = packed_row_window(window, LIMITS, rng)
     used = (rows["masked_lm_weights"] > 0).sum(1)
     assert used.max() == LIMITS.predictions == 24
     assert all_of(rows) == all_of(window)
@@ -248,18 +248,18 @@ def test_many_predictions_in_few_pieces():
 def test_many_sequences_in_few_pieces():
     rng = np.random.default_rng(6)
     window = make(np.full(300, 3))
-    rows, _ = pack_window(window, RowLimits(S, 24, 5, 6), rng)
+    rows, _ = packed_row_window(window, PackedRowLimits(S, 24, 5, 6), rng)
     assert rows["index"].shape == (60, 5) and (rows["index"] >= 0).all()
     assert all_of(rows) == all_of(window)
 
 
 def test_limits():
-    assert RowLimits.of(128, 20) == RowLimits(128, 24, 32, 6)
-    assert RowLimits.of(512, 77) == RowLimits(512, 80, 128, 25)
-    assert RowLimits.of(128, 10).predictions == 24  # short instances have 15 % all the same
-    assert RowLimits.of(128, 40).predictions == 48
+    assert PackedRowLimits.of(128, 20) == PackedRowLimits(128, 24, 32, 6)
+    assert PackedRowLimits.of(512, 77) == PackedRowLimits(512, 80, 128, 25)
+    assert PackedRowLimits.of(128, 10).predictions == 24  # short instances have 15 % all the same
+    assert PackedRowLimits.of(128, 40).predictions == 48
     with pytest.raises(DataError, match="max_predictions is 0 and max_seq_length 128"):
-        RowLimits.of(128, 0)
+        PackedRowLimits.of(128, 0)
 
 
 # ---- Datasets ----

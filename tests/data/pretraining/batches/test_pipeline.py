@@ -8,9 +8,9 @@ import tensorflow as tf
 
 from data.errors import DataError
 from data.pretraining.batches import pipeline
-from data.pretraining.batches.pipeline import describe_examples, pretraining_dataset
-from data.pretraining.records.held_out import evaluation_batches, split_held_out
-from data.pretraining.records.schema import diagnose_records, encode_records
+from data.pretraining.batches.pipeline import describe_pretraining_batch, pretraining_dataset
+from data.pretraining.records.held_out import held_out_record_batches, split_held_out
+from data.pretraining.records.schema import encode_records, find_bad_record
 from tests.reference import plain_pretraining_data
 
 S, P, V = 16, 4, 5000
@@ -201,7 +201,7 @@ def test_training_epochs_are_permutations(files):
 
 def test_evaluation_is_exact(files):
     batches = list(dataset(files, training=False))
-    assert len(batches) == 13 == evaluation_batches(files, 8)
+    assert len(batches) == 13 == held_out_record_batches(files, 8)
     assert real_ids(batches) == list(range(103))
     last = {k: v.numpy() for k, v in batches[-1].items()}
     assert last["is_real_example"].tolist() == [1] * 7 + [0]
@@ -215,7 +215,7 @@ def test_shards_divide_the_records(files, shards):
         for k in range(shards)
     ]
     assert len({len(p) for p in parts}) == 1
-    assert len(parts[0]) == evaluation_batches(files, 8, shards)
+    assert len(parts[0]) == held_out_record_batches(files, 8, shards)
     assert sorted(i for p in parts for i in real_ids(p)) == list(range(103))
     # Training: three files divide evenly among three workers, not among two.
     seen = [
@@ -304,7 +304,7 @@ def test_values_out_of_range_raise(tmp_path, name, value, training):
     with pytest.raises(tf.errors.InvalidArgumentError, match=name):
         list(dataset([path, bad], training=training).take(10))
     with pytest.raises(DataError, match=f"b: record 3 has the value .* in {name}"):
-        diagnose_records([path, bad], S, P, V)
+        find_bad_record([path, bad], S, P, V)
 
 
 def test_errors_before_the_first_batch(files, tmp_path):
@@ -327,7 +327,7 @@ def test_later_record_of_another_length(files, monkeypatch, tmp_path):
     with pytest.raises(tf.errors.InvalidArgumentError):
         list(dataset([*files, odd], training=False))
     with pytest.raises(DataError, match=r"odd: record 0 has 15 values of input_ids"):
-        diagnose_records([*files, odd], S, P, V)
+        find_bad_record([*files, odd], S, P, V)
 
 
 @pytest.mark.parametrize("settings", [{}, {"held_out": "train"}, {"num_shards": 2}])
@@ -336,7 +336,7 @@ def test_a_batch_says_which_records_it_holds(files, settings):
     for batch in dataset(files, **settings).take(20):
         index = batch["index"].numpy()
         named = []
-        for part in describe_examples(files, index).split("; "):
+        for part in describe_pretraining_batch(files, index).split("; "):
             path, _, numbers = part.partition(": record")
             named += [firsts[path] + int(n) for n in numbers.removeprefix("s").split(", ")]
         # A batch may hold the end of an epoch and the beginning of the next.
@@ -345,4 +345,4 @@ def test_a_batch_says_which_records_it_holds(files, settings):
 
 def test_all_records_of_a_batch_are_named_by_file():
     index = np.array([2**40 + 3, 5, 0, 17, 5])
-    assert describe_examples(["a", "b"], index) == "a: records 0, 5, 17; b: record 3"
+    assert describe_pretraining_batch(["a", "b"], index) == "a: records 0, 5, 17; b: record 3"

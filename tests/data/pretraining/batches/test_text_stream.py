@@ -8,12 +8,12 @@ from data.errors import DataError
 from data.pretraining.batches import text_stream
 from data.pretraining.corpus import parts
 from data.pretraining.instances.masking import MaskingVocabulary, MaskSettings
-from data.pretraining.instances.settings import RecordSettings
+from data.pretraining.instances.settings import InstanceSettings
 from data.tokenization import Tokenizer
 from tests.data.pretraining.instances.test_generate import TOKENS, corpus
 from tests.data.pretraining.writing.test_writing import text_of
 
-SETTINGS = RecordSettings(max_seq_length=32, max_predictions_per_seq=5, objective="mlm")
+SETTINGS = InstanceSettings(max_seq_length=32, max_predictions_per_seq=5, objective="mlm")
 MASKS = MaskSettings(MaskingVocabulary.from_tokens(TOKENS))
 
 
@@ -84,7 +84,7 @@ def test_seeds_shards_and_pairs(divided):
     assert rows() == rows() != rows(seed=4)
     shards = [rows(num_shards=2, shard_index=k) for k in range(2)]
     assert not shards[0] & shards[1]
-    pairs = RecordSettings(max_seq_length=32, max_predictions_per_seq=5)
+    pairs = InstanceSettings(max_seq_length=32, max_predictions_per_seq=5)
     labels = [batch["next_sentence_labels"] for batch in stream(divided, pairs).take(100)]
     assert abs(np.mean(labels) - 0.5) < 0.05
 
@@ -99,6 +99,6 @@ def test_text_that_cannot_be_read_is_named(tmp_path):
     with pytest.raises(tf.errors.InvalidArgumentError) as raised:
         list(stream(divided).take(1))
     with pytest.raises(DataError, match=rf"1\.txt:{lines}: byte 0xe9.*iconv"):
-        text_stream.raise_data_error(raised.value)
+        text_stream.raise_text_stream_error(raised.value)
     other = tf.errors.InvalidArgumentError(None, None, "A record has a value of input_ids")
-    text_stream.raise_data_error(other)
+    text_stream.raise_text_stream_error(other)

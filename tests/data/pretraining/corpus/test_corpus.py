@@ -10,12 +10,12 @@ from data.files import lines, streams
 from data.pretraining import corpus
 from data.pretraining.corpus import (
     Document,
-    document_hash,
+    corpus_document_hash,
     expand,
     formats,
-    is_held_out,
+    is_held_out_of_corpus,
     read_documents,
-    split_documents,
+    split_corpus_documents,
 )
 
 WIKI = """<doc id="1" url="http://x?curid=1" title="A &amp; B">
@@ -142,7 +142,7 @@ def test_progress_counts_the_bytes_on_disk(tmp_path, monkeypatch):
     list(read_documents([str(plain), str(packed)], on_read=sizes.append))
     assert len(sizes) > 10
     assert sum(sizes) == plain.stat().st_size + packed.stat().st_size
-    progress = corpus.ReadingProgress([str(plain), str(packed)], "Reading")
+    progress = corpus.CorpusProgress([str(plain), str(packed)], "Reading")
     assert progress.total == sum(sizes)
     progress.total, progress.done = 400_000_000, 100_000_000
     assert progress.line(50) == "Reading: 100.0 of 400.0 MB (25%), 2.00 MB/s, 2:30 left"
@@ -163,25 +163,29 @@ def test_expand(tmp_path):
 
 def test_split_is_stable_by_text_and_keeps_copies_together():
     documents = [Document([f"Text {i}.", "More."], f"f:{i}") for i in range(2000)]
-    train, held_out = split_documents(documents, 0.1)
+    train, held_out = split_corpus_documents(documents, 0.1)
     assert 150 < len(held_out) < 250 and len(train) + len(held_out) == 2000
-    again = split_documents([Document(d.sentences, "elsewhere") for d in documents[::-1]], 0.1)
+    again = split_corpus_documents(
+        [Document(d.sentences, "elsewhere") for d in documents[::-1]], 0.1
+    )
     assert [d.sentences for d in again[1]] == [d.sentences for d in held_out[::-1]]
-    doubled = split_documents(documents + documents, 0.1)[1]
+    doubled = split_corpus_documents(documents + documents, 0.1)[1]
     assert len(doubled) == 2 * len(held_out)
     # Growing shares only add; few documents still leave two on each side.
-    larger = {d.source for d in split_documents(documents, 0.2)[1]}
+    larger = {d.source for d in split_corpus_documents(documents, 0.2)[1]}
     assert {d.source for d in held_out} < larger
-    assert [len(side) for side in split_documents(documents[:6], 0.001)] == [4, 2]
+    assert [len(side) for side in split_corpus_documents(documents[:6], 0.001)] == [4, 2]
 
 
 def test_document_hash():
     document = Document(["Ä b.", "C\ud800."], "f:1")
     digest = blake2b("Ä b.\nC\ud800.\n".encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    assert document_hash(document) == int.from_bytes(digest, "big")
-    assert document_hash(Document(["Ä b.", "C\ud800."], "g:7")) == document_hash(document)
+    assert corpus_document_hash(document) == int.from_bytes(digest, "big")
+    assert corpus_document_hash(Document(["Ä b.", "C\ud800."], "g:7")) == corpus_document_hash(
+        document
+    )
     others = [["Ä b. C\ud800."], ["Ä b."], ["C\ud800.", "Ä b."], []]
-    assert len({document_hash(d) for d in [document, *map(Document, others)]}) == 5
-    assert document_hash(document) < 2**64
-    assert is_held_out(document, document_hash(document) / 2**64 + 1e-9)
-    assert not is_held_out(document, document_hash(document) / 2**64)
+    assert len({corpus_document_hash(d) for d in [document, *map(Document, others)]}) == 5
+    assert corpus_document_hash(document) < 2**64
+    assert is_held_out_of_corpus(document, corpus_document_hash(document) / 2**64 + 1e-9)
+    assert not is_held_out_of_corpus(document, corpus_document_hash(document) / 2**64)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from data.pretraining.corpus import split_documents
+from data.pretraining.corpus import split_corpus_documents
 from data.pretraining.corpus.docstrings import docstring_documents, docstring_sentences
 
 DOCSTRING = """Computes the thing.
@@ -69,5 +69,5 @@ def test_prose_without_copies(documents):
     sentences = [s for d in documents for s in d.sentences]
     assert len(set(sentences)) > 0.9 * len(sentences)
     assert not any(">>>" in s or "```" in s or "\n" in s or "----" in s for s in sentences)
-    train, held_out = split_documents(documents, 0.1)
+    train, held_out = split_corpus_documents(documents, 0.1)
     assert 0.05 < len(held_out) / len(documents) < 0.16 and len(train) > len(held_out)

@@ -11,7 +11,7 @@ from matplotlib import image
 
 from data.errors import DataError
 from data.pretraining.inspection import inspection, record_text, reports
-from data.pretraining.inspection.statistics import Statistics, binomial_interval
+from data.pretraining.inspection.statistics import Statistics, _binomial_interval
 from tests.data.pretraining.inspection.made_records import (
     CLS,
     HOUSE,
@@ -28,7 +28,7 @@ from tests.data.pretraining.inspection.made_records import (
     write,
 )
 
-SPECIALS = inspection.Specials.from_tokens(VOCAB)
+SPECIALS = inspection.InspectedTokens.from_tokens(VOCAB)
 
 
 def plain_count(files):
@@ -153,7 +153,7 @@ def test_limit(random_files):
 @pytest.mark.parametrize(("count", "total"), [(0, 10), (10, 10), (3, 7), (80_123, 100_000)])
 def test_interval(count, total):
     oracle = scipy.stats.binomtest(count, total).proportion_ci(0.99, "wilson")
-    assert binomial_interval(count, total) == pytest.approx((oracle.low, oracle.high), abs=1e-12)
+    assert _binomial_interval(count, total) == pytest.approx((oracle.low, oracle.high), abs=1e-12)
 
 
 def test_draws_that_hit_the_piece_itself_are_made_up_for():
@@ -252,10 +252,10 @@ def test_many_problems_are_counted_but_not_kept(tmp_path):
     path = write(tmp_path / "a", [changed("input_mask", 0, 3)] * 700)
     found = inspection.inspect_record_files([path])
     assert (found.damaged, len(found.problems)) == (700, inspection.KEPT_PROBLEMS)
-    report = reports.text_report(reports.summarize(found))
+    report = reports.text_report(reports.summarize_inspection(found))
     assert "700 of them damaged" in report and "… and 680 more damaged records" in report
     with pytest.raises(DataError, match="nothing to draw"):
-        reports.write_png(found, str(tmp_path / "a.png"))
+        reports.write_inspection_png(found, str(tmp_path / "a.png"))
 
 
 @pytest.mark.parametrize("compression", ["", "GZIP"])
@@ -291,7 +291,7 @@ def test_foreign_files(tmp_path):
     empty = write(tmp_path / "empty", [])
     found = inspection.inspect_record_files([str(text), empty])
     assert found.damaged == 1 and "isn't a TFRecord file" in found.problems[0].text
-    report = reports.text_report(reports.summarize(found))
+    report = reports.text_report(reports.summarize_inspection(found))
     assert "2 files, 1 record looked at, 1 of them damaged" in report
     assert inspection.inspect_record_files([empty]).complete
     with pytest.raises(DataError, match="isn't a file"):
@@ -299,7 +299,7 @@ def test_foreign_files(tmp_path):
 
 
 def test_report(random_files):
-    summary = reports.summarize(
+    summary = reports.summarize_inspection(
         inspection.inspect_record_files(random_files, SPECIALS), VOCAB, SPECIALS.replacements
     )
     report = reports.text_report(summary)
@@ -311,11 +311,11 @@ def test_report(random_files):
     assert sum(int(bar[1].replace(",", "")) for bar in bars) == 1673
     assert max(len(bar[2]) for bar in bars) == 40
     concluded = reports.text_report(
-        reports.summarize(inspection.inspect_record_files(random_files))
+        reports.summarize_inspection(inspection.inspect_record_files(random_files))
     )
     assert f"taken to be id {MASK}" in concluded and "id 1" in concluded
     unmasked = inspection.inspect_record_files(random_files[3:])
-    assert "not masked" in reports.text_report(reports.summarize(unmasked))
+    assert "not masked" in reports.text_report(reports.summarize_inspection(unmasked))
 
 
 def panels(path, rows):
@@ -331,12 +331,12 @@ def panels(path, rows):
 
 def test_picture(random_files, tmp_path):
     path = str(tmp_path / "a.png")
-    reports.write_png(inspection.inspect_record_files(random_files), path)
+    reports.write_inspection_png(inspection.inspect_record_files(random_files), path)
     assert min(panels(path, 2)) > 0.03
     first = open(path, "rb").read()  # noqa: SIM115
-    reports.write_png(inspection.inspect_record_files(random_files), path)
+    reports.write_inspection_png(inspection.inspect_record_files(random_files), path)
     assert open(path, "rb").read() == first  # noqa: SIM115
-    reports.write_png(inspection.inspect_record_files(random_files[3:]), path)
+    reports.write_inspection_png(inspection.inspect_record_files(random_files[3:]), path)
     assert min(panels(path, 1)) > 0.03
     assert [file.name for file in tmp_path.iterdir()] == ["a.png"]
 

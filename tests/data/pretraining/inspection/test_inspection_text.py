@@ -131,7 +131,7 @@ def test_original_instances(golden, tmp_path):
         for pieces, segments, is_random, positions, labels in instances
     ]
     path = write(tmp_path / "original", records)
-    found = inspection.inspect_record_files([path], inspection.Specials.from_tokens(tokens))
+    found = inspection.inspect_record_files([path], inspection.InspectedTokens.from_tokens(tokens))
     assert found.problems == [] and found.statistics.records == len(instances) == 400
     summary = found.statistics.summary()
     predictions = [

@@ -12,10 +12,10 @@ import tensorflow as tf
 from data.errors import DataError
 from data.pretraining.corpus import Document, read_documents
 from data.pretraining.instances import generate, pairs
-from data.pretraining.instances.generate import Counts, instance_batches
-from data.pretraining.instances.settings import RecordSettings
+from data.pretraining.instances.generate import InstanceCounts, generate_instances
+from data.pretraining.instances.settings import InstanceSettings
 from data.pretraining.records.record_files import count_records
-from data.pretraining.records.schema import diagnose_records
+from data.pretraining.records.schema import find_bad_record
 from data.pretraining.writing import local
 from data.tokenization import Tokenizer
 
@@ -33,7 +33,7 @@ def tokenizer(tmp_path_factory):
 
 def create_pretraining_records(documents, tokenizer, files, chunk_bytes=2**25, **settings):
     return local.create_pretraining_records(
-        documents, tokenizer, files, RecordSettings(**settings), chunk_bytes=chunk_bytes
+        documents, tokenizer, files, InstanceSettings(**settings), chunk_bytes=chunk_bytes
     )
 
 
@@ -90,7 +90,7 @@ def test_statistics_and_summary(tokenizer, tmp_path):
     assert (whole[:, 0] == TOKENS.index("[CLS]")).all()
     assert ((whole == TOKENS.index("[SEP]")).sum(axis=1) == 2).all()
     assert not np.isin(whole, [TOKENS.index(t) for t in ("[MASK]", "[UNK]", "[unused0]")]).any()
-    diagnose_records(files, 128, 20, len(TOKENS))
+    find_bad_record(files, 128, 20, len(TOKENS))
 
 
 def test_next_segments_are_the_text_that_follows(tokenizer, tmp_path):
@@ -232,8 +232,8 @@ def test_single_segments(tokenizer, tmp_path):
 
 
 def test_without_masks(tokenizer):
-    settings = RecordSettings(dynamic_masking=True, dupe_factor=1)
-    for batch in instance_batches(corpus(10), tokenizer, settings):
+    settings = InstanceSettings(dynamic_masking=True, dupe_factor=1)
+    for batch in generate_instances(corpus(10), tokenizer, settings):
         assert sorted(batch) == [
             "input_ids", "input_mask", "next_sentence_labels", "segment_ids"
         ]  # fmt: skip
@@ -252,11 +252,11 @@ def test_words_by_blanks_are_masked_whole(tmp_path):
 
     def lone(boundaries):
         """Share of masked characters whose word is not masked whole."""
-        settings = RecordSettings(
+        settings = InstanceSettings(
             do_whole_word_mask=True, word_boundaries=boundaries, mask_share=1.0, random_share=0.0
         )
         broken = total = 0
-        for batch in instance_batches(documents, tokenizer, settings):
+        for batch in generate_instances(documents, tokenizer, settings):
             ids, n = batch["input_ids"].copy(), len(batch["input_ids"])
             used = batch["masked_lm_weights"] > 0
             row, slot = np.nonzero(used)
@@ -277,16 +277,18 @@ def test_words_by_blanks_are_masked_whole(tmp_path):
 
 def test_one_document_borrows(tokenizer):
     one, *others = corpus(4)
-    counts = Counts()
+    counts = InstanceCounts()
     batches = list(
-        instance_batches([one], tokenizer, RecordSettings(), counts=counts, lenders=lambda: others)
+        generate_instances(
+            [one], tokenizer, InstanceSettings(), counts=counts, lenders=lambda: others
+        )
     )
     assert counts.documents == 1 and counts.instances > 0
     labels = np.concatenate([b["next_sentence_labels"][:, 0] for b in batches])
     assert labels.sum() == counts.random_next > 0
     # A copy of it can't lend.
     with pytest.raises(DataError, match="Only one document"):
-        list(instance_batches([one], tokenizer, RecordSettings(), lenders=lambda: [one]))
+        list(generate_instances([one], tokenizer, InstanceSettings(), lenders=lambda: [one]))
 
 
 def plain_pairing(documents, longest, short_seq_prob, rng, mended):
@@ -415,7 +417,7 @@ def test_pairs_like_plain_python_and_that_like_the_original(golden, shared_data,
 
     continues = np.array([t.startswith("##") for t in tokenizer.vocab])
     ids = tokenizer.tokenize(sentences).values.numpy()
-    chunk = pairs.make_chunk(ids, lengths, document, continues[ids], 128)
+    chunk = pairs.make_instance_chunk(ids, lengths, document, continues[ids], 128)
     generator = np.random.default_rng(2)
     plan = pairs.plan_instances(chunk, 128, short, 100, generator)
     plan = pairs.truncate_segments(plan, 128, generator)

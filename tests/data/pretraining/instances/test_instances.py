@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from data.pretraining.instances.pairs import (
-    Chunk,
+    InstanceChunk,
     SegmentPlan,
     assemble_instances,
-    make_chunk,
+    make_instance_chunk,
     plan_instances,
     plan_segments,
     truncate_segments,
@@ -25,7 +25,7 @@ def synthetic(documents=300, seed=0, single=0.1, max_seq_length=128):
     lengths = rng.integers(1, 61, sizes.sum())
     pieces = rng.integers(4, VOCAB, lengths.sum()).astype(np.int32)
     document = np.repeat(np.arange(documents), sizes)
-    return make_chunk(pieces, lengths, document, CONTINUES[pieces], max_seq_length)
+    return make_instance_chunk(pieces, lengths, document, CONTINUES[pieces], max_seq_length)
 
 
 def document_of_piece(chunk):
@@ -83,7 +83,7 @@ def test_single_segments_cut_documents_without_loss(short):
     lengths = rng.integers(1, 200, sizes.sum())  # longer than an instance, too
     pieces = rng.integers(4, VOCAB, lengths.sum()).astype(np.int32)
     document = np.repeat(np.arange(50), sizes)
-    chunk = make_chunk(pieces, lengths, document, CONTINUES[pieces], 64, pairs=False)
+    chunk = make_instance_chunk(pieces, lengths, document, CONTINUES[pieces], 64, pairs=False)
     np.testing.assert_array_equal(chunk.pieces, pieces)
     plan = plan_segments(chunk, 64, short, 3, rng)
     assert not plan.b_length.any() and not plan.is_random_next.any()
@@ -109,7 +109,7 @@ def test_single_segments_cut_documents_without_loss(short):
 @pytest.mark.parametrize("sentences", [1, 2, 3])
 def test_labels_are_balanced_in_tiny_documents(sentences, short):
     documents, words = 400, 12
-    chunk = make_chunk(
+    chunk = make_instance_chunk(
         np.full(documents * sentences * words, 4, np.int32),
         np.full(documents * sentences, words),
         np.repeat(np.arange(documents), sentences),
@@ -147,7 +147,7 @@ def test_targets(made):
     total = lengths.sum()
     whole = np.zeros(total, bool)
     document = np.repeat(np.arange(4), 3000)
-    chunk = make_chunk(np.full(total, 4, np.int32), lengths, document, whole, 128)
+    chunk = make_instance_chunk(np.full(total, 4, np.int32), lengths, document, whole, 128)
     plan = plan_instances(chunk, 128, 0.1, 10, np.random.default_rng(1))
     reached = plan.a_length + plan.b_length
     after = ~plan.is_random_next
@@ -212,24 +212,24 @@ def test_make_chunk_mends_documents():
     pieces = np.array([4, 7, 5, 6, 8, 9] + [4, 7, 7] + [10, 12] + [4] * 30, np.int32)
     # One sentence; one word; an empty sentence; two words; one endless sentence and a short one.
     lengths, document = [6, 3, 0, 2, 29, 1], [0, 1, 1, 2, 3, 3]
-    chunk = make_chunk(pieces, lengths, document, CONTINUES[pieces], 13)
+    chunk = make_instance_chunk(pieces, lengths, document, CONTINUES[pieces], 13)
     assert np.diff(chunk.document_offsets).tolist() == [2, 2, 4]
     assert np.diff(chunk.sentence_offsets).tolist() == [3, 3, 1, 1, 9, 10, 10, 1]
     assert 7 not in chunk.pieces[6:]  # the document of one word is gone
     starts = chunk.sentence_offsets[:-1]
     assert not CONTINUES[chunk.pieces[starts]].any()
-    empty = make_chunk(np.zeros(0, np.int32), [], [], [], 13)
+    empty = make_instance_chunk(np.zeros(0, np.int32), [], [], [], 13)
     assert empty.documents == 0 and empty.sentences == 0
 
 
 def test_one_endless_word_is_still_cut():
-    chunk = make_chunk(np.full(100, 7, np.int32), [50, 50], [0, 0], np.ones(100, bool), 13)
+    chunk = make_instance_chunk(np.full(100, 7, np.int32), [50, 50], [0, 0], np.ones(100, bool), 13)
     assert np.diff(chunk.sentence_offsets).max() <= 10 and len(chunk.pieces) == 100
 
 
 def test_concatenation():
     one, two = synthetic(5, seed=1), synthetic(7, seed=2)
-    both = Chunk.concatenate([one, two])
+    both = InstanceChunk.concatenate([one, two])
     assert both.documents == 12 and both.sentences == one.sentences + two.sentences
     np.testing.assert_array_equal(both.pieces, np.concatenate([one.pieces, two.pieces]))
     assert both.sentence_offsets[-1] == len(both.pieces)

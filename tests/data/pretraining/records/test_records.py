@@ -13,9 +13,9 @@ from data.pretraining.records.record_files import count_records, first_record, r
 from data.pretraining.records.schema import (
     MASKED,
     check_record_file,
-    diagnose_records,
     encode_records,
     feature_description,
+    find_bad_record,
 )
 from data.pretraining.writing.shards import ShardWriters
 
@@ -122,7 +122,7 @@ def test_good_files_pass(tmp_path):
     assert count_records(path) == 1100 and count_records(empty) == 0
     check_record_file(path, S, P, V)
     check_record_file(empty, S, P, V)
-    diagnose_records([path, empty], S, P, V)
+    find_bad_record([path, empty], S, P, V)
 
 
 def bad(name, values, n=700, at=613):
@@ -156,7 +156,7 @@ def test_diagnose_names_the_record(tmp_path, name, values, message):
     good = write(tmp_path / "good", encode_records(batch(10)))
     path = write(tmp_path / "bad", bad(name, values))
     with pytest.raises(DataError, match=rf"bad: record 613 .*{message}"):
-        diagnose_records([good, path], S, P, V)
+        find_bad_record([good, path], S, P, V)
     check_record_file(path, S, P, V)
     first = write(tmp_path / "first", bad(name, values, n=3, at=0))
     with pytest.raises(DataError, match=rf"first: record 0 .*{message}"):
@@ -170,7 +170,7 @@ def test_truncated_corrupt_and_foreign_files(tmp_path):
     for cut in (data[:-7], data[: len(data) // 2], data[: -count_size(data) + 5]):
         (tmp_path / "cut").write_bytes(cut)
         left = sum(1 for _ in safe_records(tmp_path / "cut"))
-        for check in (count_records, lambda f: diagnose_records([f], S, P, V)):
+        for check in (count_records, lambda f: find_bad_record([f], S, P, V)):
             with pytest.raises(DataError, match=rf"cut: record {left} is truncated: it needs"):
                 check(str(tmp_path / "cut"))
     flipped = bytearray(data)
@@ -178,19 +178,19 @@ def test_truncated_corrupt_and_foreign_files(tmp_path):
     (tmp_path / "flipped").write_bytes(flipped)
     number = sum(1 for _ in safe_records(tmp_path / "flipped"))
     with pytest.raises(DataError, match=rf"flipped: record {number} is (corrupt|truncated)"):
-        diagnose_records([str(tmp_path / "flipped")], S, P, V)
+        find_bad_record([str(tmp_path / "flipped")], S, P, V)
     # A bad record before the damage comes first.
     both = write(tmp_path / "both", bad("next_sentence_labels", [7]))
     cut = pathlib.Path(both).read_bytes()[:-7]
     (tmp_path / "both").write_bytes(cut)
     with pytest.raises(DataError, match=r"both: record 613 has the value 7"):
-        diagnose_records([both], S, P, V)
+        find_bad_record([both], S, P, V)
 
     (tmp_path / "text.txt").write_text("This is a text and no record at all.\n" * 9)
     for check in (
         count_records,
         lambda f: check_record_file(f, S, P, V),
-        lambda f: diagnose_records([f], S, P),
+        lambda f: find_bad_record([f], S, P),
     ):
         with pytest.raises(DataError, match=r"text\.txt: record 0 .* isn't a TFRecord file"):
             check(str(tmp_path / "text.txt"))
@@ -229,7 +229,7 @@ def test_records_without_masks(tmp_path):
     path = write(tmp_path / "a", records)
     for masked in (False, None):
         check_record_file(path, S, P, V, masked)
-        diagnose_records([path], S, P, V, masked)
+        find_bad_record([path], S, P, V, masked)
     parsed = tf.io.parse_example(records, feature_description(S, P, masked=False))
     assert sorted(parsed) == sorted(made)
     for name, values in made.items():
@@ -250,21 +250,21 @@ def test_the_other_kind_is_named(tmp_path):
     plain = write(tmp_path / "without", without)
     full = write(tmp_path / "with", records)
     message = r"record 0 holds no masks, .*Give --dynamic_masking, or"
-    for check in (check_record_file, lambda f, *a: diagnose_records([f], *a)):
+    for check in (check_record_file, lambda f, *a: find_bad_record([f], *a)):
         with pytest.raises(DataError, match=f"without: {message}"):
             check(plain, S, P, V)
     with pytest.raises(DataError, match=r"with: record 0 holds masks .* --dynamic_masking\."):
         check_record_file(full, S, P, V, masked=False)
     mixed = write(tmp_path / "mixed", records[:613] + without[613:])
     with pytest.raises(DataError, match=r"mixed: record 613 holds no masks"):
-        diagnose_records([full, mixed], S, P, V)
-    diagnose_records([full, mixed, plain], S, P, V, masked=None)
+        find_bad_record([full, mixed], S, P, V)
+    find_bad_record([full, mixed, plain], S, P, V, masked=None)
     # Bad values are found in both.
     spoilt = batch(3)
     spoilt["input_ids"][2, 0] = V
     bad_file = write(tmp_path / "bad", without[:2] + encode_records(unmasked(spoilt))[2:])
     with pytest.raises(DataError, match="bad: record 2 has the value 70000 in input_ids"):
-        diagnose_records([plain, bad_file], S, P, V, masked=None)
+        find_bad_record([plain, bad_file], S, P, V, masked=None)
     # A part of the masks is no kind.
     features = {k: v[0] for k, v in batch(1).items() if k != "masked_lm_weights"}
     part = write(tmp_path / "part", [example(features)])
@@ -285,17 +285,17 @@ def test_compressed_files(tmp_path):
     assert count_records(path) == 700 and count_records(path, limit=9) == 9
     assert first_record(path) == first_record(plain) == records[0]
     check_record_file(path, S, P, V)
-    diagnose_records([path, plain], S, P, V)
+    find_bad_record([path, plain], S, P, V)
     # Compressed pieces joined are a compressed file too.
     joined = tmp_path / "joined"
     joined.write_bytes(2 * pathlib.Path(path).read_bytes())
     assert count_records(str(joined)) == 1400
     assert sum(1 for _ in tf.data.TFRecordDataset(str(joined), "GZIP")) == 1400
-    diagnose_records([str(joined)], S, P, V)
+    find_bad_record([str(joined)], S, P, V)
     empty = compressed(write(tmp_path / "none", []), tmp_path / "empty")
     assert count_records(empty) == 0 and first_record(empty) is None
     check_record_file(empty, S, P, V)
-    diagnose_records([empty], S, P, V)
+    find_bad_record([empty], S, P, V)
     # A length that begins like GZIP's magic.
     odd = write(tmp_path / "odd", [bytes(0x8B1F)])
     assert record_compression(odd) == "" and count_records(odd) == 1
@@ -304,20 +304,20 @@ def test_compressed_files(tmp_path):
 def test_damaged_compressed_files(tmp_path):
     path = compressed(write(tmp_path / "a", bad("next_sentence_labels", [7])), tmp_path / "b")
     with pytest.raises(DataError, match="b: record 613 has the value 7"):
-        diagnose_records([path], S, P, V)
+        find_bad_record([path], S, P, V)
     data = pathlib.Path(
         compressed(write(tmp_path / "a", encode_records(batch(700))), tmp_path / "c")
     )
     whole = data.read_bytes()
     for cut in (whole[:-20], whole[: len(whole) // 2], whole[:40]):
         data.write_bytes(cut)
-        for check in (count_records, lambda f: diagnose_records([f], S, P, V)):
+        for check in (count_records, lambda f: find_bad_record([f], S, P, V)):
             with pytest.raises(DataError, match=r"c: record \d+ is truncated: the GZIP-compressed"):
                 check(str(data))
     spoilt = bytearray(whole)
     spoilt[len(whole) // 2 :: 7] = bytes(len(spoilt[len(whole) // 2 :: 7]))
     data.write_bytes(spoilt)
-    for check in (count_records, lambda f: diagnose_records([f], S, P, V)):
+    for check in (count_records, lambda f: find_bad_record([f], S, P, V)):
         with pytest.raises(DataError, match=r"c: record \d+ is (corrupt|truncated)"):
             check(str(data))
     data.write_bytes(gzip.compress(b"This is a text and no record at all.\n" * 9))

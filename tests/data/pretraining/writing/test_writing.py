@@ -12,13 +12,13 @@ import tensorflow as tf
 
 from data.errors import DataError
 from data.pretraining.corpus import read_documents
-from data.pretraining.instances.settings import RecordSettings
+from data.pretraining.instances.settings import InstanceSettings
 from data.pretraining.writing import jobs, manifest, shards
 from data.pretraining.writing.jobs import plan_job
-from data.pretraining.writing.local import write_records
+from data.pretraining.writing.local import write_job_locally
 from tests.data.pretraining.instances.test_generate import TOKENS, corpus
 
-SETTINGS = RecordSettings(max_seq_length=32, max_predictions_per_seq=5, dupe_factor=2)
+SETTINGS = InstanceSettings(max_seq_length=32, max_predictions_per_seq=5, dupe_factor=2)
 
 
 def text_of(documents):
@@ -85,7 +85,7 @@ def done(folder, tmp_path_factory):
     """The job done by one process; (job, summary, what it left)."""
     out = tmp_path_factory.mktemp("one")
     job = plan(folder, out)
-    return job, write_records(job), everything(out)
+    return job, write_job_locally(job), everything(out)
 
 
 def test_what_a_job_leaves(done, folder):
@@ -113,14 +113,14 @@ def test_what_a_job_leaves(done, folder):
 
 def test_two_workers_write_the_same_bytes(done, folder, tmp_path):
     job = plan(folder, tmp_path)
-    summary = write_records(job, num_workers=2)
+    summary = write_job_locally(job, num_workers=2)
     assert summary.counts == done[1].counts and summary.peak_megabytes > 100
     assert everything(tmp_path) == done[2]
 
 
 def test_goes_on_where_it_stopped(done, folder, tmp_path, monkeypatch):
     job = plan(folder, tmp_path)
-    make_part, make_shard = jobs.make_part, jobs.make_shard
+    make_part, make_shard = jobs.write_job_part, jobs.make_shard
 
     def fail_at(name, function, last):
         def wrapped(job, number, *rest):
@@ -132,7 +132,7 @@ def test_goes_on_where_it_stopped(done, folder, tmp_path, monkeypatch):
 
     fail_at("make_part", make_part, 3)
     with pytest.raises(KeyboardInterrupt):
-        write_records(job)
+        write_job_locally(job)
     assert not list(tmp_path.glob("*.tfrecord"))
     parts = sorted(path.name for path in (tmp_path / "made.tfrecord.parts").glob("part*.json"))
     assert parts == [f"part-{n:05d}.json" for n in range(3)]
@@ -146,15 +146,15 @@ def test_goes_on_where_it_stopped(done, folder, tmp_path, monkeypatch):
             made.append(number)
         return make_part(job, number, *rest)
 
-    monkeypatch.setattr(jobs, "make_part", counted)
+    monkeypatch.setattr(jobs, "write_job_part", counted)
     fail_at("make_shard", make_shard, 2)
     with pytest.raises(KeyboardInterrupt):
-        write_records(job)
+        write_job_locally(job)
     assert made == list(range(3, len(job.corpus)))
     first = [pathlib.Path(path).stat().st_mtime_ns for path in job.output_files[:2]]
 
     monkeypatch.setattr(jobs, "make_shard", make_shard)
-    assert write_records(job).counts == done[1].counts
+    assert write_job_locally(job).counts == done[1].counts
     assert [pathlib.Path(path).stat().st_mtime_ns for path in job.output_files[:2]] == first
     left = everything(tmp_path)
     assert left == done[2]
@@ -162,37 +162,37 @@ def test_goes_on_where_it_stopped(done, folder, tmp_path, monkeypatch):
 
     # Once more: nothing is made.
     made.clear()
-    assert write_records(job).counts == done[1].counts
+    assert write_job_locally(job).counts == done[1].counts
     assert everything(tmp_path) == left and not made
     # Killed while removing the parts: the records are whole all the same.
     (tmp_path / "made.tfrecord.parts").mkdir()
-    jobs.write_note(f"{job.folder}/job.json", {"output_files": list(job.output_files)})
+    jobs.write_job_note(f"{job.folder}/job.json", {"output_files": list(job.output_files)})
     manifest.verify_manifest(list(job.output_files), 32, 5, None)
-    write_records(job)
+    write_job_locally(job)
     assert not (tmp_path / "made.tfrecord.parts").exists() and not made
     # A shard is gone: it is made again, from parts made again.
     pathlib.Path(job.output_files[1]).unlink()
-    write_records(job)
+    write_job_locally(job)
     assert everything(tmp_path) == left
 
 
 def test_another_job_starts_afresh(folder, tmp_path, monkeypatch):
     job = plan(folder, tmp_path)
     tf.io.gfile.makedirs(job.folder)
-    jobs.write_note(f"{job.folder}/job.json", {"fingerprint": "other", "output_files": []})
-    jobs.write_note(job.note("part", 0), {"counts": {}, "records": [0]})
-    assert write_records(job).counts.documents == 840
+    jobs.write_job_note(f"{job.folder}/job.json", {"fingerprint": "other", "output_files": []})
+    jobs.write_job_note(job.note("part", 0), {"counts": {}, "records": [0]})
+    assert write_job_locally(job).counts.documents == 840
 
 
 def test_compressed_shards(done, folder, tmp_path):
     job = plan(folder, tmp_path, compression="gzip")
-    write_records(job)
+    write_job_locally(job)
     assert records_of(job) == records_of(done[0])
     size = sum(pathlib.Path(path).stat().st_size for path in job.output_files)
     assert size < 0.5 * sum(len(data) for data in done[2].values())
     again = tmp_path / "again"
     again.mkdir()
-    write_records(plan(folder, again, compression="gzip"))
+    write_job_locally(plan(folder, again, compression="gzip"))
     assert everything(again) == everything(tmp_path)
 
 
@@ -206,9 +206,9 @@ def test_copies_are_dropped(folder, tmp_path):
     out = tmp_path / "out"
     job = plan(copied, out, 2, 20_000, drop_duplicates=True)
     assert len(job.corpus) > 4
-    assert write_records(job).counts.documents == 65
+    assert write_job_locally(job).counts.documents == 65
     kept = plan(copied, out, 2, 20_000)
-    assert write_records(kept).counts.documents == 105
+    assert write_job_locally(kept).counts.documents == 105
 
 
 def test_one_side_of_a_held_out_split(folder, tmp_path):
@@ -216,7 +216,7 @@ def test_one_side_of_a_held_out_split(folder, tmp_path):
     for side in ("train", "eval"):
         (tmp_path / side).mkdir()
         job = plan(folder, tmp_path / side, held_out=(side, 0.2))
-        counts[side] = write_records(job).counts.documents
+        counts[side] = write_job_locally(job).counts.documents
     assert sum(counts.values()) == 840 and 100 < counts["eval"] < 240
 
 
@@ -227,7 +227,7 @@ def test_a_document_alone_in_its_part_borrows(folder, tmp_path):
     (tmp_path / "1.txt").write_text(text_of(long))
     job = plan(tmp_path, tmp_path, 1, 20_000)
     assert len(job.corpus) > 2
-    counts = write_records(job).counts
+    counts = write_job_locally(job).counts
     assert counts.documents == 2
     assert abs(counts.random_next / counts.instances - 0.5) < 0.05
 
@@ -243,7 +243,7 @@ def test_bad_corpora_leave_nothing(folder, tmp_path):
     ):
         (tmp_path / "1.txt").write_bytes(text)
         with pytest.raises(DataError, match=message):
-            write_records(plan(tmp_path, out, 1))
+            write_job_locally(plan(tmp_path, out, 1))
         assert not list(out.glob("*"))
     other = tmp_path / "other"
     other.mkdir()
@@ -251,11 +251,11 @@ def test_bad_corpora_leave_nothing(folder, tmp_path):
     vocab = (tmp_path / "vocab.txt").read_text()
     (other / "vocab.txt").write_text(vocab.replace("[MASK]", "mask"))
     with pytest.raises(DataError, match=r"lacks \[MASK\]"):
-        write_records(plan(other, out, 1))
+        write_job_locally(plan(other, out, 1))
     assert not list(out.glob("*"))
     (tmp_path / "1.txt").write_text(text_of(corpus(1)))
     single = dataclasses.replace(SETTINGS, objective="mlm")
-    assert write_records(plan(tmp_path, out, 1, settings=single)).counts.documents == 1
+    assert write_job_locally(plan(tmp_path, out, 1, settings=single)).counts.documents == 1
 
 
 def test_manifest_is_verified(done, folder, tmp_path):

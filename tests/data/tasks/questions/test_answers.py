@@ -11,13 +11,13 @@ import pytest
 from data.errors import DataError
 from data.tasks.questions.answers import (
     NO_OTHER,
-    Answered,
+    AnsweredQuestion,
     AnswerFiles,
-    Candidate,
+    _Candidate,
     read_answers,
-    write_json,
+    write_squad_json,
 )
-from data.tasks.questions.rows import SpanSettings, make_rows
+from data.tasks.questions.rows import QuestionSettings, make_question_rows
 from data.tasks.questions.squad import Question
 from data.tokenization import Tokenizer
 
@@ -32,7 +32,7 @@ QUESTIONS = [
 @pytest.fixture(scope="module")
 def rows():
     tokenizer = Tokenizer.from_vocab(VOCAB)
-    made = make_rows(tokenizer, QUESTIONS, SpanSettings(9, 3, 1), training=False)
+    made = make_question_rows(tokenizer, QUESTIONS, QuestionSettings(9, 3, 1), training=False)
     assert made.counts.tolist() == [1, 2, 1]
     return made
 
@@ -105,8 +105,8 @@ def test_spans_stay_in_the_order_of_their_float32_sums(rows):
 
 
 def test_probabilities_of_large_logits():
-    candidates = [Candidate("a", 400.0, 400.0), Candidate("b", 0.0, -800.0)]
-    first, second = Answered(QUESTIONS[0], candidates).n_best()
+    candidates = [_Candidate("a", 400.0, 400.0), _Candidate("b", 0.0, -800.0)]
+    first, second = AnsweredQuestion(QUESTIONS[0], candidates).n_best()
     assert first["probability"] == 1.0 and second["probability"] == 0.0
 
 
@@ -177,4 +177,4 @@ def test_folders_that_cannot_be_written_to(tmp_path):
     with pytest.raises(DataError, match=r"file/nbest_predictions.json.*can't be written"):
         fill(tmp_path / "file", ADDED, True)
     with pytest.raises(DataError, match="can't be written"):
-        write_json(str(tmp_path / "absent" / "x.json"), {})
+        write_squad_json(str(tmp_path / "absent" / "x.json"), {})

@@ -14,12 +14,12 @@ from data.tasks.questions import (
     original_answers as squad_original_answers,
 )
 from data.tasks.questions.answers import AnswerFiles
-from data.tasks.questions.original import build_features, read_examples
+from data.tasks.questions.original import build_squad_features, read_squad_examples
 from data.tasks.questions.original_answers import (
     NO_ANSWER_ODDS,
-    BasicWords,
     OriginalSettings,
-    best_indexes,
+    _BasicWords,
+    _best_indexes,
     final_answer_text,
     predict_as_original,
 )
@@ -91,7 +91,7 @@ def test_features(golden, tokenizer, monkeypatch, version, is_training, chunk_wo
     purpose = "train" if is_training else "predict"
     expected = _load(golden / f"squad/features_{version}_{purpose}.json")
     assert expected["params"] == LENGTHS
-    examples = read_examples(_questions(golden, version), is_training, version == "v2")
+    examples = read_squad_examples(_questions(golden, version), is_training, version == "v2")
     found = [
         {
             "qas_id": example.id,
@@ -105,15 +105,15 @@ def test_features(golden, tokenizer, monkeypatch, version, is_training, chunk_wo
         for example in examples
     ]
     assert found == expected["examples"]
-    features = list(build_features(examples, tokenizer, is_training, **LENGTHS))
+    features = list(build_squad_features(examples, tokenizer, is_training, **LENGTHS))
     assert [_as_golden(feature) for feature in features] == expected["features"]
 
 
 @pytest.fixture(scope="module")
 def windows(golden, tokenizer):
     """Examples to predict, their features, and the logits that were made up for them."""
-    examples = read_examples(_questions(golden, "v2"), False, True)
-    features = list(build_features(examples, tokenizer, False, **LENGTHS))
+    examples = read_squad_examples(_questions(golden, "v2"), False, True)
+    features = list(build_squad_features(examples, tokenizer, False, **LENGTHS))
     with np.load(golden / "squad/logits.npz") as file:
         logits = dict(file)
     assert logits.pop("unique_ids").tolist() == [feature.unique_id for feature in features]
@@ -169,7 +169,7 @@ def test_predictions(golden, tokenizer, windows, tmp_path, folder, ties, setting
 
 def test_final_text(golden, tokenizer):
     cased = Tokenizer.from_vocab(tokenizer.vocab, do_lower_case=False)
-    basics = {True: BasicWords(tokenizer), False: BasicWords(cased)}
+    basics = {True: _BasicWords(tokenizer), False: _BasicWords(cased)}
     for predicted, original, lower, expected in _load(golden / "squad/get_final_text.json"):
         basic = basics[lower].join(original.split(" "))
         assert final_answer_text(predicted, original, basic) == expected, (
@@ -186,8 +186,8 @@ def test_final_text(golden, tokenizer):
 
 def test_basic_words_are_those_of_the_whole_text(golden, tokenizer, monkeypatch):
     monkeypatch.setattr(squad_original_answers, "_REMEMBERED", 50)
-    basic = BasicWords(tokenizer)
-    for example in read_examples(_questions(golden, "v1"), False, False):
+    basic = _BasicWords(tokenizer)
+    for example in read_squad_examples(_questions(golden, "v1"), False, False):
         whole = " ".join(example.doc_tokens)
         expected = [word.decode() for word in tokenizer.split_words(whole).numpy()]
         assert basic.join(example.doc_tokens) == " ".join(expected)
@@ -197,10 +197,10 @@ def test_basic_words_are_those_of_the_whole_text(golden, tokenizer, monkeypatch)
 
 def test_best_indexes(golden):
     for logits, expected, count in _load(golden / "squad/get_best_indexes.json"):
-        assert best_indexes(logits, count).tolist() == expected
+        assert _best_indexes(logits, count).tolist() == expected
     # Python's own sort is stable as well.
     logits = np.random.default_rng(0).integers(-9, 9, (20, 300)).astype(np.float32)
-    for row, found in zip(logits.tolist(), best_indexes(logits, 20).tolist(), strict=True):
+    for row, found in zip(logits.tolist(), _best_indexes(logits, 20).tolist(), strict=True):
         assert found == sorted(range(300), key=row.__getitem__, reverse=True)[:20]
 
 
@@ -214,7 +214,7 @@ def test_training_answers_by_words():
         (("f", 7), 1, 1),  # not quite the place, but the word around it
         (("", 0), -1, 2),  # no word before it; its last character is the context's last
     ):
-        (example,) = read_examples([_question(context, answer)], True, False)
+        (example,) = read_squad_examples([_question(context, answer)], True, False)
         assert (example.start_position, example.end_position) == (start, end)
         assert example.doc_tokens == ["ab\u00a0cd", "ef", "gh."]
     left_out = [
@@ -225,10 +225,10 @@ def test_training_answers_by_words():
         ("gh. and more", 10),
     ]
     answers = [*left_out, ("ab", 1)]
-    examples = read_examples([_question(context, answer) for answer in answers], True, False)
+    examples = read_squad_examples([_question(context, answer) for answer in answers], True, False)
     assert [example.answer for example in examples] == ["ab"]
     for empty in ("", " \n"):
-        assert not read_examples([_question(empty, (" ", 0))], True, False)
+        assert not read_squad_examples([_question(empty, (" ", 0))], True, False)
 
 
 def test_answers_are_narrowed_to_their_pieces(words):
@@ -240,8 +240,8 @@ def test_answers_are_narrowed_to_their_pieces(words):
         (("ese", 14), "j ##a ##p ##a ##n ##e ##s ##e"),  # no such pieces: the whole word
         (("ab", 18), "a ##b"),
     ):
-        examples = read_examples([_question(context, answer)], True, False)
-        (feature,) = build_features(examples, words, True, 64, 8, 8)
+        examples = read_squad_examples([_question(context, answer)], True, False)
+        (feature,) = build_squad_features(examples, words, True, 64, 8, 8)
         found = feature.tokens[feature.start_position : feature.end_position + 1]
         assert " ".join(found) == expected
         word = feature.token_to_orig_map[feature.start_position - feature.segment_b_start]
@@ -249,36 +249,36 @@ def test_answers_are_narrowed_to_their_pieces(words):
 
 
 def test_what_training_needs():
-    read_examples([_question("a b")], False, False)
+    read_squad_examples([_question("a b")], False, False)
     with pytest.raises(DataError, match=r"dev.json: question id has 0 answers.*--version_2"):
-        read_examples([_question("a b", is_impossible=True)], True, False)
+        read_squad_examples([_question("a b", is_impossible=True)], True, False)
     with pytest.raises(DataError, match="has 2 answers"):
-        read_examples([_question("a b", ("a", 0), ("b", 2))], True, True)
-    (example,) = read_examples([_question("a b", is_impossible=True)], True, True)
+        read_squad_examples([_question("a b", ("a", 0), ("b", 2))], True, True)
+    (example,) = read_squad_examples([_question("a b", is_impossible=True)], True, True)
     assert (example.start_position, example.end_position, example.answer) == (-1, -1, "")
 
 
 def test_lengths_are_checked(words):
     with pytest.raises(DataError, match="max_seq_length is 67"):
-        build_features([], words, False, 67, 128, 64)
+        build_squad_features([], words, False, 67, 128, 64)
     with pytest.raises(DataError, match="doc_stride 0"):
-        build_features([], words, False, 68, 0, 64)
+        build_squad_features([], words, False, 68, 0, 64)
     with pytest.raises(DataError, match="n_best_size is 0"):
         OriginalSettings(n_best_size=0)
-    assert list(build_features([], words, False, 68, 1, 64)) == []
+    assert list(build_squad_features([], words, False, 68, 1, 64)) == []
 
 
 def test_windows_of_a_stride_above_the_length_leave_nothing_out(words):
-    examples = read_examples([_question("a b c d e f g", question="q r s")], False, False)
-    features = list(build_features(examples, words, False, 9, 100, 2))
+    examples = read_squad_examples([_question("a b c d e f g", question="q r s")], False, False)
+    features = list(build_squad_features(examples, words, False, 9, 100, 2))
     assert [feature.tokens[1:4] for feature in features] == [("q", "r", "[SEP]")] * 2
     assert [feature.token_to_orig_map.tolist() for feature in features] == [[0, 1, 2, 3], [4, 5, 6]]
 
 
 def test_a_long_context(words):
     context = "ab " * 100_000
-    examples = read_examples([_question(context, ("ab", 150_000))], True, False)
-    features = list(build_features(examples, words, True, 384, 128, 64))
+    examples = read_squad_examples([_question(context, ("ab", 150_000))], True, False)
+    features = list(build_squad_features(examples, words, True, 384, 128, 64))
     best = np.concatenate([feature.token_is_max_context for feature in features])
     assert best.sum() == 200_000
     held = [feature for feature in features if feature.start_position]
@@ -298,10 +298,10 @@ def _logits(features, peaks, length=16):
 @pytest.mark.parametrize("threshold", [0.0, 1e9])
 def test_no_span_is_left(words, threshold):
     contexts = ["a b c", "", "\u200b", "d"]
-    examples = read_examples(
+    examples = read_squad_examples(
         [_question(text, name=str(number)) for number, text in enumerate(contexts)], False, True
     )
-    features = list(build_features(examples, words, False, 16, 8, 4))
+    features = list(build_squad_features(examples, words, False, 16, 8, 4))
     assert [feature.example_index for feature in features] == [0, 3]
     # [CLS] and the question only.
     logits = _logits(features, {0: 3, 1: 2})
@@ -320,8 +320,8 @@ def test_no_span_is_left(words, threshold):
 
 
 def test_windows_out_of_order(words):
-    examples = read_examples([_question("a b"), _question("c d")], False, False)
-    features = list(build_features(examples, words, False, 16, 8, 4))
+    examples = read_squad_examples([_question("a b"), _question("c d")], False, False)
+    features = list(build_squad_features(examples, words, False, 16, 8, 4))
     logits = _logits(features, {})
     triples = list(zip(features, logits, logits, strict=True))
     with pytest.raises(ValueError, match="Window 1000000000 of example 0"):
@@ -332,10 +332,10 @@ def test_windows_out_of_order(words):
 
 def test_predictions_are_streamed(words):
     """Windows are taken as predictions are, and memory does not grow with their number."""
-    examples = read_examples(
+    examples = read_squad_examples(
         [_question("a b c", name=str(number)) for number in range(400)], False, True
     )
-    features = list(build_features(examples, words, False, 16, 8, 4))
+    features = list(build_squad_features(examples, words, False, 16, 8, 4))
     taken = []
 
     def windows():

@@ -8,13 +8,13 @@ import pytest
 
 from data.batching import Batching, batches
 from data.errors import DataError
-from data.tasks.questions.rows import SpanSettings, make_rows, training_rows
+from data.tasks.questions.rows import QuestionSettings, make_question_rows, training_question_rows
 from data.tasks.questions.squad import Answer, Question
 from data.tokenization import Tokenizer
 
 WORDS = ["ab", "##c", *"abcdefgh", *(f"##{letter}" for letter in "abdefgh"), "漢", "ᄒ", "##ᅡ", "##ᆫ"]
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, ".", ","]
-SETTINGS = SpanSettings(16, 4, 5)
+SETTINGS = QuestionSettings(16, 4, 5)
 
 
 @pytest.fixture(scope="module")
@@ -59,11 +59,13 @@ def decoded(rows, questions) -> list[list[str | None]]:
     return texts
 
 
-@pytest.mark.parametrize("settings", [SETTINGS, SpanSettings(11, 1, 5), SpanSettings(12, 20, 3)])
+@pytest.mark.parametrize(
+    "settings", [SETTINGS, QuestionSettings(11, 1, 5), QuestionSettings(12, 20, 3)]
+)
 def test_labels_decode_to_the_answers(tokenizer, settings):
     draw = random.Random(7)
     questions = [of_words(draw, draw.randrange(1, 30), n % 9 == 0) for n in range(140)]
-    rows = make_rows(tokenizer, questions, settings, training=True)
+    rows = make_question_rows(tokenizer, questions, settings, training=True)
     assert rows.features.label_ids.dtype == np.int32
     assert (rows.found == [not one.is_impossible for one in questions]).all()
     row = with_answer = 0
@@ -87,7 +89,7 @@ def test_labels_decode_to_the_answers(tokenizer, settings):
     assert row == len(rows.offsets) and with_answer > 50
 
     # Without training there are no labels, and all else is the same.
-    plain = make_rows(tokenizer, questions, settings, training=False)
+    plain = make_question_rows(tokenizer, questions, settings, training=False)
     assert not plain.features.label_ids.any()
     for name in ("counts", "offsets", "splits", "starts", "ends"):
         np.testing.assert_array_equal(getattr(plain, name), getattr(rows, name))
@@ -108,7 +110,7 @@ def test_labels_decode_to_the_answers(tokenizer, settings):
 )
 def test_answers_within_words(tokenizer, context, text, whole):
     one = question(context, context.index(text), text)
-    rows = make_rows(tokenizer, [one], SETTINGS, training=True)
+    rows = make_question_rows(tokenizer, [one], SETTINGS, training=True)
     assert decoded(rows, [one]) == [[whole]]
 
 
@@ -116,35 +118,39 @@ def test_answers_without_pieces(tokenizer, caplog):
     nothing = [question("ab \u200b\u200b c", 3, "\u200b"), question("ab \u200b c", 2, " \u200b")]
     there = [question("ab c", 0, "ab"), question("ab", 0, "", impossible=True)]
     mixed = [nothing[0], there[0], nothing[1], there[1]]
-    rows = make_rows(tokenizer, mixed, SETTINGS, training=True)
+    rows = make_question_rows(tokenizer, mixed, SETTINGS, training=True)
     assert rows.found.tolist() == [False, True, False, False]
     with caplog.at_level(python_logging.WARNING, logger="absl"):
-        kept = training_rows(tokenizer, mixed, SETTINGS)
+        kept = training_question_rows(tokenizer, mixed, SETTINGS)
     assert "2 of 4 questions" in caplog.text and "f.json: 3, f.json: 2" in caplog.text
-    wanted = training_rows(tokenizer, there, SETTINGS)
+    wanted = training_question_rows(tokenizer, there, SETTINGS)
     for name in ("ids", "splits", "first_lengths", "row_splits", "label_ids"):
         np.testing.assert_array_equal(getattr(kept, name), getattr(wanted, name))
     assert kept.label_ids.tolist() == [[4, 4], [0, 0]]
     with pytest.raises(DataError, match=r"f.json: 3.*2 questions"):
-        training_rows(tokenizer, nothing, SETTINGS)
+        training_question_rows(tokenizer, nothing, SETTINGS)
 
 
 def test_contexts_without_pieces(tokenizer):
     questions = [question(text, -1, "", impossible=True) for text in ("\u200b", "\u200b \u0301")]
-    rows = make_rows(tokenizer, questions, SETTINGS, training=False)
+    rows = make_question_rows(tokenizer, questions, SETTINGS, training=False)
     assert rows.counts.tolist() == [1, 1] and not len(rows.starts)
     zero = np.zeros((2, 3), np.int32)
     starts, ends = rows.characters(zero, zero, zero)
     assert not starts.any() and not ends.any() and starts.shape == ends.shape == (2, 3)
     # Among others they're one row each, which can't lead into their neighbours.
-    mixed = make_rows(tokenizer, [questions[0], question("ab", 0, "ab")], SETTINGS, training=True)
+    mixed = make_question_rows(
+        tokenizer, [questions[0], question("ab", 0, "ab")], SETTINGS, training=True
+    )
     assert mixed.features.label_ids.tolist() == [[0, 0], [4, 4]]
     assert mixed.features.extra["start_range"].tolist() == [[4, 4], [4, 5]]
 
 
 def test_batches_have_what_the_search_needs(tokenizer):
     draw = random.Random(3)
-    rows = make_rows(tokenizer, [of_words(draw, 20) for _ in range(6)], SETTINGS, training=True)
+    rows = make_question_rows(
+        tokenizer, [of_words(draw, 20) for _ in range(6)], SETTINGS, training=True
+    )
     seen = 0
     for batch in batches(rows.features, Batching(5, (8, 16)), training=False):
         index = batch["index"].numpy()
@@ -161,4 +167,6 @@ def test_batches_have_what_the_search_needs(tokenizer):
 
 def test_lengths_without_room_are_refused(tokenizer):
     with pytest.raises(DataError, match="max_seq_length is 8"):
-        make_rows(tokenizer, [question("ab", 0, "ab")], SpanSettings(8, 4, 5), training=False)
+        make_question_rows(
+            tokenizer, [question("ab", 0, "ab")], QuestionSettings(8, 4, 5), training=False
+        )

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from data.errors import DataError
-from data.tasks.questions.squad import Answer, Question, locate, read_squad
+from data.tasks.questions.squad import Answer, Question, _locate, read_squad
 
 CONTEXT = "Ada met Bob. Bob met\u00a0 Cleo in 𝔓aris."
 
@@ -105,10 +105,10 @@ def test_answers_are_found_again(tmp_path, caplog, text, start, found):
 
 
 def test_overlapping_occurrences_are_several():
-    assert locate("xanana", "ana", 5) is None
-    assert locate("a  b a\tb", "a b", 1) is None
-    assert locate("a  b a\tb", "a b", 5) == (5, 8)
-    assert locate("a  b a b", "a b", 2) == (5, 8)
+    assert _locate("xanana", "ana", 5) is None
+    assert _locate("a  b a\tb", "a b", 1) is None
+    assert _locate("a  b a\tb", "a b", 5) == (5, 8)
+    assert _locate("a  b a b", "a b", 2) == (5, 8)
 
 
 def test_several_answers(tmp_path, caplog):
@@ -300,7 +300,7 @@ def test_real_training_file(shared_data, caplog):
     assert len(questions) == 87_599 and not caplog.records
     assert all(q.context[q.answers[0].start :].startswith(q.answers[0].text) for q in questions)
     # Were every offset unknown, those answers would be placed that occur once.
-    found = [locate(q.context, q.answers[0].text, -1) for q in questions]
+    found = [_locate(q.context, q.answers[0].text, -1) for q in questions]
     once = [_occurrences(q.context, q.answers[0].text) == 1 for q in questions]
     assert [span is not None for span in found] == once
     pairs = zip(questions, found, strict=True)

@@ -12,14 +12,14 @@ import pytest
 from data.errors import DataError
 from data.files import atomic
 from data.tasks.sentences.delimited import (
-    SavedLabels,
-    balanced_class_weights,
-    load_labels,
-    make_task,
-    saved_form,
+    SavedSentenceLabels,
+    balanced_sentence_weights,
+    load_sentence_labels,
+    make_sentence_task,
+    saved_sentence_labels,
 )
-from data.tasks.sentences.examples import Example, Kind
-from data.tasks.sentences.labelled import class_counts
+from data.tasks.sentences.examples import Example, SentenceKind
+from data.tasks.sentences.labelled import _class_counts
 
 TRAIN = "id\ttext\tlabel\n" + "".join(f"{i}\ttext {i}\t{'bc'[i % 2]}\n" for i in range(10))
 
@@ -37,7 +37,7 @@ def written(tmp_path):
 
 def make(train=None, **options):
     options = {"text_columns": "text", "label_column": "label"} | options
-    return make_task(train_file=train, **options)
+    return make_sentence_task(train_file=train, **options)
 
 
 def error_of(function, *arguments, **options):
@@ -55,7 +55,7 @@ def test_single_texts(written):
     dev = [written("a/x.tsv", TRAIN), written("b/x.tsv", TRAIN), written("c/x.tsv", TRAIN)]
     test = written("test.tsv", "text\nt\n")
     task = make(path, dev_files=dev, test_file=test)
-    assert (task.name, task.kind, task.labels) == ("delimited", Kind.CLASSES, ["b", "c"])
+    assert (task.name, task.kind, task.labels) == ("delimited", SentenceKind.CLASSES, ["b", "c"])
     assert not task.pairs
     assert task.metrics == ("accuracy", "f1")
     assert task.splits("train") == ("train",)
@@ -71,7 +71,7 @@ def test_single_texts(written):
 
 def test_pairs_ids_and_three_labels(written, tmp_path):
     path = written("train.csv", 'key,a,b,gold\nk1,"x\ny",p,l3\nk2,z,q, l1\nk3,z,r,l2\n')
-    task = make_task(
+    task = make_sentence_task(
         train_file="train.csv",
         data_dir=str(tmp_path),
         dev_files=path,
@@ -121,7 +121,7 @@ def test_multi_label(written):
     path = written("t.jsonl", '{"text": "x", "label": []}\n{"text": "y", "label": ["b", 1]}\n')
     dev = written("d.jsonl", '{"text": "x", "label": ["b"]}\n{"text": "y", "label": ["b", "c"]}\n')
     task = make(path, dev_files=dev)
-    assert (task.kind, task.labels) == (Kind.MULTI_LABEL, ["1", "b"])
+    assert (task.kind, task.labels) == (SentenceKind.MULTI_LABEL, ["1", "b"])
     message = error_of(task.read, None, "dev")
     assert "d.jsonl:2" in message
     assert "'c'" in message
@@ -142,7 +142,7 @@ def test_regression(written):
     path = written("t.tsv", "text\tlabel\na\t 3.5\nb\t-1e1\n")
     dev = written("d.tsv", "text\tlabel\na\t1\nb\tgood\n")
     task = make(path, kind="regression", dev_files=[dev])
-    assert (task.labels, task.kind) == ([], Kind.REGRESSION)
+    assert (task.labels, task.kind) == ([], SentenceKind.REGRESSION)
     assert task.metrics == ("pearson", "spearman", "mse")
     assert [e.label for e in task.read(None, "train")] == [3.5, -10.0]
     message = error_of(task.read, None, "dev")
@@ -267,12 +267,12 @@ def test_dev_fraction_of_little(written):
 def test_saved_labels(written, tmp_path):
     path = str(tmp_path / "labels.json")
     task = make(written("t.tsv", TRAIN.replace("\tb\n", "\tgrün\n")))
-    atomic.write_text(path, json.dumps(saved_form(task)))
+    atomic.write_text(path, json.dumps(saved_sentence_labels(task)))
     assert [file.name for file in tmp_path.iterdir() if "labels" in file.name] == ["labels.json"]
-    saved = load_labels(path)
+    saved = load_sentence_labels(path)
     assert saved.labels == ["c", "grün"]
     dev = written("d.tsv", "text\tlabel\nx\tc\ny\tb\n")
-    again = make_task(saved_labels=saved, label_column="label", dev_files=dev)
+    again = make_sentence_task(saved_labels=saved, label_column="label", dev_files=dev)
     assert (again.kind, again.labels, again.text_columns) == (task.kind, task.labels, ("text",))
     assert "c, grün" in error_of(again.read, None, "dev")
     for options in ({"labels": "grün,c"}, {"kind": "regression"}, {"text_columns": "text,b"}):
@@ -287,30 +287,34 @@ def test_saved_labels(written, tmp_path):
         '{"labels": 1}',
     ):
         wrong = written("wrong.json", content)
-        assert wrong in error_of(load_labels, wrong)
-    assert "can't be read" in error_of(load_labels, str(tmp_path / "none.json"))
+        assert wrong in error_of(load_sentence_labels, wrong)
+    assert "can't be read" in error_of(load_sentence_labels, str(tmp_path / "none.json"))
     regression = make(kind="regression")
-    atomic.write_text(path, json.dumps(saved_form(regression)))
+    atomic.write_text(path, json.dumps(saved_sentence_labels(regression)))
     assert json.loads((tmp_path / "labels.json").read_text("utf-8"))["labels"] == []
-    assert make(saved_labels=load_labels(path)).kind == Kind.REGRESSION
+    assert make(saved_labels=load_sentence_labels(path)).kind == SentenceKind.REGRESSION
 
 
 def test_saved_labels_need_no_training_file(written):
-    saved = SavedLabels(Kind.CLASSES, ["b", "c"], ("text",))
+    saved = SavedSentenceLabels(SentenceKind.CLASSES, ["b", "c"], ("text",))
     test = written("test.tsv", "text\nt\n")
-    task = make_task(saved_labels=saved, test_file=test)
-    assert (task.kind, task.labels, task.metrics) == (Kind.CLASSES, ["b", "c"], ("accuracy", "f1"))
+    task = make_sentence_task(saved_labels=saved, test_file=test)
+    assert (task.kind, task.labels, task.metrics) == (
+        SentenceKind.CLASSES,
+        ["b", "c"],
+        ("accuracy", "f1"),
+    )
     assert task.read(None, "test") == [Example("test-1", "t", None, None, f"{test}:2")]
     dev = written("d.tsv", "text\tlabel\nx\tc\n")
-    task = make_task(saved_labels=saved, dev_files=dev, label_column="label")
+    task = make_sentence_task(saved_labels=saved, dev_files=dev, label_column="label")
     assert task.splits("dev") == ("dev",)
     assert task.read(None, "dev") == [Example("dev-1", "x", None, "c", f"{dev}:2")]
-    message = error_of(make_task(saved_labels=saved, dev_files=dev).read, None, "dev")
+    message = error_of(make_sentence_task(saved_labels=saved, dev_files=dev).read, None, "dev")
     assert dev in message and "--label_column" in message
-    message = error_of(make_task(saved_labels=saved, dev_fraction=0.5).read, None, "dev")
+    message = error_of(make_sentence_task(saved_labels=saved, dev_fraction=0.5).read, None, "dev")
     assert "0.5 is a part of the training file" in message and "--train_file" in message
     # Neither saved nor to be found.
-    message = error_of(make_task, text_columns="text", test_file=test)
+    message = error_of(make_sentence_task, text_columns="text", test_file=test)
     for word in ("labels aren't known", "--train_file", "--labels", "trained model"):
         assert word in message
 
@@ -335,18 +339,18 @@ def test_warnings(written, caplog):
 
 def test_class_weights():
     examples = labelled(["a", "a", "a", "b"])
-    assert class_counts(examples, ["b", "a"]).tolist() == [1, 3]
-    weights = balanced_class_weights(examples, ["b", "a"])
+    assert _class_counts(examples, ["b", "a"]).tolist() == [1, 3]
+    weights = balanced_sentence_weights(examples, ["b", "a"])
     assert weights.dtype == np.float32
     np.testing.assert_allclose(weights, [4 / 2, 4 / 6], rtol=1e-6)
     # One that doesn't occur neither divides by zero nor counts as a class.
     np.testing.assert_allclose(
-        balanced_class_weights(examples, ["b", "a", "c"]), [2, 2 / 3, 1], rtol=1e-6
+        balanced_sentence_weights(examples, ["b", "a", "c"]), [2, 2 / 3, 1], rtol=1e-6
     )
     multi = labelled([("a", "b"), ("a",), ()])
-    np.testing.assert_allclose(balanced_class_weights(multi, ["a", "b"]), [0.75, 1.5])
-    assert "f:2" in error_of(class_counts, labelled(["a", "z"]), ["a"])
-    assert "f:1" in error_of(class_counts, labelled([None]), ["a"])
+    np.testing.assert_allclose(balanced_sentence_weights(multi, ["a", "b"]), [0.75, 1.5])
+    assert "f:2" in error_of(_class_counts, labelled(["a", "z"]), ["a"])
+    assert "f:1" in error_of(_class_counts, labelled([None]), ["a"])
 
 
 def test_cell_of_ten_megabytes(written):

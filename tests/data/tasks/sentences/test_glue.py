@@ -6,7 +6,7 @@ import pytest
 from absl import logging
 
 from data.errors import DataError
-from data.tasks.sentences.examples import Example, Kind
+from data.tasks.sentences.examples import Example, SentenceKind
 from data.tasks.sentences.glue import XNLI_LANGUAGES, get_task, task_names
 
 FOLDERS = {"cola": "CoLA", "mnli": "MNLI", "mrpc": "MRPC", "xnli": "XNLI"}
@@ -143,7 +143,7 @@ def test_every_task():
         task = get_task(name)
         assert task.name == name
         assert task.metrics == official.get(name, ("accuracy",))
-        assert task.kind is (Kind.REGRESSION if name == "sts-b" else Kind.CLASSES)
+        assert task.kind is (SentenceKind.REGRESSION if name == "sts-b" else SentenceKind.CLASSES)
         assert bool(task.labels) == (name != "sts-b")
         assert task.pairs == (name not in ("cola", "sst-2"))
         if name not in ("mnli", "diagnostic"):

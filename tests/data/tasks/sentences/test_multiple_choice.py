@@ -7,7 +7,7 @@ import json
 import pytest
 
 from data.errors import DataError
-from data.tasks.sentences.examples import Example, Kind
+from data.tasks.sentences.examples import Example, SentenceKind
 from data.tasks.sentences.multiple_choice import get_task
 
 HEADER = (
@@ -43,7 +43,7 @@ def test_swag_csv(tmp_path):
     unlabelled = HEADER.removesuffix(",label") + "\r\n0,v,1,S T,S,T,gold,a,b,c,d\r\n"
     write(tmp_path / "test.csv", unlabelled)
     task = get_task("SWAG")
-    assert (task.name, task.kind, task.labels) == ("swag", Kind.CHOICES, [])
+    assert (task.name, task.kind, task.labels) == ("swag", SentenceKind.CHOICES, [])
     assert task.metrics == ("accuracy",) and task.pairs
     train = task.read(str(tmp_path), "train")
     choices = ('She says "no", loudly.', "She runs", "She eats\nand drinks", "She x")

@@ -10,13 +10,13 @@ import tensorflow as tf
 from data.errors import DataError
 from data.features import Features
 from data.tasks.sentences import rows
-from data.tasks.sentences.examples import Example, Kind
-from data.tasks.sentences.rows import TextSettings, cached_rows, tokenize_examples
-from data.tokenization import Tokenizer, build_choices, build_inputs
+from data.tasks.sentences.examples import Example, SentenceKind
+from data.tasks.sentences.rows import SentenceSettings, cached_sentence_rows, tokenize_examples
+from data.tokenization import Tokenizer, build_choice_inputs, build_inputs
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh", *(f"##{c}" for c in "abcdefgh")]
 LABELS = ["no", "yes", "maybe"]
-SETTINGS = TextSettings(10)
+SETTINGS = SentenceSettings(10)
 
 
 @pytest.fixture(scope="module")
@@ -24,22 +24,24 @@ def tokenizer() -> Tokenizer:
     return Tokenizer.from_vocab(VOCAB)
 
 
-def make_examples(number: int, kind: Kind = Kind.CLASSES, longest: int = 20) -> list[Example]:
+def make_examples(
+    number: int, kind: SentenceKind = SentenceKind.CLASSES, longest: int = 20
+) -> list[Example]:
     draw = random.Random(number)
 
     def text(most: int) -> str:
         return " ".join(draw.choices("abcdefgh", k=draw.randrange(1, most)))
 
     def label():
-        if kind is Kind.REGRESSION:
+        if kind is SentenceKind.REGRESSION:
             return draw.uniform(0, 5)
-        if kind is Kind.MULTI_LABEL:
+        if kind is SentenceKind.MULTI_LABEL:
             return tuple(sorted(draw.sample(LABELS, draw.randrange(4))))
         return draw.choice(LABELS)
 
     examples = []
     for i in range(number):
-        if kind is Kind.CHOICES:
+        if kind is SentenceKind.CHOICES:
             choices = tuple(text(8) for _ in range(draw.randrange(2, 6)))
             label_id = draw.randrange(len(choices))
             examples.append(Example(f"x-{i}", text(longest), None, label_id, f"f:{i}", choices))
@@ -73,15 +75,15 @@ def rows_of_inputs(inputs: dict) -> list[tuple[list[int], list[int]]]:
 @pytest.mark.parametrize(
     ("long_text", "kind"),
     [
-        ("head", Kind.CLASSES),
-        ("tail", Kind.MULTI_LABEL),
-        ("head_tail", Kind.REGRESSION),
-        ("windows", Kind.CLASSES),
+        ("head", SentenceKind.CLASSES),
+        ("tail", SentenceKind.MULTI_LABEL),
+        ("head_tail", SentenceKind.REGRESSION),
+        ("windows", SentenceKind.CLASSES),
     ],
 )
 def test_texts(tokenizer, kind, long_text):
     examples = make_examples(40, kind, longest=40)
-    settings = TextSettings(12, long_text, window_stride=3, max_windows=4)
+    settings = SentenceSettings(12, long_text, window_stride=3, max_windows=4)
     found = tokenize_examples(tokenizer, examples, kind, LABELS, settings)
     assert len(found) == 40
     assert found.several_rows == (long_text == "windows")
@@ -106,12 +108,14 @@ def test_texts(tokenizer, kind, long_text):
 
 
 def test_choices(tokenizer):
-    examples = make_examples(30, Kind.CHOICES)
-    found = tokenize_examples(tokenizer, examples, Kind.CHOICES, [], TextSettings(12, "tail"))
+    examples = make_examples(30, SentenceKind.CHOICES)
+    found = tokenize_examples(
+        tokenizer, examples, SentenceKind.CHOICES, [], SentenceSettings(12, "tail")
+    )
     assert found.several_rows and found.num_rows.tolist() == [len(e.choices) for e in examples]
-    head = tokenize_examples(tokenizer, examples, Kind.CHOICES, [], TextSettings(12))
+    head = tokenize_examples(tokenizer, examples, SentenceKind.CHOICES, [], SentenceSettings(12))
     for index, example in enumerate(examples):
-        inputs = build_choices(tokenizer, [example.text_a], [example.choices], 12)
+        inputs = build_choice_inputs(tokenizer, [example.text_a], [example.choices], 12)
         assert rows_of(head, index) == rows_of_inputs(inputs)
         inputs = build_inputs(
             tokenizer,
@@ -127,42 +131,51 @@ def test_choices(tokenizer):
 def test_labels():
     def label_ids(kind, given):
         examples = [Example(str(i), "a", None, label, "f") for i, label in enumerate(given)]
-        return rows.label_ids(examples, kind, LABELS)
+        return rows.sentence_label_ids(examples, kind, LABELS)
 
-    found = label_ids(Kind.CLASSES, ["maybe", None, "yes"])
+    found = label_ids(SentenceKind.CLASSES, ["maybe", None, "yes"])
     assert found.tolist() == [2, 0, 1] and found.dtype == np.int32
-    found = label_ids(Kind.MULTI_LABEL, [("maybe", "no"), (), None, ("yes",)])
+    found = label_ids(SentenceKind.MULTI_LABEL, [("maybe", "no"), (), None, ("yes",)])
     assert found.tolist() == [[1, 0, 1], [0, 0, 0], [0, 0, 0], [0, 1, 0]]
     assert found.dtype == np.float32
-    found = label_ids(Kind.REGRESSION, [2.5, None])
+    found = label_ids(SentenceKind.REGRESSION, [2.5, None])
     assert found.tolist() == [2.5, 0] and found.dtype == np.float32
-    for kind, label in ((Kind.CLASSES, "other"), (Kind.MULTI_LABEL, ("no", "other"))):
+    for kind, label in (
+        (SentenceKind.CLASSES, "other"),
+        (SentenceKind.MULTI_LABEL, ("no", "other")),
+    ):
         with pytest.raises(DataError, match="f: the label is 'other'; the labels are no, yes, may"):
             label_ids(kind, [label])
 
 
 def test_more_texts_than_are_tokenised_at_once(tokenizer, monkeypatch):
     examples = make_examples(50)
-    whole = tokenize_examples(tokenizer, examples, Kind.CLASSES, LABELS, SETTINGS)
+    whole = tokenize_examples(tokenizer, examples, SentenceKind.CLASSES, LABELS, SETTINGS)
     monkeypatch.setattr(rows, "_TEXTS_AT_ONCE", 7)
-    check_equal(tokenize_examples(tokenizer, examples, Kind.CLASSES, LABELS, SETTINGS), whole)
+    check_equal(
+        tokenize_examples(tokenizer, examples, SentenceKind.CLASSES, LABELS, SETTINGS), whole
+    )
 
 
 def test_no_examples(tokenizer):
-    for kind in Kind:
+    for kind in SentenceKind:
         found = tokenize_examples(tokenizer, [], kind, LABELS, SETTINGS)
         assert len(found) == len(found.ids) == len(found.lengths) == len(found.num_rows) == 0
-        assert found.label_ids.shape == ((0, 3) if kind is Kind.MULTI_LABEL else (0,))
+        assert found.label_ids.shape == ((0, 3) if kind is SentenceKind.MULTI_LABEL else (0,))
 
 
 @pytest.mark.parametrize(
     ("settings", "kind", "message"),
     [
-        (TextSettings(2), Kind.CLASSES, "^max_seq_length is 2"),
-        (TextSettings(8, "middle"), Kind.CLASSES, "^long_text is 'middle'"),
-        (TextSettings(8, "windows", 7), Kind.CLASSES, "^The window stride is 7"),
-        (TextSettings(8, "windows", 1, 0), Kind.CLASSES, "^max_windows is 0"),
-        (TextSettings(8, "windows"), Kind.CHOICES, "^long_text windows is not for multiple choice"),
+        (SentenceSettings(2), SentenceKind.CLASSES, "^max_seq_length is 2"),
+        (SentenceSettings(8, "middle"), SentenceKind.CLASSES, "^long_text is 'middle'"),
+        (SentenceSettings(8, "windows", 7), SentenceKind.CLASSES, "^The window stride is 7"),
+        (SentenceSettings(8, "windows", 1, 0), SentenceKind.CLASSES, "^max_windows is 0"),
+        (
+            SentenceSettings(8, "windows"),
+            SentenceKind.CHOICES,
+            "^long_text windows is not for multiple choice",
+        ),
     ],
 )
 def test_refused_settings(tokenizer, settings, kind, message):
@@ -186,19 +199,25 @@ class Untouchable(Tokenizer):
         raise AssertionError("The texts were tokenised again.")
 
 
-@pytest.mark.parametrize("kind", [Kind.CLASSES, Kind.CHOICES])
+@pytest.mark.parametrize("kind", [SentenceKind.CLASSES, SentenceKind.CHOICES])
 def test_second_call_reads_the_file(tokenizer, tmp_path, kind):
     examples = make_examples(30, kind)
     wanted = tokenize_examples(tokenizer, examples, kind, LABELS, SETTINGS)
     folder = str(tmp_path / "new" / "folder")
-    check_equal(cached_rows(folder, "dev", tokenizer, examples, kind, LABELS, SETTINGS), wanted)
+    check_equal(
+        cached_sentence_rows(folder, "dev", tokenizer, examples, kind, LABELS, SETTINGS), wanted
+    )
     untouchable = Untouchable.from_vocab(VOCAB)
-    check_equal(cached_rows(folder, "dev", untouchable, examples, kind, LABELS, SETTINGS), wanted)
+    check_equal(
+        cached_sentence_rows(folder, "dev", untouchable, examples, kind, LABELS, SETTINGS), wanted
+    )
     with pytest.raises(AssertionError, match="tokenised again"):
-        cached_rows(folder, "test", untouchable, examples, kind, LABELS, SETTINGS)
+        cached_sentence_rows(folder, "test", untouchable, examples, kind, LABELS, SETTINGS)
     # Labels are not of the file, so other ones need no new pieces.
-    if kind is Kind.CLASSES:
-        other = cached_rows(folder, "dev", untouchable, examples, kind, LABELS[::-1], SETTINGS)
+    if kind is SentenceKind.CLASSES:
+        other = cached_sentence_rows(
+            folder, "dev", untouchable, examples, kind, LABELS[::-1], SETTINGS
+        )
         assert other.label_ids.tolist() == (2 - wanted.label_ids).tolist()
 
 
@@ -210,7 +229,7 @@ def count_tokenising(monkeypatch):
         calls.append(kind)
         length, ids = len(examples), np.arange(7 * len(examples), dtype=np.int32)
         splits, firsts = np.arange(length + 1), np.full(length, 7, np.int32)
-        found = rows.label_ids(examples, kind, labels)
+        found = rows.sentence_label_ids(examples, kind, labels)
         return Features(ids, 7 * splits, firsts, splits, found, settings.max_seq_length, 0, False)
 
     monkeypatch.setattr(rows, "tokenize_examples", tokenize)
@@ -224,10 +243,10 @@ def test_what_changes_makes_a_new_file(tokenizer, tmp_path, monkeypatch):
     for path in bystanders:
         path.write_bytes(b"another's")
 
-    def names(tokenizer=tokenizer, examples=examples, kind=Kind.CLASSES, settings=SETTINGS):
+    def names(tokenizer=tokenizer, examples=examples, kind=SentenceKind.CLASSES, settings=SETTINGS):
         before = counted()
         for _ in range(2):
-            cached_rows(str(tmp_path), "dev", tokenizer, examples, kind, LABELS, settings)
+            cached_sentence_rows(str(tmp_path), "dev", tokenizer, examples, kind, LABELS, settings)
             assert counted() == before + 1
         (name,) = {path.name for path in tmp_path.iterdir()} - {path.name for path in bystanders}
         return name
@@ -243,14 +262,14 @@ def test_what_changes_makes_a_new_file(tokenizer, tmp_path, monkeypatch):
         names(examples=changed(text_a="", text_b=examples[0].text_a)),
         names(examples=examples[::-1]),
         names(examples=examples[:-1]),
-        names(kind=Kind.CHOICES, examples=choices),
+        names(kind=SentenceKind.CHOICES, examples=choices),
         names(Tokenizer.from_vocab([*VOCAB, "new"])),
         names(Tokenizer.from_vocab(VOCAB, do_lower_case=False)),
-        names(settings=TextSettings(11)),
-        names(settings=TextSettings(10, "tail")),
-        names(settings=TextSettings(10, "windows")),
-        names(settings=TextSettings(10, "windows", 2)),
-        names(settings=TextSettings(10, "windows", 2, 2)),
+        names(settings=SentenceSettings(11)),
+        names(settings=SentenceSettings(10, "tail")),
+        names(settings=SentenceSettings(10, "windows")),
+        names(settings=SentenceSettings(10, "windows", 2)),
+        names(settings=SentenceSettings(10, "windows", 2, 2)),
     ]
     assert len(set(made)) == len(made)
     assert names() == made[0]
@@ -262,8 +281,8 @@ def test_damaged_files_are_made_again(tokenizer, tmp_path, monkeypatch):
     examples = make_examples(20)
 
     def again():
-        return cached_rows(
-            str(tmp_path), "dev", tokenizer, examples, Kind.CLASSES, LABELS, SETTINGS
+        return cached_sentence_rows(
+            str(tmp_path), "dev", tokenizer, examples, SentenceKind.CLASSES, LABELS, SETTINGS
         )
 
     wanted = again()
@@ -292,7 +311,13 @@ def test_another_process_removes_the_old_file_first(tokenizer, tmp_path, monkeyp
 
     monkeypatch.setattr(tf.io.gfile, "remove", removed_by_another)
     for number in (3, 4):
-        cached_rows(
-            str(tmp_path), "dev", tokenizer, make_examples(number), Kind.CLASSES, LABELS, SETTINGS
+        cached_sentence_rows(
+            str(tmp_path),
+            "dev",
+            tokenizer,
+            make_examples(number),
+            SentenceKind.CLASSES,
+            LABELS,
+            SETTINGS,
         )
     assert len(list(tmp_path.iterdir())) == 2

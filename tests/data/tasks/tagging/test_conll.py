@@ -6,7 +6,12 @@ import json
 import pytest
 
 from data.errors import DataError
-from data.tasks.tagging.conll import Sentence, TagFormat, number_of_documents, read_sentences
+from data.tasks.tagging.conll import (
+    ConllSentence,
+    TagFormat,
+    number_of_conll_documents,
+    read_conll_sentences,
+)
 
 PLAIN = "-DOCSTART- -X- O O\n\nEU NNP I-ORG\nsaid VB O\n\nBonn NNP I-LOC\n"
 WANTED = [(("EU", "said"), ("B-ORG", "O")), (("Bonn",), ("B-LOC",))]
@@ -15,7 +20,7 @@ WANTED = [(("EU", "said"), ("B-ORG", "O")), (("Bonn",), ("B-LOC",))]
 def read(tmp_path, content, labelled=True, name="f.txt", **format):
     path = tmp_path / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return read_sentences(str(path), TagFormat(**format), labelled)
+    return read_conll_sentences(str(path), TagFormat(**format), labelled)
 
 
 def pairs(sentences):
@@ -44,10 +49,10 @@ def test_one_content_in_many_forms(tmp_path, content):
 
 def test_places(tmp_path):
     sentences = read(tmp_path, PLAIN + "\n-DOCSTART- -X- O O\n-DOCSTART- x\nA B O\n")
-    assert sentences[0] == Sentence(("EU", "said"), ("B-ORG", "O"), 0, f"{tmp_path}/f.txt:3")
+    assert sentences[0] == ConllSentence(("EU", "said"), ("B-ORG", "O"), 0, f"{tmp_path}/f.txt:3")
     assert [sentence.document for sentence in sentences] == [0, 0, 1]
     assert [sentence.source[-3:] for sentence in sentences] == ["t:3", "t:6", ":10"]
-    assert number_of_documents(sentences) == 2
+    assert number_of_conll_documents(sentences) == 2
 
 
 def test_columns(tmp_path):
@@ -138,16 +143,18 @@ def test_bad_input(tmp_path, content, options, words):
 
 def test_no_file(tmp_path):
     with pytest.raises(DataError, match="can't be read"):
-        read_sentences(str(tmp_path / "absent"), TagFormat(), True)
+        read_conll_sentences(str(tmp_path / "absent"), TagFormat(), True)
 
 
 def test_real_sets(shared_data):
     """Sentences as the publishers count them; entities as of the CoNLL task's paper (Table 2)."""
-    sentences = read_sentences(str(shared_data / "conll2003/eng.testb"), TagFormat(), True)
-    assert len(sentences) == 3453 and number_of_documents(sentences) == 231
+    sentences = read_conll_sentences(str(shared_data / "conll2003/eng.testb"), TagFormat(), True)
+    assert len(sentences) == 3453 and number_of_conll_documents(sentences) == 231
     assert sum(len(sentence.words) for sentence in sentences) == 46435
     begun = [tag[2:] for sentence in sentences for tag in sentence.tags if tag[0] == "B"]
     counts = {kind: begun.count(kind) for kind in ("LOC", "MISC", "ORG", "PER")}
     assert counts == {"LOC": 1668, "MISC": 702, "ORG": 1661, "PER": 1617}
-    weibo = read_sentences(str(shared_data / "chinese/weibo_ner/dev.all.bmes"), TagFormat(), True)
+    weibo = read_conll_sentences(
+        str(shared_data / "chinese/weibo_ner/dev.all.bmes"), TagFormat(), True
+    )
     assert len(weibo) == 270 and {tag[0] for s in weibo for tag in s.tags} == {*"OBI"}

@@ -2,27 +2,27 @@
 
 import json
 
-from data.tasks.tagging.conll import Sentence, TagFormat, read_sentences
-from data.tasks.tagging.predictions import write_columns, write_entities
+from data.tasks.tagging.conll import ConllSentence, TagFormat, read_conll_sentences
+from data.tasks.tagging.predictions import write_entities, write_tag_columns
 
 SENTENCES = [
-    Sentence(("New", "York", "is", "漢字"), ("B-LOC", "I-LOC", "O", "O"), 0, "f:1"),
-    Sentence(("", "a b\n", "-DOCSTART-", "\u3000"), ("O", "O", "O", "O"), 0, "f:7"),
-    Sentence((), (), 0, "f:9"),
+    ConllSentence(("New", "York", "is", "漢字"), ("B-LOC", "I-LOC", "O", "O"), 0, "f:1"),
+    ConllSentence(("", "a b\n", "-DOCSTART-", "\u3000"), ("O", "O", "O", "O"), 0, "f:7"),
+    ConllSentence((), (), 0, "f:9"),
 ]
 PREDICTED = [["B-LOC", "I-LOC", "O", "I-PER"], ["O", "B-X", "O", "B-X"], []]
 
 
 def test_columns(tmp_path):
     path = tmp_path / "predictions.txt"
-    write_columns(str(path), SENTENCES, PREDICTED)
+    write_tag_columns(str(path), SENTENCES, PREDICTED)
     lines = path.read_text(encoding="utf-8").split("\n")
     assert lines[:5] == ["New B-LOC B-LOC", "York I-LOC I-LOC", "is O O", "漢字 O I-PER", ""]
     assert lines[5:9] == ["_ O O", "a_b_ O B-X", "_-DOCSTART- O O", "_ O B-X"]
-    back = read_sentences(str(path), TagFormat(), True)
+    back = read_conll_sentences(str(path), TagFormat(), True)
     assert [len(sentence.words) for sentence in back] == [4, 4]
-    unlabelled = [Sentence(("a",), None, 0, "f:1")]
-    write_columns(str(path), unlabelled, [["B-X"]])
+    unlabelled = [ConllSentence(("a",), None, 0, "f:1")]
+    write_tag_columns(str(path), unlabelled, [["B-X"]])
     assert path.read_text() == "a B-X\n\n"
 
 

@@ -9,9 +9,9 @@ import tensorflow as tf
 from data import batching
 from data.errors import DataError
 from data.tasks import labels
-from data.tasks.tagging.conll import Sentence, TagFormat, read_sentences
-from data.tasks.tagging.rows import TaggingSettings, make_rows
-from data.tasks.tagging.tags import NO_TAG, TagSet, load_tags, make_tag_set, saved_form
+from data.tasks.tagging.conll import ConllSentence, TagFormat, read_conll_sentences
+from data.tasks.tagging.rows import TaggingSettings, make_tagging_rows
+from data.tasks.tagging.tags import NO_TAG, TagSet, load_tags, make_tag_set, saved_tags
 from data.tasks.tagging.windows import make_windows
 from data.tokenization import Tokenizer
 
@@ -29,7 +29,7 @@ def tokenizer():
 
 
 def sentence(words, tags=None, document=0, line=1):
-    return Sentence(tuple(words), tags and tuple(tags), document, f"f:{line}")
+    return ConllSentence(tuple(words), tags and tuple(tags), document, f"f:{line}")
 
 
 def random_sentences(draw, count, longest=30, odd=0.4):
@@ -87,7 +87,7 @@ def test_every_word_has_one_tag(tokenizer, context, width):
     """On odd words: the tag is that at the word's first piece, in whichever row, else O."""
     draw = random.Random(width)
     sentences = random_sentences(draw, 60)
-    rows = make_rows(tokenizer, sentences, TAGS, TaggingSettings(width, 0, context))
+    rows = make_tagging_rows(tokenizer, sentences, TAGS, TaggingSettings(width, 0, context))
     flat = [(word, tag) for s in sentences for word, tag in zip(s.words, s.tags, strict=True)]
     assert len(set(rows.words.tolist())) == len(rows.words)
     features = rows.features
@@ -123,7 +123,7 @@ def test_ten_thousand_odd_sentences(tokenizer):
     """Word count in equals tag count out."""
     draw = random.Random(7)
     sentences = random_sentences(draw, 10_000, longest=8, odd=0.15)
-    rows = make_rows(tokenizer, sentences, TAGS, TaggingSettings(64))
+    rows = make_tagging_rows(tokenizer, sentences, TAGS, TaggingSettings(64))
     out = rows.tags_of_words(np.ones((len(rows.features), 64), int), TAGS)
     assert [len(tags) for tags in out] == [len(s.words) for s in sentences]
     deleted = ("", "\u200b", "\u200b\u200d", "\x00", "\ufeff", "\u0301", " ", "\n")
@@ -144,8 +144,8 @@ def test_every_real_file(shared_data, context):
     for file in files:
         text = file.read_text(encoding="utf-8")
         lines = [line for line in text.split("\n") if line and not line.startswith("-DOCSTART-")]
-        sentences = read_sentences(str(file), TagFormat(), labelled=True)
-        rows = make_rows(tokenizer, sentences, TAGS, TaggingSettings(64, 0, context))
+        sentences = read_conll_sentences(str(file), TagFormat(), labelled=True)
+        rows = make_tagging_rows(tokenizer, sentences, TAGS, TaggingSettings(64, 0, context))
         tagged = rows.tags_of_words(np.ones((len(rows.features), 64), int), TAGS)
         assert sum(map(len, tagged)) == len(lines)
         words = [line.split(" ")[0] for line in lines]
@@ -156,7 +156,7 @@ def test_every_real_file(shared_data, context):
 
 def test_context_stays_in_the_document(tokenizer):
     words = [sentence(["a", "b"], None, 0), sentence(["c"], None, 0), sentence(["d"], None, 1)]
-    rows = make_rows(tokenizer, words, TAGS, TaggingSettings(10, 0, True))
+    rows = make_tagging_rows(tokenizer, words, TAGS, TaggingSettings(10, 0, True))
     assert len(rows.features) == 2
     cls, sep = tokenizer.cls_id, tokenizer.sep_id
     a, b, c, d = map(tokenizer.vocab.index, "abcd")
@@ -164,13 +164,13 @@ def test_context_stays_in_the_document(tokenizer):
     assert (rows.features.piece_labels == NO_TAG).all()
     assert [len(tags) for tags in rows.tags_of_words(np.zeros((2, 10), int), TAGS)] == [2, 1, 1]
     assert rows.describe(np.array([1, 0, -1])) == "f:1"
-    assert len(make_rows(tokenizer, words, TAGS, TaggingSettings(10)).features) == 3
+    assert len(make_tagging_rows(tokenizer, words, TAGS, TaggingSettings(10)).features) == 3
 
 
 def test_tags_that_training_lacks(tokenizer, caplog):
     sentences = [sentence(["a", "b"], ["B-X", "B-Y"]), sentence(["c"]), sentence(["d"], ["I-X"])]
     with caplog.at_level("WARNING"):
-        rows = make_rows(tokenizer, sentences, TAGS, TaggingSettings(8))
+        rows = make_tagging_rows(tokenizer, sentences, TAGS, TaggingSettings(8))
     assert "B-Y (sentence at f:1)" in caplog.text
     labels = rows.features.piece_labels
     assert labels[labels != NO_TAG].tolist() == [1, 2]
@@ -179,14 +179,14 @@ def test_tags_that_training_lacks(tokenizer, caplog):
 
 def test_no_pieces_at_all(tokenizer):
     sentences = [sentence(["\u200b", ""]), sentence([])]
-    rows = make_rows(tokenizer, sentences, TAGS, TaggingSettings(8))
+    rows = make_tagging_rows(tokenizer, sentences, TAGS, TaggingSettings(8))
     assert rows.tags_of_words(np.ones((2, 8), int), TAGS) == [["O", "O"], []]
 
 
 def test_lengths(tokenizer):
     for settings in (TaggingSettings(2), TaggingSettings(8, 7)):
         with pytest.raises(DataError, match="max_seq_length"):
-            make_rows(tokenizer, [sentence(["a"])], TAGS, settings)
+            make_tagging_rows(tokenizer, [sentence(["a"])], TAGS, settings)
 
 
 def test_tag_sets(tmp_path):
@@ -194,7 +194,7 @@ def test_tag_sets(tmp_path):
     tags = make_tag_set(sentences, "iobes")
     assert len(tags) == 9
     assert tags.names[:5] == ("O", "B-X", "I-X", "E-X", "S-X")
-    labels.keep_labels(str(tmp_path), saved_form(tags), write=True)
+    labels.keep_labels(str(tmp_path), saved_tags(tags), write=True)
     assert load_tags(str(tmp_path), None) == tags
     with pytest.raises(DataError, match="not one of 1 sentences has an entity"):
         make_tag_set([sentence("a", ["O"])], "iob2")

@@ -104,7 +104,7 @@ def test_only_the_lines_of_the_words_change(tmp_path):
     source, output = tmp_path / "old.txt", tmp_path / "new.txt"
     lines = ["\ufeff[PAD]", "[unused0]\r", *SPECIAL[1:], "\u2028", "##\u2028", " a ", "", "", "b"]
     source.write_bytes("\n".join(lines).encode())
-    vocabulary.write_with_replaced(str(source), {1: "漢字x"}, str(output))
+    vocabulary.write_replaced_vocabulary(str(source), {1: "漢字x"}, str(output))
     lines[1] = "漢字x\r"
     assert output.read_bytes() == "\n".join(lines).encode()
     assert [path.name for path in tmp_path.iterdir()].count("new.txt") == 1
@@ -119,7 +119,7 @@ def test_released_vocabularies(shared_data, tmp_path, name):
         str(source), [], do_lower_case=lower, reserved_tokens=words
     )
     output = tmp_path / "vocab.txt"
-    vocabulary.write_with_replaced(str(source), extended.replaced, str(output))
+    vocabulary.write_replaced_vocabulary(str(source), extended.replaced, str(output))
     before, after = source.read_bytes().split(b"\n"), output.read_bytes().split(b"\n")
     changed = [pair for pair in itertools.zip_longest(before, after) if pair[0] != pair[1]]
     assert [new.decode() for _, new in changed] == words

@@ -163,11 +163,11 @@ def test_depth_in_the_model():
     assert factors["bert/encoder/layer_0/attention/self/query/kernel"] == 0.25
     assert factors["bert/encoder/layer_1/output/dense/bias"] == 0.5
     assert factors["bert/pooler/dense/kernel"] == factors["output_weights"] == 1
-    assert layerwise.trained_weights(names, 0, 2) == names
-    kept = layerwise.trained_weights(names, 1, 2)
+    assert layerwise.layerwise_trained_weights(names, 0, 2) == names
+    kept = layerwise.layerwise_trained_weights(names, 1, 2)
     assert {name.split("/")[2] for name in kept if "encoder" in name} == {"layer_1"}
     assert not any("embeddings" in name for name in kept)
-    assert layerwise.trained_weights(names, 2, 2) == [
+    assert layerwise.layerwise_trained_weights(names, 2, 2) == [
         "bert/pooler/dense/kernel",
         "bert/pooler/dense/bias",
         "output_weights",

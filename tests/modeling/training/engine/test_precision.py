@@ -7,8 +7,8 @@ import tensorflow as tf
 from modeling.errors import ModelingError
 from modeling.training.engine import precision
 from modeling.training.engine.precision import (
+    clear_session_keeping_precision,
     fastest_dtype,
-    forget_model,
     make_loss_scale,
     set_precision,
 )
@@ -88,6 +88,6 @@ def test_another_name_is_refused():
 def test_forgetting_a_model_keeps_the_format():
     set_precision("bfloat16")
     first = keras.layers.Dense(1).name
-    forget_model()
+    clear_session_keeping_precision()
     assert keras.config.dtype_policy().name == "mixed_bfloat16"
     assert keras.layers.Dense(1).name == first

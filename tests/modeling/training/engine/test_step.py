@@ -10,7 +10,7 @@ from modeling.config import BertConfig
 from modeling.errors import ModelingError
 from modeling.losses import ClassifierLosses, PretrainingLosses
 from modeling.models import BertClassifier
-from modeling.training.engine.distribution import check_batch_sizes
+from modeling.training.engine.distribution import check_replica_batch_sizes
 from modeling.training.engine.optimizers import BertAdam
 from modeling.training.engine.precision import LossScale
 from modeling.training.engine.schedules import make_schedule
@@ -73,10 +73,10 @@ def test_micro_batches_draw_masks_of_their_own():
 
 
 def test_batch_that_cannot_be_cut_is_refused():
-    check_batch_sizes(4, train_batch_size=8, eval_batch_size=3)
-    check_batch_sizes(1, train_batch_size=7, eval_batch_size=3)
+    check_replica_batch_sizes(4, train_batch_size=8, eval_batch_size=3)
+    check_replica_batch_sizes(1, train_batch_size=7, eval_batch_size=3)
     with pytest.raises(ModelingError, match=r"train_batch_size is 8, .* multiple of 3"):
-        check_batch_sizes(3, train_batch_size=8)
+        check_replica_batch_sizes(3, train_batch_size=8)
 
 
 def test_xla_gives_the_same(whole):

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from modeling.errors import ModelingError
-from modeling.metrics import first_best
+from modeling.metrics import first_best_metric
 from modeling.training.runs import charts
 from modeling.training.runs.charts import confusion_png, spread_png
 
@@ -94,8 +94,8 @@ def test_best_and_degenerate_runs_show(tmp_path):
 
     assert blue(False) > 1.5 * blue(True) > 0
     rows = [run("a", 0.3), run("b", float("inf")), run("b", 0.1), run("c", 0.3)]
-    assert first_best("accuracy", rows, operator.itemgetter("value")) is rows[0]
-    assert first_best("mse", rows, operator.itemgetter("value")) is rows[2]
+    assert first_best_metric("accuracy", rows, operator.itemgetter("value")) is rows[0]
+    assert first_best_metric("mse", rows, operator.itemgetter("value")) is rows[2]
     spread_png(rows[1:2], tmp_path / "none.png", "mse")  # nothing to draw is no error
     assert png_size(tmp_path / "none.png")
 

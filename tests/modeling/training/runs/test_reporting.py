@@ -17,7 +17,7 @@ import pytest
 import tensorflow as tf
 
 from modeling.training.runs import reporting
-from modeling.training.runs.reporting import Reporter, write_results
+from modeling.training.runs.reporting import Reporter, write_run_results
 
 ROOT = pathlib.Path(__file__).resolve().parents[4]
 
@@ -167,7 +167,7 @@ def test_other_workers_are_silent(tmp_path, monkeypatch, caplog):
         reporter.write("eval", 2, {"accuracy": 0.5})
         assert reporter.curve("eval", "accuracy") == [(2, 0.5)]
         reporter.plot("curves.png", {"Loss": ["loss"]})
-        write_results(str(tmp_path), "eval_results.txt", {"accuracy": 0.5})
+        write_run_results(str(tmp_path), "eval_results.txt", {"accuracy": 0.5})
     assert not caplog.messages
     assert not list(tmp_path.iterdir())
 

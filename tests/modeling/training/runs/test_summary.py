@@ -14,7 +14,7 @@ from absl import flags
 from modeling.config import BertConfig
 from modeling.training.runs import summary
 from modeling.training.runs.reporting import Reporter
-from modeling.training.runs.summary import RunSummary, given_flags
+from modeling.training.runs.summary import RunSummary, given_run_flags
 
 
 def sessions(folder):
@@ -175,7 +175,7 @@ def test_given_flags():
     flags.DEFINE_integer("verbosity", 0, "", flag_values=values, module_name="absl.logging")
     values(["script", "--rate=0.1"])
     values["demo"].value = True
-    assert given_flags(values) == {
+    assert given_run_flags(values) == {
         "rate": {"value": 0.1, "given": True},
         "folder": {"value": None, "given": False},
         "demo": {"value": True, "given": False},
