@@ -51,7 +51,7 @@ from data.tasks.sentences import delimited, glue_submission, predictions, readin
 from data.tasks.sentences.examples import SentenceKind, SentenceTask
 from data.tasks.sentences.rows import SentenceSettings
 from data.tokenization import Tokenizer, build_choice_inputs, build_inputs, casing
-from modeling import errors, metrics
+from modeling import checkpoints, errors, metrics
 from modeling.config import BertConfig
 from modeling.sentences import SentenceHead, load_second_encoder, read_second_config
 from modeling.serving.export import Export
@@ -63,7 +63,11 @@ from modeling.training.runs import charts
 from modeling.training.runs.identity import weights_identity
 from modeling.training.runs.reporting import write_run_results
 from modeling.training.runs.session import run_outputs, session
-from modeling.training.settings import check_training_fits_model, fine_tuning_settings
+from modeling.training.settings import (
+    check_training_fits_model,
+    fine_tuning_settings,
+    training_class_weights,
+)
 from modeling.training.task import TaskEvaluation
 
 
@@ -78,6 +82,8 @@ class SentenceClassification:
         if self.second:
             path = FLAGS.second_bert_config_file
             check_training_fits_model(FLAGS, self.second, tokenizer.vocab_size, path)
+            if FLAGS.second_init_checkpoint:
+                checkpoints.check_vocabulary(FLAGS.second_init_checkpoint, FLAGS.vocab_file)
         self.settings = SentenceSettings(
             FLAGS.max_seq_length, FLAGS.long_text, FLAGS.window_stride, FLAGS.max_windows
         )
@@ -120,13 +126,7 @@ class SentenceClassification:
         """What --class_weights says."""
         if FLAGS.class_weights == ["balanced"]:
             return delimited.balanced_sentence_weights(train.examples, self.task.labels)
-        try:
-            return [float(weight) for weight in FLAGS.class_weights] or None
-        except ValueError as error:
-            raise errors.ModelingError(
-                f"--class_weights is {','.join(FLAGS.class_weights)}; it has to be balanced or "
-                f"numbers."
-            ) from error
+        return training_class_weights(FLAGS)
 
     @property
     def losses(self):
@@ -232,4 +232,4 @@ def main(_) -> None:
 
 if __name__ == "__main__":
     flags.mark_flags_as_required(REQUIRED)
-    errors.run(main, DataError)
+    errors.run(main, DataError, flag_values=FLAGS)

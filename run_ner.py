@@ -234,4 +234,4 @@ def main(_) -> None:
 
 if __name__ == "__main__":
     flags.mark_flags_as_required(REQUIRED)
-    errors.run(main, DataError)
+    errors.run(main, DataError, flag_values=FLAGS)

@@ -257,6 +257,7 @@ def main(_) -> None:
             run(summary)
         else:
             model = make_model(read_config(read_phases()))
+            training_settings.check_run_vocabulary(FLAGS)
             load_weights(model)
             export(model, FLAGS.vocab_file)
 
@@ -282,6 +283,9 @@ def run(summary: RunSummary) -> None:
         folder = os.path.join(FLAGS.output_dir, name) if len(phases) > 1 else FLAGS.output_dir
         vocab_file = records[0].vocab_file if records else FLAGS.vocab_file
         records.append(find_records(config, phase, folder, vocab_file))
+    start = run_folder.latest_run_checkpoint(FLAGS.output_dir) or FLAGS.init_checkpoint
+    made_with = records[0].vocab_file, records[0].vocabulary
+    vocabulary = checkpoints.agreed_vocabulary(start, *made_with)
     masks = None
     if FLAGS.dynamic_masking:
         masks = MaskSettings.from_flags(FLAGS, records[0].vocab_file)
@@ -351,6 +355,7 @@ def run(summary: RunSummary) -> None:
                 result_names=lambda: [*evaluator.names(eval_sets[-1]), "masked_lm_perplexity"],
                 plot=plot,
                 identity={name: FLAGS[name].value for name in names},
+                vocabulary=vocabulary,
             )
             if distribution.is_chief():
                 checkpoints.save(model, FLAGS.output_dir, records[0].vocab_file)
@@ -388,4 +393,4 @@ def run(summary: RunSummary) -> None:
 
 
 if __name__ == "__main__":
-    errors.run(main, DataError)
+    errors.run(main, DataError, flag_values=FLAGS)

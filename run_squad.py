@@ -49,7 +49,7 @@ from data.tasks.questions import answers as answer_files
 from data.tasks.questions import original, original_answers, reading, scoring, windows
 from data.tasks.questions.rows import make_question_rows
 from data.tokenization import Tokenizer, casing
-from modeling import errors
+from modeling import checkpoints, errors
 from modeling.answers.spans import SpanLogits, SpanSearch, merge_span_arrays
 from modeling.config import BertConfig
 from modeling.logs import ProgressLog
@@ -127,6 +127,7 @@ class QuestionAnswering:
         models = []
         for path in FLAGS.ensemble:
             models.append(self.make_model())
+            checkpoints.check_vocabulary(path, FLAGS.vocab_file)
             folder = tf.io.gfile.isdir(path)
             load_trained_run(models[-1], path if folder else "", None if folder else path)
         return models
@@ -246,4 +247,4 @@ def main(_) -> None:
 
 if __name__ == "__main__":
     flags.mark_flags_as_required(REQUIRED)
-    errors.run(main, DataError)
+    errors.run(main, DataError, flag_values=FLAGS)

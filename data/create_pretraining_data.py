@@ -110,4 +110,4 @@ def write(files: list[str], name: str, output_files: list[str]) -> None:
 
 if __name__ == "__main__":
     flags.mark_flags_as_required(["input_file", "output_file", "vocab_file"])
-    errors.run(main, DataError)
+    errors.run(main, DataError, flag_values=FLAGS)

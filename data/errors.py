@@ -13,6 +13,13 @@ class DataError(ValueError):
     """
 
 
+def json_error(error: ValueError | RecursionError) -> str:
+    """What Python found wrong with a JSON text, said of the text."""
+    if isinstance(error, RecursionError):
+        return "its lists and objects are nested too deeply, in a field that may not even be used"
+    return str(error)
+
+
 def error_text(value: object, limit: int = 60) -> str:
     """The beginning of a value, for messages; what isn't a string is written as in JSON."""
     if isinstance(value, str):

@@ -1,6 +1,6 @@
 """Tokenised examples as arrays, what tells them from others, and where they are kept.
 
-features = cached(folder, "train", features_fingerprint(texts_and_settings), tokenise)
+features = cached_features(folder, "train", features_fingerprint(texts_and_settings), tokenise)
 """
 
 import contextlib
@@ -138,7 +138,7 @@ def cached_features(
     if not folder:
         return make()
     path = os.path.join(folder, f"{name}-{identity}.npz")
-    stored = _load(path)
+    stored = _load(path, identity)
     if stored:
         logging.info("Pieces of %d examples of %s: from %s", len(stored), name, path)
         return stored
@@ -149,6 +149,7 @@ def cached_features(
         with atomic.writing(path, "wb") as file:
             arrays = dataclasses.asdict(features)
             del arrays["extra"], arrays["piece_labels"]
+            arrays["checksum"] = _checksum(identity, arrays)
             content = io.BytesIO()
             np.savez(content, **arrays)
             file.write(content.getvalue())
@@ -169,17 +170,23 @@ def remove_other_features(path: str, name: str) -> None:
                 tf.io.gfile.remove(old)
 
 
-def _load(path: str) -> Features | None:
-    """The features of a file, None where there is none that can be read."""
+def _checksum(identity: str, arrays: Mapping[str, np.ndarray]) -> str:
+    return features_fingerprint([identity, *(np.asarray(arrays[name]) for name in sorted(arrays))])
+
+
+def _load(path: str, identity: str) -> Features | None:
+    """The features of a file, None where there is none that is whole and of that identity."""
     if not tf.io.gfile.exists(path):
         return None
     try:
         with tf.io.gfile.GFile(path, "rb") as file:
             arrays = dict(np.load(io.BytesIO(file.read())))
+        if arrays.pop("checksum") != _checksum(identity, arrays):
+            raise ValueError("another checksum")
         for name, of in (("max_seq_length", int), ("pad_id", int), ("several_rows", bool)):
             arrays[name] = of(arrays[name])
         return Features(**arrays)
     # Of a damaged archive zipfile and NumPy raise nearly anything, EOFError and KeyError too.
     except Exception:
-        logging.warning("%s can't be read; the texts are tokenised again.", path)
+        logging.warning("%s is damaged; the texts are tokenised again.", path)
         return None

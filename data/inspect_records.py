@@ -4,7 +4,7 @@ r"""Shows pre-training records as text with the masks marked, checks them and co
         --vocab_file=vocab.txt --plot=records.png --json=records.json
 
 Takes the records of data.create_pretraining_data and the original release's, of any length, masked
-or not, compressed or not. Ends with exit code 1 if a record is damaged.
+or not, compressed or not. Ends with exit code 1 if a record is damaged or a file is missing.
 """
 
 from modeling import quiet  # noqa: F401  isort: skip
@@ -64,16 +64,17 @@ def inspect(files: list[str]) -> None:
     if FLAGS.record and not (FLAGS.json or FLAGS.plot):
         return
     inspected = inspection.inspect_record_files(files, specials, FLAGS.max_records)
-    summary = reports.summarize_inspection(
-        inspected, tokens, specials.replacements if specials else None
-    )
+    sets = inspection.inspect_sets(files, tokens, FLAGS.vocab_file)
+    replacements = specials.replacements if specials else None
+    summary = reports.summarize_inspection(inspected, tokens, replacements, sets)
     print(reports.text_report(summary))
     if FLAGS.json:
         reports.write_inspection_json(summary, FLAGS.json)
     if FLAGS.plot:
         reports.write_inspection_png(inspected, FLAGS.plot)
     inspected.check()
+    sets.check()
 
 
 if __name__ == "__main__":
-    errors.run(main, DataError, positional=True)
+    errors.run(main, DataError, flag_values=FLAGS, positional=True)

@@ -32,9 +32,11 @@ flags.DEFINE_string("text_field", corpus.TEXT_FIELD, "Field of JSON lines that h
 flags.DEFINE_string("output_file", None, "The vocabulary, one token per line.")
 flags.DEFINE_integer("vocab_size", 30522, "Number of tokens, met exactly.")
 flags.DEFINE_bool("do_lower_case", True, "Whether the vocabulary is for lower-cased text.")
-flags.DEFINE_integer("min_frequency", 2, "Pieces that occur less often are not learned.")
+flags.DEFINE_integer(
+    "min_frequency", 2, "Pieces that occur less often are not learned.", lower_bound=1
+)
 flags.DEFINE_float(
-    "character_coverage", 0.99999, "Share of all characters that the alphabet has to make up."
+    "character_coverage", 0.99999, "Share of all characters that the alphabet has to make up.", 0, 1
 )
 flags.DEFINE_list("reserved_tokens", [], "Tokens to include in any case.")
 flags.DEFINE_integer(
@@ -42,6 +44,7 @@ flags.DEFINE_integer(
     None,
     "Least number of [unusedN] tokens; default 99 from 20,000 tokens on, otherwise none. With "
     "--extend: how many stay free, default none.",
+    lower_bound=0,
 )
 flags.DEFINE_float(
     "heldout_share", 0.01, "Share of the documents on which the vocabulary is tested instead."
@@ -98,4 +101,4 @@ def learn(files: list[str]) -> None:
 
 if __name__ == "__main__":
     flags.mark_flags_as_required(["output_file"])
-    errors.run(main, DataError)
+    errors.run(main, DataError, flag_values=FLAGS)

@@ -42,17 +42,22 @@ _HUGGINGFACE_KEYS = {"model_type", "architectures", "transformers_version"}
 # What Hugging Face leaves out of its files when it equals its own default.
 _HUGGINGFACE_DEFAULTS = {"vocab_size": 30522, "type_vocab_size": 2, "hidden_act": "gelu"}
 
-_POSITIVE_INTEGERS = (
-    "vocab_size",
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "intermediate_size",
-    "max_position_embeddings",
-    "type_vocab_size",
-)
+# Each far above what published models have: a file that says more is damaged, and its model would
+# take all memory, or hours to build, before anything else went wrong.
+_LARGEST = {
+    "vocab_size": 10_000_000,
+    "hidden_size": 100_000,
+    "num_hidden_layers": 1_000,
+    "num_attention_heads": 10_000,
+    "intermediate_size": 1_000_000,
+    "max_position_embeddings": 1_000_000,
+    "type_vocab_size": 10_000,
+}
+_DEEPEST = 50  # Python can't copy and write much deeper nestings, though it reads them.
 _PROBABILITIES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 _POSITIVE_NUMBERS = ("initializer_range", "layer_norm_eps")
+_POSITIVE_RULE = "number above 0 (as float32 has it) and at most 1"
+_TINY = 2.0**-126  # float32's least
 
 
 @dataclasses.dataclass
@@ -108,16 +113,19 @@ class BertConfig:
         """Checks every field; raises ModelingError naming the first that is wrong."""
         number = (int, float)
         for names, types, fits, rule in (
-            (_POSITIVE_INTEGERS, int, lambda value: value >= 1, "positive whole number"),
+            *(
+                ([name], int, range(1, most + 1).__contains__, f"whole number from 1 to {most:,}")
+                for name, most in _LARGEST.items()
+            ),
             (_PROBABILITIES, number, lambda value: 0 <= value < 1, "number from 0 to below 1"),
-            (_POSITIVE_NUMBERS, number, lambda value: value > 0, "number above 0"),
+            (_POSITIVE_NUMBERS, number, lambda value: _TINY <= value <= 1, _POSITIVE_RULE),
         ):
             for name in names:
                 value = getattr(self, name)
                 if isinstance(value, bool) or not (isinstance(value, types) and fits(value)):
-                    raise ModelingError(
-                        f"BertConfig field {name!r} must be a {rule}; got {value!r}."
-                    )
+                    text = repr(value)
+                    text = text if len(text) <= 60 else text[:60] + "…"
+                    raise ModelingError(f"BertConfig field {name!r} must be a {rule}; got {text}.")
         if self.hidden_size % self.num_attention_heads:
             raise ModelingError(
                 f"BertConfig field 'hidden_size' ({self.hidden_size}) must be a multiple of "
@@ -180,8 +188,12 @@ class BertConfig:
             values = json.loads(content.decode("utf-8"))
         except ValueError as error:
             raise ModelingError(f"{path} is not a JSON file in UTF-8: {error}.") from error
+        except RecursionError:
+            raise _too_deep(path) from None
         if not isinstance(values, dict):
             raise ModelingError(f"{path} must hold one JSON object; got a {type(values).__name__}.")
+        if _is_deep(values):
+            raise _too_deep(path)
         try:
             return cls.from_dict(values)
         except ModelingError as error:
@@ -267,3 +279,20 @@ class BertConfig:
         values["layer_norm_eps"] = self.layer_norm_eps
         values["model_type"] = "bert"
         return values
+
+
+def _is_deep(values: dict[str, Any]) -> bool:
+    level: list[Any] = [values]
+    for _ in range(_DEEPEST):
+        lists = [
+            v.values() if isinstance(v, dict) else v for v in level if isinstance(v, dict | list)
+        ]
+        level = [value for items in lists for value in items]
+    return bool(level)
+
+
+def _too_deep(path: str) -> ModelingError:
+    return ModelingError(
+        f"{path} has lists or objects nested more than {_DEEPEST} deep, where a model's "
+        f"configuration has hardly any. Take out the key that holds them, or download it again."
+    )

@@ -59,4 +59,4 @@ if __name__ == "__main__":
         "beside the weights.",
     )
     flags.DEFINE_string("vocab_file", None, "Vocabulary. Default: vocab.txt beside the weights.")
-    run(main, DataError)
+    run(main, DataError, flag_values=FLAGS)

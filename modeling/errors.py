@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Callable
 from logging import Formatter
 
-from absl import app, logging
+from absl import app, flags, logging
 
 
 class ModelingError(ValueError):
@@ -20,7 +20,10 @@ class NotFiniteError(ModelingError):
 
 
 def run(
-    main: Callable[[list[str]], None], *user_errors: type[Exception], positional: bool = False
+    main: Callable[[list[str]], None],
+    *user_errors: type[Exception],
+    flag_values: flags.FlagValues | None = None,
+    positional: bool = False,
 ) -> None:
     """Runs `main(argv)` under absl; user errors end the process with one paragraph and code 1.
 
@@ -29,6 +32,7 @@ def run(
         *user_errors: Further exception classes that stand for the user's mistake, such as
             `data.errors.DataError`. `ModelingError` and `OSError` always count.
             Their traceback is logged at debug level.
+        flag_values: The command's flags, which `check_given_flags` looks at first.
         positional: Whether there may be arguments besides flags.
     """
 
@@ -38,6 +42,8 @@ def run(
         if len(argv) > 1 and not positional:
             raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}.")
         try:
+            if flag_values is not None:
+                check_given_flags(flag_values)
             main(argv)
         except (ModelingError, OSError, *_file_errors(), *user_errors) as error:
             logging.debug("Where it happened:", exc_info=True)
@@ -52,6 +58,32 @@ def run(
 
     logging.set_verbosity(logging.INFO)  # before the flags are read, so that --verbosity counts
     app.run(wrapped)
+
+
+def check_given_flags(values: flags.FlagValues) -> None:
+    """Refuses what no flag of a command line can mean, whatever its own bounds say.
+
+    Bounds of absl's let NaN through, and infinity where there is one bound. An empty text is what
+    a variable that isn't set leaves in a command line; `--init_checkpoint=` would train from
+    random weights without a word. It stays where the flag has another default.
+
+    Raises:
+        ModelingError: A number isn't finite or beyond 32 bits, or a text is empty.
+    """
+    for flag in (values[name] for name in values if values[name].present):
+        value = flag.value
+        most = 2**31 - 1 if isinstance(value, int) else sys.float_info.max
+        if isinstance(value, int | float) and not abs(value) <= most:
+            raise ModelingError(
+                f"--{flag.name} is {value}; a number that is finite and, if it is whole, below "
+                f"2^31 was expected. Correct it, or leave the flag out (its default is "
+                f"{flag.default})."
+            )
+        if value in ("", [], [""]) and not flag.default:
+            raise ModelingError(
+                f"--{flag.name} is given, but empty. Give it a value or leave it out; if the "
+                f"command line takes the value from a variable, that isn't set."
+            )
 
 
 def _file_errors() -> tuple[type[Exception], ...]:

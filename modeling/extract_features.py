@@ -54,7 +54,7 @@ flags.DEFINE_integer("max_seq_length", 128, "Longer texts are cut.", lower_bound
 flags.DEFINE_bool(
     "do_lower_case", True, "Lower-case the text and strip accents; False for cased models."
 )
-flags.DEFINE_integer("batch_size", 32, "Over all replicas.", lower_bound=1)
+flags.DEFINE_integer("batch_size", 32, "Over all replicas.", lower_bound=1, upper_bound=10_000)
 flags.DEFINE_bool("use_one_hot_embeddings", False, "No effect; the original's, for TPUs.")
 # Beyond the original's flags.
 flags.DEFINE_enum(
@@ -141,6 +141,11 @@ def _extract(config: BertConfig, tokenizer: Tokenizer) -> None:
             batches = array_batches(chunk.features, shape)
             writer.write(chunk.rows(extractor(batches, chunk.features.lengths)))
             progress.add(len(chunk))
+        if not progress.done:
+            raise DataError(
+                f"{FLAGS.input_file} is empty: it has no line, and so no text to make vectors of. "
+                f"Give a file with a text on every line; an empty line is an empty text."
+            )
     logging.info("Wrote the vectors of %d lines to %s", progress.done, FLAGS.output_file)
 
 
@@ -177,4 +182,4 @@ def main(_: list[str]) -> None:
 
 if __name__ == "__main__":
     flags.mark_flags_as_required(REQUIRED)
-    errors.run(main, DataError)
+    errors.run(main, DataError, flag_values=FLAGS)

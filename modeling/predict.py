@@ -50,7 +50,7 @@ flags.DEFINE_enum(
 )
 flags.DEFINE_string("output_file", "-", "The answers; - for standard output.")
 flags.DEFINE_enum("output_format", "jsonl", OUTPUT_FORMATS, "tsv: single values only.")
-flags.DEFINE_integer("batch_size", 32, "Most lines that are computed at once.", lower_bound=1)
+flags.DEFINE_integer("batch_size", 32, "Most lines that are computed at once.", 1, 10_000)
 flags.DEFINE_bool(
     "skip_bad_lines", False, "Write an error in place of an answer, and go on; else stop."
 )
@@ -107,4 +107,4 @@ def main(_: list[str]) -> None:
 
 if __name__ == "__main__":
     flags.mark_flags_as_required(["saved_model"])
-    errors.run(main, DataError)
+    errors.run(main, DataError, flag_values=FLAGS)

@@ -247,14 +247,29 @@ def test_other_files_context_search_and_bad_input(folder):
 
 
 def test_goes_on_where_it_stopped(folder):
-    """The second half of a run, done by a second command, ends with the same evaluation."""
+    """The second half of a run, done by a second command, ends with the same evaluation.
+
+    Another vocabulary of equal size isn't taken, neither to go on with nor to evaluate.
+    """
+    tokens = (folder / "vocab.txt").read_text().splitlines()
+    (folder / "swapped.txt").write_text("\n".join([*tokens[:5], *tokens[:4:-1]]))
     do = ("--do_train", "--do_eval", *FILES, "--save_checkpoints_steps=10")
     half = command(folder, "half", *do, "--num_train_steps=20", "--lr_schedule=constant")
     rest = command(folder, "half", *do, "--num_train_steps=40", "--lr_schedule=constant")
     whole = command(folder, "whole", *do, "--num_train_steps=40", "--lr_schedule=constant")
     # Without warm-up, whose length would depend on the number of steps.
     lines = [(*line, "--warmup_proportion=0") for line in (half, rest, whole)]
-    assert messages("run_ner.py", *(line[1:] for line in lines)) == ["", "", ""]
+    swapped = f"--vocab_file={folder}/swapped.txt"
+    lines += [(*rest, swapped), command(folder, "whole", "--do_eval", *FILES, swapped)]
+    lines += [
+        command(folder, "n", *do, swapped, f"--init_checkpoint={folder}/whole/model.ckpt-{step}")
+        for step in (30, 40)
+    ]
+    *ended, goes_on, evaluates, one, other = messages("run_ner.py", *(line[1:] for line in lines))
+    assert ended == ["", "", ""]
+    for said, where in ((goes_on, "half"), (evaluates, "whole"), (one, "whole"), (other, "whole")):
+        assert f"{folder}/{where}/model.ckpt-" in said
+        assert f"belongs to another vocabulary than {folder}/swapped.txt" in said
     resumed = results(folder / "half" / "eval_results.txt")
     assert resumed == results(folder / "whole" / "eval_results.txt")
     assert resumed["global_step"] == 40

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import tensorflow as tf
 
-from data.errors import DataError, error_text
+from data.errors import DataError, error_text, json_error
 from data.files import atomic, lock_files, streams
 from data.files.lines import not_utf8
 from data.files.streams import READABLE, unreadable
@@ -225,9 +225,9 @@ def json_object(source: str, line: str) -> dict[str, object]:
         fields = json.loads(line, object_pairs_hook=_object)
     except (ValueError, RecursionError) as error:
         raise DataError(
-            f"{source}: this line isn't JSON ({error}); it begins {error_text(line)}. A file of"
-            " JSON lines holds one whole object on every line; repair the line, or write the"
-            " file anew with one object per line."
+            f"{source}: this line isn't JSON ({json_error(error)}); it begins"
+            f" {error_text(line)}. A file of JSON lines holds one whole object on every line;"
+            " repair the line, or write the file anew with one object per line."
         ) from None
     if not isinstance(fields, dict):
         raise DataError(

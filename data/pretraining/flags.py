@@ -11,14 +11,18 @@ from data.errors import DataError
 OBJECTIVES = ("mlm_nsp", "mlm", "ltr", "rtl")
 MASKING = ("masked_lm_prob", "mask_share", "random_share", "do_whole_word_mask", "max_ngram")
 SETTINGS = ("dupe_factor", "short_seq_prob", "word_boundaries", *MASKING)
+MOST_PIECES = 32_768
+"""Of a record: more can't be meant, and would take all memory."""
 NAMES = ("text_field", "do_lower_case", *SETTINGS)
 
 
 def define_pretraining_flags() -> None:
     """Those of run_pretraining.py: which records or raw text it reads, and what it learns."""
-    flags.DEFINE_integer("max_seq_length", 128, "Tokens per record, as the records were made.")
     flags.DEFINE_integer(
-        "max_predictions_per_seq", 20, "Masked tokens per record at most, as made."
+        "max_seq_length", 128, "Tokens per record, as the records were made.", 1, MOST_PIECES
+    )
+    flags.DEFINE_integer(
+        "max_predictions_per_seq", 20, "Masked tokens per record at most, as made.", 1, MOST_PIECES
     )
     flags.DEFINE_enum(
         "objective",
@@ -82,6 +86,7 @@ def define_raw_text_flags() -> None:
         1,
         "Mask spans of up to so many whole words, short ones more often; 1: no spans.",
         lower_bound=1,
+        upper_bound=1000,
     )
     flags.DEFINE_integer("dupe_factor", 10, "How often the text is gone through, with other masks.")
     flags.DEFINE_float("masked_lm_prob", 0.15, "Share of the pieces to predict.")
@@ -98,7 +103,7 @@ def define_raw_text_flags() -> None:
 def define_pretraining_worker_flags() -> None:
     """How many processes make records."""
     flags.DEFINE_integer(
-        "num_workers", 1, "Processes that make records; 0: one for each CPU.", lower_bound=0
+        "num_workers", 1, "Processes that make records; 0: one for each CPU.", 0, 10_000
     )
 
 

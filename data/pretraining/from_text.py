@@ -24,7 +24,7 @@ from data.pretraining.corpus import Document
 from data.pretraining.corpus.parts import CorpusParts, divide_corpus
 from data.pretraining.instances import generate
 from data.pretraining.instances.settings import InstanceSettings
-from data.pretraining.records import schema
+from data.pretraining.records import record_sets, schema
 from data.pretraining.writing import jobs, local, manifest, shards
 from data.tokenization import Tokenizer, vocabulary
 from data.tokenization.learning import learner
@@ -76,6 +76,7 @@ class RecordsFromText:
         shared: Whether the two sides are told apart record by record (`pipeline`'s `held_out`).
         corpus: Text that is trained on without records; train_files are none then.
         settings: How instances are made of it.
+        vocabulary: Checksum of the tokens that the files were made with, if they tell it.
     """
 
     train_files: list[str]
@@ -84,6 +85,7 @@ class RecordsFromText:
     shared: bool = False
     corpus: CorpusParts | None = None
     settings: InstanceSettings | None = None
+    vocabulary: str | None = None
 
     def side(self, training: bool) -> str | None:
         """The value of `pipeline.pretraining_dataset`'s `held_out` for one side."""
@@ -155,7 +157,7 @@ def existing_records_not_from_text(
     max_seq_length: int,
     max_predictions_per_seq: int | None,
 ) -> RecordsFromText:
-    """Records that were made before, checked against the manifests beside them.
+    """Records that were made before, checked by the manifests beside them and their own marks.
 
     Args:
         input_file, eval_file: Globs, separated by commas. Without `eval_file` a share of the
@@ -165,13 +167,19 @@ def existing_records_not_from_text(
         max_seq_length: As the records are to be read.
         max_predictions_per_seq: As they are to be read; None where masks are made anew.
     """
-    if vocab_file:
-        _check_vocab_size(vocab_file, vocab_size)
+    tokens = _check_vocab_size(vocab_file, vocab_size) if vocab_file else None
     train_files = _record_files(input_file)
     eval_files = _record_files(eval_file) if eval_file else train_files
     files = list(dict.fromkeys(train_files + eval_files))
-    manifest.verify_manifest(files, max_seq_length, max_predictions_per_seq, vocab_file)
-    return RecordsFromText(train_files, eval_files, vocab_file, shared=not eval_file)
+    described = manifest.verify_manifest(files, max_seq_length, max_predictions_per_seq, vocab_file)
+    checksum = vocabulary.vocabulary_checksum(tokens) if tokens else None
+    sets = record_sets.examine_sets(files, checksum, described)
+    sets.check()
+    sets.log_notes()
+    made_with = checksum or sets.vocabulary
+    return RecordsFromText(
+        train_files, eval_files, vocab_file, shared=not eval_file, vocabulary=made_with
+    )
 
 
 def _record_files(patterns: str) -> list[str]:
@@ -182,18 +190,28 @@ def _record_files(patterns: str) -> list[str]:
     return files
 
 
-def _check_vocab_size(vocab_file: str, vocab_size: int) -> None:
-    """Raises DataError unless the vocabulary has the configuration's size.
+def _check_vocab_size(vocab_file: str, vocab_size: int) -> list[str]:
+    """The tokens of a vocabulary; raises DataError unless it has the configuration's size.
 
     The configuration may have up to 127 rows more, which pad the table for speed.
     """
-    tokens = len(vocabulary.load_vocab(vocab_file))
-    if not tokens <= vocab_size < tokens + _PADDING:
+    tokens = vocabulary.load_vocab(vocab_file)
+    if not len(tokens) <= vocab_size < len(tokens) + _PADDING:
         raise DataError(
-            f"The vocabulary {vocab_file} has {tokens} tokens, but the model's configuration says "
-            f"vocab_size {vocab_size}. Use the vocabulary that belongs to the configuration, or "
-            f"set vocab_size to {tokens} in it."
+            f"The vocabulary {vocab_file} has {len(tokens)} tokens, but the model's configuration "
+            f"says vocab_size {vocab_size}. Use the vocabulary that belongs to the configuration, "
+            f"or set vocab_size to {len(tokens)} in it."
         )
+    if len(tokens) < vocab_size:
+        logging.info(
+            "The vocabulary %s has %d tokens and vocab_size is %d: the ids from %d on stand for no "
+            "token, and their embeddings only pad the table.",
+            vocab_file,
+            len(tokens),
+            vocab_size,
+            len(tokens),
+        )
+    return tokens
 
 
 def make_records_from_text(
@@ -250,6 +268,13 @@ def make_records_from_text(
     if jobs.unless_damaged(jobs.read_job_note, note) == identity and all(
         tf.io.gfile.exists(f) for f in (*records.train_files, *records.eval_files, used_vocab)
     ):
+        files = [*records.train_files, *records.eval_files]
+        described = manifest.verify_manifest(
+            files, settings.max_seq_length, settings.max_predictions_per_seq, used_vocab
+        )
+        tokens = vocabulary.load_vocab(used_vocab)
+        checksum = vocabulary.vocabulary_checksum(tokens)
+        record_sets.examine_sets(files, checksum, described).check()
         logging.info("Records for this text and these settings are in %s already.", folder)
         return records
     tf.io.gfile.makedirs(folder)
@@ -327,18 +352,20 @@ class PretrainingSides:
     ) -> generate.InstanceCounts:
         """Makes the records of one side."""
         text = self._text if training or not self._held_out else self._held_out
+        side, name = ("train", "train") if training else ("eval", "heldout")
+        name = os.path.join(os.path.dirname(files[0]), f"{name}.tfrecord")
         if self._split or not text.files:
+            manifest.remove_manifest(name)  # of records that were made of a larger corpus
             tokenizer = Tokenizer(vocab_file, settings.do_lower_case)
             return local.create_pretraining_records(
                 self.documents(training), tokenizer, files, settings
             )
-        side, name = ("train", "train") if training else ("eval", "heldout")
         job = jobs.plan_job(
             text.files,
             files,
             vocab_file,
             settings,
-            name=os.path.join(os.path.dirname(files[0]), f"{name}.tfrecord"),
+            name=name,
             text_field=text.text_field,
             held_out=None if self._held_out else (side, HELD_OUT_SHARE),
         )

@@ -60,10 +60,13 @@ def read_labels(path: str, form: Callable[[Any], Form] = lambda content: content
 
 
 def task_label_strings(content: Any, name: str) -> tuple[str, ...]:
-    """The list of strings of that name; TypeError if it's something else."""
+    """The list of different strings of that name; TypeError or ValueError if it's another."""
     names = content[name]
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise TypeError(f"{name} has to be a list of strings")
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise ValueError(f"{twice[0]!r} stands there twice")
     return tuple(names)
 
 

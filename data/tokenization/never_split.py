@@ -73,6 +73,12 @@ class NeverSplit:
             texts = tf.strings.regex_replace(texts, re.escape(token), f" {code}{blanks}")
         return texts
 
+    def named(self, words: tf.Tensor) -> tf.Tensor:
+        """string [words] of a marked text, with the tokens in place of their codes."""
+        for token, code in zip(self.tokens, self.codes, strict=True):
+            words = tf.where(words == code, token, words)
+        return words
+
     def resolve(
         self, ids: tf.Tensor, starts: tf.Tensor, ends: tf.Tensor, vocab_size: int
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:

@@ -55,6 +55,7 @@ class Tokenizer:
         vocab_size: Number of ids.
         vocab_file: Where the vocabulary came from, or None.
         do_lower_case: Whether case is folded and accents are stripped.
+        never_split: list of str, the tokens that are kept whole.
         pad_id, unk_id, cls_id, sep_id, mask_id: Ids of the special tokens.
         is_continuation: bool [vocab_size]: the piece continues a word ("##…").
     """
@@ -106,6 +107,7 @@ class Tokenizer:
         self.is_continuation = np.array(
             [token.startswith(vocabulary.CONTINUATION) for token in tokens], bool
         )
+        self.never_split = sorted(never_split)
         self._kept = NeverSplit(never_split, self._ids) if never_split else None
 
     # These three are made when a text comes: with pieces kept from before none may come, and they
@@ -186,8 +188,11 @@ class Tokenizer:
         return WordPieces(ids, ids.with_values(tf.cast(number - first, tf.int32)))
 
     def split_words(self, texts: Texts) -> tf.RaggedTensor | tf.Tensor:
-        """The normalised words before WordPiece: as `tokenize`, but strings."""
-        return self._map_flat(texts, self._normalizer.split_words)
+        """The normalised words before WordPiece: as `tokenize`, but strings.
+
+        Tokens in `never_split` are words of their own, as they are written.
+        """
+        return self._map_flat(texts, self._split_words_flat)
 
     def detokenize(
         self, ids: tf.Tensor | tf.RaggedTensor | Sequence, skip_special_tokens: bool = False
@@ -226,6 +231,12 @@ class Tokenizer:
         if isinstance(ids, (list, tuple)):
             return [self.ids_to_tokens(item) for item in ids]
         return self.vocab[ids]
+
+    def _split_words_flat(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        if not self._kept:
+            return self._normalizer.split_words(texts)
+        words = self._normalizer.split_words(self._kept.mark(texts))
+        return words.with_values(self._kept.named(words.values))
 
     def _tokenize_flat(self, texts: tf.Tensor) -> tf.RaggedTensor:
         if self._kept:

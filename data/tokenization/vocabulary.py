@@ -1,6 +1,7 @@
 """Vocabulary files: one token per line, its id being the line's number from 0."""
 
 import functools
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 
 import tensorflow as tf
@@ -14,6 +15,7 @@ PAD, UNK, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
 SPECIAL_TOKENS = (PAD, UNK, CLS, SEP, MASK)
 CONTINUATION = "##"
 _SHOWN = 5
+_MOST_CHARACTERS = 1000  # of a token; those between here and 200 do no harm
 
 
 def load_vocab(vocab_file: str) -> list[str]:
@@ -36,6 +38,11 @@ def load_vocab(vocab_file: str) -> list[str]:
         with tf.io.gfile.GFile(vocab_file, "rb") as file:
             text = file.read().decode("utf-8", "ignore")
     except tf.errors.OpError as error:
+        if tf.io.gfile.isdir(vocab_file):
+            raise DataError(
+                f"The vocabulary {vocab_file} is a folder; a file was expected. Give the "
+                f"{os.path.join(vocab_file, 'vocab.txt')} that belongs to your checkpoint."
+            ) from None
         raise DataError(
             f"The vocabulary file {vocab_file} can't be read ({type(error).__name__}); give the "
             "vocab.txt that belongs to your checkpoint, or learn one with "
@@ -46,6 +53,13 @@ def load_vocab(vocab_file: str) -> list[str]:
     if not lines[-1]:
         lines.pop()
     tokens = [line.strip() for line in lines]
+    longest = max(range(len(tokens)), key=lambda index: len(tokens[index]), default=0)
+    if tokens and len(tokens[longest]) > _MOST_CHARACTERS:
+        raise DataError(
+            f"{vocab_file}:{longest + 1}: this token has {len(tokens[longest]):,} characters, and "
+            f"words of more than 200 are never looked up. A WordPiece vocabulary has a token a "
+            f"line: check that this is one, or remove the line."
+        )
     check_special_tokens(tokens, vocab_file)
     last = token_ids(tokens)
     blank = [index for index, token in enumerate(tokens) if not token]
@@ -77,6 +91,11 @@ def check_special_tokens(tokens: Iterable[str], source: str) -> None:
 def token_ids(tokens: Sequence[str]) -> dict[str, int]:
     """Token to id; the last one counts where a token stands twice."""
     return {token: index for index, token in enumerate(tokens)}
+
+
+def vocabulary_checksum(tokens: Sequence[str]) -> str:
+    """32 hexadecimal digits for the tokens: the same however a file's lines end."""
+    return hashlib.sha256("\n".join(tokens).encode()).hexdigest()[:32]
 
 
 def reachable_wordpieces(tokens: Sequence[str]) -> list[bool]:

@@ -24,8 +24,10 @@ Extract = Callable[[Iterable[dict[str, np.ndarray]], np.ndarray], np.ndarray]
 
 _VALUES_AT_ONCE = 2**24  # held in memory while computing; 64 MB
 _BATCH_SIZE = 32
+_CHECKSUM_BYTES = 16
+_READ_BYTES = 2**24
 # Of stored vectors; to be counted up when the same pieces give other files.
-_FORMAT = 1
+_FORMAT = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +35,8 @@ class StoredVectors:
     """Vectors of all pieces of all rows.
 
     Attributes:
-        path: A NumPy array file, float32 [pieces, width], row after row.
+        path: A NumPy array file, float32 [pieces, width], row after row; behind the numbers, where
+            NumPy doesn't look, stands a checksum of the identity and of all before.
         header: Bytes before the first number.
         width: Of a vector.
     """
@@ -96,7 +99,8 @@ def stored_vectors(
 
     They lie in `NAME-HASH.npy`. The hash is of the pieces, which texts, vocabulary and settings
     decide, and of `fingerprint`; so whatever changes makes a new file, and the old ones of that
-    name are removed. Nothing is left under that name by a process that was killed.
+    name are removed. Nothing is left under that name by a process that was killed. Vectors from
+    before are verified by their checksum, and computed again if they were damaged.
 
     Args:
         folder: Made if absent.
@@ -120,9 +124,12 @@ def stored_vectors(
     header = _header((count, width))
     stored = StoredVectors(path, len(header), width)
     size = len(header) + count * width * 4
-    if tf.io.gfile.exists(path) and tf.io.gfile.stat(path).length == size:
-        logging.info("Vectors of %d rows of %s: from %s", len(features), name, path)
-        return stored
+    checksum = hashlib.blake2b(digest.digest(), digest_size=_CHECKSUM_BYTES)
+    if tf.io.gfile.exists(path):
+        if _is_sound(path, size, checksum.copy()):
+            logging.info("Vectors of %d rows of %s: from %s", len(features), name, path)
+            return stored
+        logging.warning("%s is damaged: its checksum or its length is another.", path)
     logging.info(
         "Computing the vectors of %d rows of %s, %.0f MB: %s", len(features), name, size / 1e6, path
     )
@@ -134,12 +141,28 @@ def stored_vectors(
     atomic.remove_leftovers(folder)
     with atomic.writing(path, hint=hint) as file:
         file.write(header)
+        checksum.update(header)
         for some in feature_portions(features.lengths, _VALUES_AT_ONCE // width):
             part = features.part(some.start, some.stop)
             vectors = extract(array_batches(part, shape), part.lengths)
-            file.write(np.ascontiguousarray(vectors, "<f4").tobytes())
+            content = np.ascontiguousarray(vectors, "<f4").tobytes()
+            file.write(content)
+            checksum.update(content)
+        file.write(checksum.digest())
     remove_other_features(path, name)
     return stored
+
+
+def _is_sound(path: str, size: int, checksum) -> bool:
+    """Whether a file has `size` bytes and behind them their checksum, to be updated by them."""
+    if tf.io.gfile.stat(path).length != size + _CHECKSUM_BYTES:
+        return False
+    with tf.io.gfile.GFile(path, "rb") as file:
+        while size:
+            block = file.read(min(size, _READ_BYTES))
+            checksum.update(block)
+            size -= len(block)
+        return file.read(_CHECKSUM_BYTES) == checksum.digest()
 
 
 def _header(shape: tuple[int, ...]) -> bytes:

@@ -1,6 +1,6 @@
 """Files of extracted vectors: the original's JSON lines, TFRecords, NumPy arrays.
 
-with open_vector_file("jsonl", "features.jsonl", layers=[-1, -2], width=768, pooled=False) as writer:
+with open_vector_file("jsonl", "out.jsonl", layers=[-1, -2], width=768, pooled=False) as writer:
     writer.write(rows)
 
 All of them are written row by row, under temporary names until they are complete.

@@ -12,6 +12,12 @@ from modeling.checkpoints.converting import Conversion, conversion_files, conver
 from modeling.checkpoints.loading import LoadReport, find, load, open_contents
 from modeling.checkpoints.names import ENCODER, HUGGINGFACE, TF1, weights_by_name
 from modeling.checkpoints.saving import FORMATS, save, write_checkpoint
+from modeling.checkpoints.vocabularies import (
+    agreed_vocabulary,
+    check_vocabulary,
+    describe_vocabulary,
+    stage_vocabulary,
+)
 
 __all__ = [
     "ENCODER",
@@ -20,12 +26,16 @@ __all__ = [
     "TF1",
     "Conversion",
     "LoadReport",
+    "agreed_vocabulary",
+    "check_vocabulary",
     "conversion_files",
     "convert",
+    "describe_vocabulary",
     "find",
     "load",
     "open_contents",
     "save",
+    "stage_vocabulary",
     "weights_by_name",
     "write_checkpoint",
 ]

@@ -5,6 +5,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from modeling.errors import ModelingError
+
 
 @dataclasses.dataclass
 class Contents:
@@ -17,7 +19,7 @@ class Contents:
         file_names: Original name → the name in the file.
         unmapped: Names in the file that stand for no known BERT weight.
         ignored: Names in the file that are no weights: optimizer slots, step, position buffers.
-        read: Original name → tensor in that shape; half precision comes as float32.
+        read: Original name → tensor in that shape, see `checked_weight`.
         untied_decoder: The file has a masked-LM output matrix that differs from its word
             embeddings, which no model here can hold; its name is among `unmapped`.
     """
@@ -30,6 +32,24 @@ class Contents:
     ignored: list[str]
     read: Callable[[str], np.ndarray]
     untied_decoder: bool = False
+
+
+def checked_weight(array: np.ndarray, name: str, path: str) -> np.ndarray:
+    """A weight as it comes from a file, half precision widened to float32.
+
+    Raises:
+        ModelingError: It holds NaN or infinity; such a model answers nothing but NaN.
+    """
+    array = weights_as_float32(array)
+    bad = np.count_nonzero(~np.isfinite(array)) if array.dtype.kind == "f" else 0
+    if bad:
+        raise ModelingError(
+            f"Tensor {name} in {path} isn't finite: {bad:,} of its {array.size:,} numbers are NaN "
+            f"or infinite, and so would the model's answers be. The run that wrote it has "
+            f"diverged, or the file is damaged: take an earlier checkpoint, or copy or download "
+            f"it again."
+        )
+    return array
 
 
 def weights_as_float32(array: np.ndarray) -> np.ndarray:

@@ -7,6 +7,7 @@ because it is tied to the word embeddings, `{"format": "pt"}` in the metadata.
 
 import json
 import os
+import re
 import tempfile
 from collections.abc import Mapping
 from typing import Any
@@ -16,13 +17,15 @@ import safetensors.numpy
 import tensorflow as tf
 
 from modeling.checkpoints import names
-from modeling.checkpoints.contents import Contents, weights_as_float32
+from modeling.checkpoints.contents import Contents, checked_weight
 from modeling.checkpoints.files import join, write_staged_text
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
 
 FILE_NAME = "model.safetensors"
 SHARD_INDEX_NAME = "model.safetensors.index.json"
+# No path, neither up nor absolute nor of another file system.
+_SHARD = re.compile(r"[^/\\:\0]+\.safetensors")
 
 # Which transformers class a set of weights is for, by the head that decides; first match wins.
 ARCHITECTURES = (
@@ -121,7 +124,8 @@ def contents(path: str) -> Contents:
             untied = True
 
     def read(name: str) -> np.ndarray:
-        array = weights_as_float32(where[file_names[name]].read(file_names[name]))
+        file = where[file_names[name]]
+        array = checked_weight(file.read(file_names[name]), file_names[name], file.path)
         return array.T if name in transposed else array
 
     shapes = {name: where[file_names[name]].shapes[file_names[name]] for name in sorted(file_names)}
@@ -153,11 +157,18 @@ def _locate(path: str) -> dict[str, SafetensorsFile]:
         content = file.read()
     try:
         shard_of = dict(json.loads(content)["weight_map"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ModelingError(
             f"{path} is not an index of safetensors files: expected a JSON object with the key "
-            f"weight_map."
+            f"weight_map, and in it a file's name for each tensor's."
         ) from error
+    wrong = [shard for shard in shard_of.values() if not _SHARD.fullmatch(str(shard))]
+    if wrong:
+        raise ModelingError(
+            f"{path} names {str(wrong[0])[:200]!r} for a tensor, where the name of a .safetensors "
+            f"file beside it was expected. Nothing outside its folder is read; put the files "
+            f"beside it and write their names alone."
+        )
     directory = os.path.dirname(path)
     shards = {}
     for shard in sorted(set(shard_of.values())):

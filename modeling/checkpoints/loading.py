@@ -88,7 +88,7 @@ def load(
         ModelingError: No checkpoint or several at `path`, a damaged one, a tensor whose shape
             isn't the model's, nothing in common, a required weight missing, or an output matrix
             of the masked-LM head that isn't tied to the word embeddings. In all cases but a
-            tensor that can't be read, the model is as it was.
+            tensor that can't be read or isn't finite, the model is as it was.
     """
     held = open_contents(path)
     model_weights = names.weights_by_name(model)

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from modeling.checkpoints import names
-from modeling.checkpoints.contents import Contents, weights_as_float32
+from modeling.checkpoints.contents import Contents, checked_weight
 from modeling.checkpoints.files import join
 from modeling.errors import ModelingError
 
@@ -160,5 +160,5 @@ def contents(path: str | os.PathLike) -> Contents:
         file_names={name: name for name in weights},
         unmapped=[name for name in weights if names.to_huggingface(name) is None],
         ignored=sorted(set(shapes) - set(weights)),
-        read=lambda name: weights_as_float32(_read(reader, prefix, name)),
+        read=lambda name: checked_weight(_read(reader, prefix, name), name, prefix),
     )

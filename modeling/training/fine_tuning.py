@@ -8,6 +8,7 @@ What a task has to say is in `training.task`.
 
 import dataclasses
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -138,6 +139,12 @@ class _Driver:
             **{name: optimization[name] for name in names},
         }
 
+    @functools.cached_property
+    def vocabulary(self) -> Mapping[str, Any] | None:
+        """Which one the weights will belong to."""
+        path = self.settings.vocab_file
+        return checkpoints.describe_vocabulary(path) if path else None
+
     # ---- One run ----
 
     def stages(self, trial: Trial) -> list[RunStage]:
@@ -204,6 +211,7 @@ class _Driver:
             result_names=lambda: self.task.result_names if judge else (),
             plot=plot,
             identity=identity,
+            vocabulary=self.vocabulary,
         )
         if evaluate:
             evaluate(step)
@@ -220,7 +228,8 @@ class _Driver:
             "num_train_steps": settings.num_train_steps,
         }
         metric = settings.loop.best_metric or self.task.result_names[0]
-        Search(settings.output_dir, metric, identity).run(settings.trials, self._try)
+        search = Search(settings.output_dir, metric, identity, self.vocabulary)
+        search.run(settings.trials, self._try)
 
     def _try(self, trial: Trial, folder: str) -> FinishedTrial:
         precision.clear_session_keeping_precision()

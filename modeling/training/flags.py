@@ -4,6 +4,9 @@ from absl import flags
 
 from modeling.training.engine.flags import OPTIMIZERS, SCHEDULES
 
+MAX_BATCH_SIZE = 100_000
+"""Of examples over all replicas; beyond it a batch is a mistake that takes all memory."""
+
 
 def define_run_flags() -> None:
     """What every training run has; the defaults are the original's."""
@@ -13,9 +16,13 @@ def define_run_flags() -> None:
         False,
         "Remove what an earlier run has written to --output_dir, and train anew.",
     )
-    flags.DEFINE_integer("train_batch_size", 32, "Over all replicas.", lower_bound=1)
-    flags.DEFINE_integer("eval_batch_size", 8, "Over all replicas.", lower_bound=1)
-    flags.DEFINE_float("learning_rate", 5e-5, "Peak of the schedule.")
+    flags.DEFINE_integer(
+        "train_batch_size", 32, "Over all replicas.", lower_bound=1, upper_bound=MAX_BATCH_SIZE
+    )
+    flags.DEFINE_integer(
+        "eval_batch_size", 8, "Over all replicas.", lower_bound=1, upper_bound=MAX_BATCH_SIZE
+    )
+    flags.DEFINE_float("learning_rate", 5e-5, "Peak of the schedule.", lower_bound=0)
     flags.DEFINE_integer(
         "save_checkpoints_steps", 1000, "Steps between checkpoints.", lower_bound=1
     )
@@ -117,7 +124,9 @@ def define_fine_tuning_flags() -> None:
     define_run_flags()
     flags.DEFINE_bool("do_train", False, "Fine-tune on the training set.")
     flags.DEFINE_bool("do_predict", False, "Write the answers to what is to be predicted.")
-    flags.DEFINE_integer("predict_batch_size", 8, "Over all replicas.", lower_bound=1)
+    flags.DEFINE_integer(
+        "predict_batch_size", 8, "Over all replicas.", lower_bound=1, upper_bound=MAX_BATCH_SIZE
+    )
     flags.DEFINE_float("num_train_epochs", 3.0, "Passes over the training set.", lower_bound=0)
     flags.DEFINE_float(
         "warmup_proportion", 0.1, "Share of the steps that warm up.", lower_bound=0, upper_bound=1
@@ -136,6 +145,7 @@ def define_fine_tuning_flags() -> None:
         1,
         "Runs of each setting, with seeds from --random_seed on: other heads, other data orders.",
         lower_bound=1,
+        upper_bound=10_000,
     )
 
 

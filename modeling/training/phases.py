@@ -14,6 +14,7 @@ from modeling.errors import ModelingError
 
 # The share of masked tokens that max_predictions_per_seq has to hold, as the original advises.
 MASKED_SHARE = 0.15
+_PHASE = r"\s*[1-9]\d{0,4}:[1-9]\d{0,8}(:[1-9]\d{0,4}){1,2}\s*"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,14 +57,15 @@ def parse_phases(text: str) -> list[Phase]:
     Without PREDICTIONS it is 15 % of the length, rounded up.
 
     Raises:
-        ModelingError: Not of this form, or a number below 1.
+        ModelingError: Not of this form, or a number below 1 or that can't be meant.
     """
     phases: list[Phase] = []
     for part in text.split(","):
-        if not re.fullmatch(r"\s*[1-9]\d*(:[1-9]\d*){2,3}\s*", part):
+        if not re.fullmatch(_PHASE, part):
             raise ModelingError(
                 f"--phases is {text!r}, and its part {part!r} isn't LENGTH:STEPS:BATCH or "
-                f"LENGTH:STEPS:BATCH:PREDICTIONS with numbers from 1 on. An example: "
+                f"LENGTH:STEPS:BATCH:PREDICTIONS with numbers from 1 on, of at most nine digits "
+                f"for STEPS and five for the others. An example: "
                 f"--phases=128:900000:256,512:100000:256"
             )
         length, steps, batch, *rest = map(int, part.split(":"))

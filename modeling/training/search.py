@@ -106,12 +106,20 @@ class Search:
         metric: Of the results, by which runs are compared; see `metrics.smaller_metric_is_better`.
         identity: Everything but the trial that makes another run, by the names of flags; see
             `runs.identity`. A finished run with another one is refused.
+        vocabulary: Which one the weights belong to, see `checkpoints.describe_vocabulary`.
     """
 
-    def __init__(self, directory: str, metric: str, identity: Mapping[str, Any]):
+    def __init__(
+        self,
+        directory: str,
+        metric: str,
+        identity: Mapping[str, Any],
+        vocabulary: Mapping[str, Any] | None = None,
+    ):
         self.directory = directory
         self.metric = metric
         self.identity = {**identity, "best_metric": metric}
+        self.vocabulary = vocabulary
 
     def folder(self, trial: Trial) -> str:
         """The trial's own output folder."""
@@ -189,7 +197,8 @@ class Search:
         if done and is_chief():
             # First the weights, then the result: a run killed in between is simply repeated.
             if self._best([*finished, row]) is row:
-                keep_as_best(self.directory, self.metric, value, done.step, done.tensors)
+                best = (self.metric, value, done.step, done.tensors)
+                keep_as_best(self.directory, *best, self.vocabulary)
             self._write(trial, row | {"seconds": round(time.monotonic() - start, 1)})
         elif is_chief():
             self._write(trial, row)

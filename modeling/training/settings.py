@@ -3,16 +3,27 @@
 settings = fine_tuning_settings(values)
 """
 
+import math
+import sys
 from dataclasses import dataclass, fields
 
 import tensorflow as tf
+from absl import logging
 
+from modeling import checkpoints
+from modeling.checkpoints.files import join
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
 from modeling.training.engine import distribution
 from modeling.training.engine.loop import LoopOptions
 from modeling.training.engine.setup import EngineSettings
+from modeling.training.flags import MAX_BATCH_SIZE
+from modeling.training.runs import best as best_weights
+from modeling.training.runs import run_folder
 from modeling.training.search import Trial, trial_grid
+
+# Vocabularies are often padded to a multiple of 8 to 128 in the configuration, for speed.
+_PADDING = 128
 
 
 @dataclass(frozen=True)
@@ -30,6 +41,7 @@ class FineTuningSettings:
         warmup_proportion: Share of the steps that warm up.
         eval_batch_size, predict_batch_size: Examples over all replicas.
         length_buckets: Whether batches may differ in length.
+        vocab_file: The vocabulary that the texts are read with; None if it isn't known.
     """
 
     output_dir: str
@@ -46,6 +58,7 @@ class FineTuningSettings:
     eval_batch_size: int
     predict_batch_size: int
     length_buckets: bool
+    vocab_file: str | None = None
 
     @property
     def searching(self) -> bool:
@@ -71,8 +84,10 @@ def fine_tuning_settings(values) -> FineTuningSettings:
     """Reads the flag values of a fine-tuning script.
 
     Raises:
-        ModelingError: There is nothing to do, or flags contradict each other.
+        ModelingError: There is nothing to do, or flags contradict each other or can't be meant.
     """
+    if "class_weights" in values:
+        training_class_weights(values)
     jobs = [name for name in ("do_train", "do_eval", "do_predict", "do_export") if name in values]
     if not any(values[name].value for name in jobs):
         raise ModelingError(
@@ -89,6 +104,27 @@ def fine_tuning_settings(values) -> FineTuningSettings:
         optimization=training_settings(values),
         loop=training_loop_options(values),
     )
+
+
+def training_class_weights(values) -> list[float] | None:
+    """The numbers of --class_weights; None where it is "balanced" or not given.
+
+    Raises:
+        ModelingError: They aren't numbers from 0 on, or all are 0, so that nothing would count.
+    """
+    given = values.class_weights
+    if given in ([], ["balanced"]):
+        return None
+    try:
+        weights = [float(weight) for weight in given]
+    except ValueError:
+        weights = []
+    if not any(weights) or not all(0 <= weight < math.inf for weight in weights):
+        raise ModelingError(
+            f"--class_weights is {','.join(given)}; it has to be balanced, or a number from 0 on "
+            f"for each class, at least one of them above 0."
+        )
+    return weights
 
 
 def make_strategy(values) -> tf.distribute.Strategy:
@@ -109,8 +145,11 @@ def check_training_fits_model(
 ) -> None:
     """Refuses a sequence length or a vocabulary that the model has no embeddings for.
 
+    And a vocabulary other than that of the checkpoints that are going to be read.
+
     Args:
-        values: The flag values `max_seq_length`, `bert_config_file` and `vocab_file`.
+        values: The flag values `max_seq_length`, `bert_config_file`, `vocab_file`,
+            `init_checkpoint` and, if there is one, `output_dir`.
         config: Of the model.
         vocab_size: Tokens of the vocabulary.
         config_file: Where the configuration is from, if not from --bert_config_file.
@@ -131,6 +170,36 @@ def check_training_fits_model(
             f"{config_file} is {config.vocab_size}. Use the vocabulary that the model "
             f"was pre-trained with."
         )
+    if vocab_size < config.vocab_size:
+        logging.log(
+            logging.INFO if config.vocab_size - vocab_size < _PADDING else logging.WARNING,
+            "The vocabulary %s has %d tokens, but vocab_size in %s is %d: the ids from %d on stand "
+            "for no token. A few rows may pad the table for speed; many mean that the vocabulary "
+            "is not the model's.",
+            values.vocab_file,
+            vocab_size,
+            config_file,
+            config.vocab_size,
+            vocab_size,
+        )
+    check_run_vocabulary(values)
+
+
+def check_run_vocabulary(values) -> None:
+    """Refuses a --vocab_file that isn't that of the checkpoints that are going to be read.
+
+    Args:
+        values: The flag values `vocab_file`, `init_checkpoint` and, if there is one, `output_dir`.
+
+    Raises:
+        ModelingError: Names the checkpoint; or one can't be read.
+    """
+    folder = values.output_dir if "output_dir" in values else None
+    best = join(folder, best_weights.FOLDER) if folder else None
+    paths = [values.init_checkpoint, folder and run_folder.latest_run_checkpoint(folder, False)]
+    paths.append(best if best and best_weights.has_best(folder) else None)
+    for path in filter(None, paths):
+        checkpoints.check_vocabulary(path, values.vocab_file)
 
 
 def search_trials(values) -> list[Trial]:
@@ -153,10 +222,11 @@ def _numbers(items: list[str], flag: str, of: type) -> list:
         numbers = [of(item) for item in items]
     except ValueError:
         numbers = [-1]
-    if any(not number > 0 for number in numbers):
+    most = MAX_BATCH_SIZE if of is int else sys.float_info.max
+    if not all(0 < number <= most for number in numbers):
         raise ModelingError(
             f"--{flag} is {','.join(items)}; it has to be positive "
-            f"{'whole ' if of is int else ''}numbers with commas between them."
+            f"{f'whole numbers up to {most}' if of is int else 'numbers'} with commas between them."
         )
     return numbers
 

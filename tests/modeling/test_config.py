@@ -97,6 +97,20 @@ def test_empty_activation_is_linear(act):
         ("initializer_range", 0),
         ("attention_direction", "downwards"),
         ("attention_direction", None),
+        ("vocab_size", 10**9),
+        ("hidden_size", 10**9),
+        ("num_hidden_layers", 10**6),
+        ("num_attention_heads", 10**9),
+        ("intermediate_size", 10**9),
+        ("max_position_embeddings", 10**9),
+        ("type_vocab_size", 10**300),
+        ("hidden_dropout_prob", float("nan")),
+        ("attention_probs_dropout_prob", -0.1),
+        ("initializer_range", float("inf")),
+        ("initializer_range", 100),
+        ("layer_norm_eps", float("inf")),
+        ("layer_norm_eps", float("nan")),
+        ("layer_norm_eps", 1e-60),  # 0 in float32
     ],
 )
 def test_wrong_values_are_refused_by_name(field, value):
@@ -120,6 +134,15 @@ def test_broken_file_is_named(tmp_path, text):
     path.write_bytes(text.encode("latin-1"))
     with pytest.raises(ModelingError, match=r"bert_config\.json"):
         BertConfig.from_json_file(path)
+
+
+@pytest.mark.parametrize("depth", [60, 700, 100_000])
+def test_deep_nesting_is_refused_where_it_is_read(tmp_path, depth):
+    path = tmp_path / "bert_config.json"
+    for value in ("[" * depth + "]" * depth, '{"a":' * depth + "1" + "}" * depth):
+        path.write_text(f'{{"vocab_size": 3, "unused": {value}}}')
+        with pytest.raises(ModelingError, match=r"bert_config\.json has lists or objects nested"):
+            BertConfig.from_json_file(path)
 
 
 def test_missing_file_is_named(tmp_path):

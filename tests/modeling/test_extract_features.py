@@ -120,10 +120,13 @@ def test_export(model, tmp_path):
 def test_bad_input(model, tmp_path):
     (tmp_path / "latin1.txt").write_bytes(b"a\nna\xefve\n")
     (tmp_path / "ok.txt").write_text("a\n")
+    (tmp_path / "empty.txt").write_text("")
     (tmp_path / "vocab.txt").write_text("\n".join([*VOCAB, "h"]))
     files = (f"--input_file={tmp_path}/ok.txt", f"--output_file={tmp_path}/o")
     cases = [
         ((*model, f"--input_file={tmp_path}/absent", files[1]), "absent can't be read"),
+        ((*model, f"--input_file={tmp_path}/empty.txt", files[1]), "empty.txt is empty: it has no"),
+        ((*model, *files, f"--vocab_file={tmp_path}"), "is a folder; a file was expected"),
         ((*model, f"--input_file={tmp_path}/latin1.txt", files[1]), "latin1.txt:2"),
         ((*model, *files, "--layers=-3"), "from -2 to 1"),
         ((*model, *files, "--layers=-1,-2,-3,-4"), "from -2 to 1"),
@@ -141,7 +144,7 @@ def test_bad_input(model, tmp_path):
     for message, (line, part) in zip(said, cases, strict=True):
         assert part in message, (line, message)
     names = {path.name for path in tmp_path.iterdir()}
-    assert names == {"latin1.txt", "ok.txt", "vocab.txt"}
+    assert names == {"empty.txt", "latin1.txt", "ok.txt", "vocab.txt"}
     assert "init_checkpoint" in scripts.run(*COMMAND, *model[:1], *files).stderr
 
 

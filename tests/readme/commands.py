@@ -115,7 +115,7 @@ def _called(path: pathlib.Path, tree: ast.AST) -> set[str]:
             module, name = imports.get(function.id, (path, function.id))
         else:
             continue
-        if name.startswith("define_") and module.exists():
+        if name.lstrip("_").startswith("define_") and module.exists():
             for body in ast.walk(_tree(module)):
                 if isinstance(body, ast.FunctionDef) and body.name == name:
                     found |= _defined(body) | (set() if body is tree else _called(module, body))

@@ -1,7 +1,9 @@
 """Raw text to training batches without any files: read, paired and masked while training.
 
-    corpus = parts.divide(files, text_stream.number_of_parts, held_out=("train", 0.05))
-    dataset = stream(corpus, tokenizer, InstanceSettings(), masks, batch_size=32, seed=12345)
+    corpus = divide_corpus(files, number_of_stream_parts, held_out=("train", 0.05))
+    dataset = stream_instances(
+        corpus, tokenizer, InstanceSettings(), masks, batch_size=32, seed=12345
+    )
 
 In every epoch the parts of the corpus come in another order, their pairs are drawn anew, and so
 are their masks. Instances of several parts at a time are mixed. What comes when depends on the

@@ -28,7 +28,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from data.errors import DataError, error_list
+from data.errors import DataError, error_list, json_error
 from data.files.lines import Lines
 from data.pretraining.corpus.sentences import split_sentences
 
@@ -211,8 +211,9 @@ def _text_of(line: str, text_field: str) -> str:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise DataError(
-            f"this line isn't JSON ({error}). A file of JSON lines holds one whole object on every"
-            " line; repair the line, or write the file anew with one object per line."
+            f"this line isn't JSON ({json_error(error)}). A file of JSON lines holds one whole"
+            " object on every line; repair the line, or write the file anew with one object per"
+            " line."
         ) from None
     if not isinstance(record, dict):
         raise DataError(

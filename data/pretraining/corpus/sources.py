@@ -1,7 +1,7 @@
 """Corpus files as sources of documents, streaming, whole or by ranges.
 
     source = open_source("corpus/part-1.parquet")
-    for document in source.demo_documents(source.size // 2, source.size):
+    for document in source.documents(source.size // 2, source.size):
         …
 
 However [0, size) is cut into consecutive ranges, their documents one after another are those of

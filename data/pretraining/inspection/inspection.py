@@ -21,12 +21,14 @@ from data.errors import DataError
 from data.pretraining.inspection.statistics import Statistics
 from data.pretraining.instances.masking import MaskingVocabulary
 from data.pretraining.records.record_files import DamagedRecordError, read_record_files
+from data.pretraining.records.record_sets import RecordSets, examine_sets
 from data.pretraining.records.schema import (
     AGAIN,
     decode_records,
     feature_description,
     record_layout,
 )
+from data.pretraining.writing import manifest
 from data.tokenization import vocabulary
 
 KEPT_PROBLEMS = 100
@@ -149,6 +151,25 @@ def inspect_record_files(
             inspection.complete = False
             break
     return inspection
+
+
+def inspect_sets(
+    files: Sequence[str], tokens: Sequence[str] | None = None, vocab_file: str | None = None
+) -> RecordSets:
+    """Whether the files are whole sets, by manifests, names and marks; see `record_sets`.
+
+    Args:
+        files: Paths of TFRecord files.
+        tokens, vocab_file: The records' vocabulary and where it is from, if they are known.
+    """
+    try:
+        described, problem = manifest.verify_manifest(files, None, None, vocab_file), []
+    except DataError as error:
+        described, problem = set(files), [str(error)]
+    checksum = vocabulary.vocabulary_checksum(tokens) if tokens else None
+    sets = examine_sets(files, checksum, described)
+    sets.problems[:0] = problem
+    return sets
 
 
 def _sound_rows(

@@ -15,6 +15,7 @@ from data.errors import DataError
 from data.files import atomic
 from data.pretraining.inspection.inspection import Inspection
 from data.pretraining.inspection.statistics import SHARE_BINS, Histogram
+from data.pretraining.records.record_sets import RecordSets
 
 SHOWN_PROBLEMS = 20
 DPI = 110
@@ -26,7 +27,10 @@ _BLUE, _ORANGE = "#0072B2", "#E69F00"
 
 
 def summarize_inspection(
-    inspection: Inspection, tokens: Sequence[str] | None = None, replacements: int | None = None
+    inspection: Inspection,
+    tokens: Sequence[str] | None = None,
+    replacements: int | None = None,
+    sets: RecordSets | None = None,
 ) -> dict[str, Any]:
     """All numbers (see `Statistics.summary`) and problems; `tokens` name the most predicted ids."""
     summary = inspection.statistics.summary(replacements)
@@ -41,6 +45,7 @@ def summarize_inspection(
         "problems": [
             {"file": p.file, "record": p.record, "problem": p.text} for p in inspection.problems
         ],
+        "sets": (sets or RecordSets()).summary(),
     }
 
 
@@ -61,6 +66,8 @@ def text_report(summary: dict[str, Any]) -> str:
         lines += ["", *(f"{p['file']}: record {p['record']} {p['problem']}" for p in shown)]
     if damaged > len(shown):
         lines.append(f"… and {damaged - len(shown):,} more damaged records")
+    told = [*_sets(summary["sets"], files)]
+    lines += ["", *told] if told else []
     return "\n".join(lines)
 
 
@@ -112,6 +119,18 @@ def _statistics(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
         for entry in summary["most_predicted"]
     )
     yield "  most predicted", "  ".join(most)
+
+
+def _sets(sets: dict[str, Any], files: int) -> Iterator[str]:
+    """What the files say of themselves."""
+    if sets["marked_files"]:
+        yield (
+            f"By their first records, {sets['marked_files']:,} of {files:,} files have"
+            f" {sets['marked_records']:,} records, made with the vocabulary"
+            f" {sets['vocabulary_checksum'][:8]}."
+        )
+    yield from sets["problems"][:SHOWN_PROBLEMS]
+    yield from sets["notes"]
 
 
 def _mean(values: dict[str, Any], digits: int = 2) -> str:

@@ -11,6 +11,7 @@ vocabulary and seeds give the same bytes on every machine.
 """
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -112,6 +113,9 @@ def generate_instances(
     masks = settings.masks(vocabulary)
     wants_pairs = settings.objective == MLM_NSP
     reader = _Reader(tokenizer, vocabulary, settings, counts, report)
+    documents = iter(documents)
+    head = list(itertools.islice(documents, 1))
+    documents = itertools.chain(head, documents)
     length = settings.max_seq_length
     step = max(64, _BATCH_PIECES // length)
     for number, chunk in enumerate(reader.chunks(documents, 2 if wants_pairs else 1, chunk_bytes)):
@@ -121,7 +125,7 @@ def generate_instances(
         if wants_pairs:
             own = chunk.documents
             if own < 2:
-                chunk = reader.with_lent(chunk, lenders)
+                chunk = reader.with_lent(chunk, lenders, head[0].source)
             plan = pairs.plan_instances(chunk, *options, own_documents=own)
             plan = pairs.truncate_segments(plan.take(rng.permutation(len(plan))), length, rng)
         else:
@@ -201,9 +205,12 @@ class _Reader:
             yield pairs.InstanceChunk.concatenate(parts)
 
     def with_lent(
-        self, chunk: pairs.InstanceChunk, lenders: Callable[[], Iterable[Document]] | None
+        self,
+        chunk: pairs.InstanceChunk,
+        lenders: Callable[[], Iterable[Document]] | None,
+        source: str,
     ) -> pairs.InstanceChunk:
-        """The one document of `chunk` and others behind it.
+        """The one document of `chunk`, from `source`, and others behind it.
 
         Raises:
             DataError: There are no others, or only copies of it.
@@ -215,9 +222,10 @@ class _Reader:
             ):
                 return pairs.InstanceChunk.concatenate([chunk, lent])
         raise DataError(
-            "Only one document was found in the corpus, but next-sentence pairs take their random"
-            " segments from another document. Put a blank line between the documents (articles,"
-            " chapters) of your text, add more text, or make records without pairs"
+            f"Only one document was found in the corpus, at {source or 'its beginning'}, but"
+            " next-sentence pairs take their random segments from another document. Put a blank"
+            " line between the documents (articles, chapters) of a text file, or a document on"
+            " every line of JSON lines; add more text, or make records without pairs"
             " (--objective=mlm)."
         )
 

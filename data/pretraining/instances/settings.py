@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from data.errors import DataError
-from data.pretraining.flags import MASKING
+from data.pretraining.flags import MASKING, MOST_PIECES
 from data.pretraining.instances import masking, pairs
 
 MLM_NSP, MLM = "mlm_nsp", "mlm"
@@ -49,10 +49,10 @@ class InstanceSettings:
 
     def check(self) -> None:
         """Raises DataError, naming the setting, for values out of range."""
-        for name, low, why in (
-            ("max_seq_length", pairs.MIN_SEQUENCE_LENGTH, "[CLS] a [SEP] b [SEP]"),
-            ("max_predictions_per_seq", 1, "one prediction per instance"),
-            ("dupe_factor", 1, "one pass over the documents"),
+        for name, low, most, why in (
+            ("max_seq_length", pairs.MIN_SEQUENCE_LENGTH, MOST_PIECES, "[CLS] a [SEP] b [SEP]"),
+            ("max_predictions_per_seq", 1, MOST_PIECES, "one prediction per instance"),
+            ("dupe_factor", 1, 1_000_000, "one pass over the documents"),
         ):
             value = getattr(self, name)
             if value < low:
@@ -60,6 +60,8 @@ class InstanceSettings:
                     f"{name} is {value}, but {low} is the least that works ({why}). Set --{name} "
                     f"to {low} or more."
                 )
+            if value > most:
+                raise DataError(f"{name} is {value}, but {most} is the most that --{name} may be.")
         masking.check_mask_share("short_seq_prob", self.short_seq_prob)
         self.masks(None)
         for name, known in (("objective", OBJECTIVES), ("word_boundaries", WORD_BOUNDARIES)):

@@ -20,7 +20,8 @@ from data.errors import DataError
 
 GENERATE = "Generate it with 'python -m data.create_pretraining_data'."
 _HEADER = struct.Struct("<QI")
-_FRAME_BYTES = _HEADER.size + 4  # of a record, besides its content
+FRAME_BYTES = _HEADER.size + 4
+"""Of a record, besides its content."""
 # The method too: a length in bytes can begin with the first two bytes as well.
 _GZIP = b"\x1f\x8b\x08"
 _BATCH = 512
@@ -93,7 +94,7 @@ def read_record_files(
                 batch = batch.numpy()
                 yield read, batch
                 read += len(batch)
-                size += sum(map(len, batch)) + _FRAME_BYTES * len(batch)
+                size += sum(map(len, batch)) + FRAME_BYTES * len(batch)
             break
         except tf.errors.DataLossError:
             if batch_size == 1:
@@ -101,21 +102,21 @@ def read_record_files(
         except tf.errors.OpError as error:
             raise DataError(f"{path} can't be read: {error.message}.") from None
     # TensorFlow takes a file that is cut within a record's length for a whole one.
-    if not skip and (end is None or read < end) and not _is_whole(path, kind, size):
+    if not skip and (end is None or read < end) and not has_length(path, size):
         try:
             count_records(path)
         except DataError:
             raise _damage(path, read) from None
 
 
-def _is_whole(path: str, kind: str, read: int) -> bool:
-    """Whether these are all bytes of the file; of most compressed ones, their end tells it."""
-    with tf.io.gfile.GFile(path, "rb") as file:
+def has_length(path: str, length: int) -> bool:
+    """Whether a file has so many bytes, unpacked; most compressed ones tell it at their end."""
+    with _open(path) as file:
         size = file.size()
-        if not kind:
-            return read == size
+        if not record_compression(path):
+            return length == size
         file.seek(max(size - 4, 0))
-        return read % 2**32 == int.from_bytes(file.read(4), "little")
+        return length % 2**32 == int.from_bytes(file.read(4), "little")
 
 
 def _damage(path: str, record: int) -> DamagedRecordError:
@@ -152,7 +153,7 @@ def _contents(path: str, read: bool) -> Iterator[bytes]:
                         f"{path}: record 0 would be {length:,} bytes long, so this isn't a TFRecord"
                         f" file (nor a GZIP-compressed one). {GENERATE}"
                     )
-                needed, left = _FRAME_BYTES + length, size - position
+                needed, left = FRAME_BYTES + length, size - position
                 if file is raw and needed > left:
                     what = f"is truncated: it needs {needed:,} bytes and the file has {left:,} left"
                     break

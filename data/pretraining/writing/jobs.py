@@ -35,12 +35,13 @@ from data.pretraining.instances import generate
 from data.pretraining.instances.generate import InstanceCounts
 from data.pretraining.instances.settings import InstanceSettings
 from data.pretraining.records import schema
+from data.pretraining.records.shard_marks import ShardMark
 from data.pretraining.writing import shards
 from data.tokenization import Tokenizer
 
 PARTS = ".parts"
 _SMALLEST_PART = 2**20
-_VERSION = 1  # of the rules by which text becomes records; a change makes old pieces useless
+_VERSION = 2  # of the rules by which text becomes records; a change makes old pieces useless
 
 
 @dataclass(frozen=True)
@@ -215,12 +216,17 @@ def make_shard(job: Job, number: int) -> dict[str, Any]:
     atomic.make_folder(path)
     # Among the pieces, so that what a killed process leaves goes with them.
     with atomic.writing(path, folder=job.folder) as file:
-        sizes = shards.join_shard_pieces(pieces, file, job.compression)
-        file.flush()
         records = sum(
             read_job_note(job.note("part", part))["records"][job.shards_of(part).index(number)]
             for part in job.parts_of(number)
         )
+        tokenizer = _tokenizer(job.vocab_file, job.settings.do_lower_case)
+        unpacked = dataclasses.replace(job, compression="none")  # the same set
+        mark = ShardMark.of_job(
+            unpacked.fingerprint(), tokenizer.vocab, number, len(job.output_files), records
+        )
+        sizes = shards.join_shard_pieces(pieces, file, job.compression, mark)
+        file.flush()
         shard = {"path": path, "records": records, **sizes}
         write_job_note(note, shard)
     # Only now: a process killed before this line still finds them.

@@ -7,6 +7,7 @@ A job that was killed goes on when it is called again: parts and shards that are
 """
 
 import contextlib
+import hashlib
 import multiprocessing
 import os
 import resource
@@ -30,12 +31,14 @@ from data.pretraining.instances import generate
 from data.pretraining.instances.generate import CHUNK_BYTES, InstanceCounts
 from data.pretraining.instances.settings import InstanceSettings
 from data.pretraining.records import schema
-from data.pretraining.writing import jobs, manifest
+from data.pretraining.records.shard_marks import ShardMark
+from data.pretraining.writing import jobs, manifest, shards
 from data.pretraining.writing.jobs import Job
 from data.pretraining.writing.shards import ShardWriters
 
 _SHOW_SECONDS = 5.0
 _POLL_SECONDS = 1.0
+_PIECE = ".piece"  # of a file that isn't whole
 
 
 @dataclass
@@ -106,7 +109,7 @@ def carry_out_job(
             argument says what is counted.
         find_copies: Writes the `jobs.job_copies_file` of every part.
     """
-    parts, shards = range(len(job.corpus)), range(len(job.output_files))
+    parts, files = range(len(job.corpus)), range(len(job.output_files))
     if job.drop_duplicates and not all(
         tf.io.gfile.exists(jobs.job_copies_file(job, part)) for part in parts
     ):
@@ -116,9 +119,9 @@ def carry_out_job(
     counts = sum((InstanceCounts(**note["counts"]) for note in notes), InstanceCounts())
     generate.check_instances_generated(counts, job.corpus.names())
     manifest.remove_manifest(job.name)
-    each(jobs.make_shard, len(shards), "shards")
+    each(jobs.make_shard, len(files), "shards")
     manifest.write_manifest(
-        job, counts, [jobs.read_job_note(job.note("shard", shard)) for shard in shards]
+        job, counts, [jobs.read_job_note(job.note("shard", number)) for number in files]
     )
     tf.io.gfile.rmtree(job.folder)
     return counts
@@ -345,8 +348,10 @@ def create_pretraining_records(
     """
     settings = settings or InstanceSettings()
     settings.check()
+    shards.check_output_shards(output_files)
     counts = InstanceCounts()
-    with ShardWriters(output_files) as writers:
+    pieces = [f"{path}{_PIECE}" for path in output_files]
+    with ShardWriters(pieces) as writers:
         for batch in generate.generate_instances(
             documents,
             tokenizer,
@@ -357,4 +362,14 @@ def create_pretraining_records(
         ):
             writers.write(schema.encode_records(batch))
         generate.check_instances_generated(counts, "the documents given")
+    content = hashlib.sha256(f"{tokenizer.vocab} {settings} {counts}".encode()).hexdigest()
+    with contextlib.ExitStack() as stack:
+        for number, path in enumerate(output_files):
+            mark = ShardMark.of_job(
+                content, tokenizer.vocab, number, len(output_files), writers.counts[number]
+            )
+            file = stack.enter_context(atomic.writing(path))
+            shards.join_shard_pieces(pieces[number : number + 1], file, mark=mark)
+    for piece in pieces:
+        tf.io.gfile.remove(piece)
     return counts

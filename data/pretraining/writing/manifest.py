@@ -6,6 +6,7 @@ checksum of every record file. It is written last: where it is, all files are wh
 
 import dataclasses
 import os
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -89,26 +90,33 @@ def is_whole_job(content: Manifest, name: str) -> bool:
 
 def verify_manifest(
     files: Sequence[str],
-    max_seq_length: int,
+    max_seq_length: int | None,
     max_predictions_per_seq: int | None,
     vocab_file: str | None,
-) -> None:
+) -> set[str]:
     """Checks record files against the manifests beside them; files without one pass.
 
     Args:
         files: TFRecord files.
-        max_seq_length: As they are to be read.
+        max_seq_length: As they are to be read; None if that doesn't matter.
         max_predictions_per_seq: As they are to be read; None where masks are made anew.
         vocab_file: The vocabulary of the run, if it is known.
 
+    Returns:
+        Those of the files that a manifest describes.
+
     Raises:
         DataError: A file of another size or checksum, of an unfinished job, or made with other
-            settings or another vocabulary.
+            settings or another vocabulary; a file that a manifest names isn't there, or one of an
+            earlier job with other numbers is to be read.
     """
+    described: set[str] = set()
     by_folder: dict[str, set[str]] = {}
     for path in files:
         by_folder.setdefault(os.path.dirname(path), set()).add(os.path.basename(path))
     for folder, names in by_folder.items():
+        known: set[str] = set()
+        manifests = []
         for entry in sorted(tf.io.gfile.listdir(folder or ".")):
             entry = entry.rstrip("/")
             if entry.endswith(jobs.PARTS):
@@ -119,11 +127,37 @@ def verify_manifest(
             elif entry.endswith(ENDING):
                 path = os.path.join(folder, entry)
                 content = read_manifest(path)
-                if names & {file["name"] for file in content["files"]}:
+                of_manifest = {file["name"] for file in content["files"]}
+                if names & of_manifest:
                     _check_settings(
                         path, content, max_seq_length, max_predictions_per_seq, vocab_file
                     )
                     _check_files(path, content, folder, names)
+                    manifests.append(path)
+                    known |= of_manifest
+        for path in manifests:
+            _check_others(path, names - known)
+        described |= {os.path.join(folder, name) for name in names & known}
+    return described
+
+
+def _check_others(path: str, others: set[str]) -> None:
+    """Files to be read that no manifest names; one of its output's name is of an earlier job."""
+    stem, extension = os.path.splitext(os.path.basename(path).removesuffix(ENDING))
+    ours = re.compile(re.escape(stem) + r"(-\d+-of-\d+)?" + re.escape(extension))
+    left = sorted(filter(ours.fullmatch, others))
+    if left:
+        raise DataError(
+            f"{os.path.join(os.path.dirname(path), left[0])} is to be read, but {path} doesn't "
+            f"name it: it was left by an earlier run with the same --output_file and another "
+            f"--num_shards. Remove it, or give a pattern that doesn't match it."
+        )
+    if others:
+        logging.warning(
+            "%s doesn't name %s, to be read as well. Training takes all of them.",
+            path,
+            ", ".join(sorted(others)[:3]) + (" and others" if len(others) > 3 else ""),
+        )
 
 
 def _check_unfinished(folder: str, names: set[str]) -> None:
@@ -148,7 +182,7 @@ def _check_settings(
     vocab_file: str | None,
 ) -> None:
     settings = content["settings"]
-    read = {"max_seq_length": max_seq_length}
+    read = {} if max_seq_length is None else {"max_seq_length": max_seq_length}
     if not settings["dynamic_masking"] and max_predictions_per_seq is not None:
         read["max_predictions_per_seq"] = max_predictions_per_seq
     for name, expected in read.items():
@@ -168,6 +202,13 @@ def _check_settings(
 def _check_files(path: str, content: Manifest, folder: str, names: set[str]) -> None:
     mine = [file for file in content["files"] if file["name"] in names]
     total = sum(file["bytes"] for file in mine)
+    for file in content["files"]:
+        place = os.path.join(folder, file["name"])
+        if file not in mine and shards.shard_size(place) < 0:
+            raise DataError(
+                f"{place} isn't there, but {path} names it: the records are not all that were "
+                f"made. Copy or make it again; without the manifest the others are read alone."
+            )
     for file in mine:
         place = os.path.join(folder, file["name"])
         size = shards.shard_size(place)

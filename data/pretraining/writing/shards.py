@@ -1,10 +1,12 @@
 """Record files that are there whole or not at all: writing, and joining pieces to a shard."""
 
 import contextlib
+import dataclasses
 import gzip
 import hashlib
 import os
 import shutil
+import tempfile
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +14,8 @@ import tensorflow as tf
 
 from data.errors import DataError
 from data.files import atomic
+from data.pretraining.records.record_files import FRAME_BYTES, first_record
+from data.pretraining.records.shard_marks import ShardMark, mark_record
 
 GZIP = "gzip"
 COMPRESSIONS = ("none", GZIP)
@@ -64,7 +68,7 @@ class ShardWriters:
 
 
 def join_shard_pieces(
-    pieces: Sequence[str], file: Any, compression: str = "none"
+    pieces: Sequence[str], file: Any, compression: str = "none", mark: ShardMark | None = None
 ) -> dict[str, Any]:
     """Joins TFRecord files to one.
 
@@ -73,18 +77,37 @@ def join_shard_pieces(
         file: Open for writing.
         compression: One of `COMPRESSIONS`; gzip has no time stamp, so equal records are equal
             bytes.
+        mark: For the first record; its `bytes_behind` is found here.
 
     Returns:
         bytes and sha256 of what was written.
     """
+    pieces = [piece for piece in pieces if shard_size(piece)]
     target = digest = _Digest(file)
     with contextlib.ExitStack() as stack:
         if compression == GZIP:
             target = stack.enter_context(gzip.GzipFile("", "wb", _LEVEL, digest, mtime=0))
+        skipped = 0
+        if mark and pieces:
+            record = first_record(pieces[0])
+            skipped = FRAME_BYTES + len(record)
+            behind = sum(map(shard_size, pieces)) - skipped
+            record = mark_record(record, dataclasses.replace(mark, bytes_behind=behind))
+            target.write(_framed(record))
         for piece in pieces:
             with tf.io.gfile.GFile(piece, "rb") as source:
+                source.seek(skipped)
                 shutil.copyfileobj(source, target, _COPY_BYTES)
+            skipped = 0
     return {"bytes": digest.size, "sha256": digest.sha.hexdigest()}
+
+
+def _framed(record: bytes) -> bytes:
+    """The bytes of a TFRecord file that holds one record; TensorFlow only writes such to files."""
+    with tempfile.NamedTemporaryFile() as file:
+        with tf.io.TFRecordWriter(file.name) as writer:
+            writer.write(record)
+        return file.read()
 
 
 def shard_sha256(path: str) -> str:

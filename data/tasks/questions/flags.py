@@ -22,8 +22,8 @@ def define_question_flags() -> None:
     flags.DEFINE_integer("max_seq_length", 384, "Of question and window together.", lower_bound=5)
     flags.DEFINE_integer("doc_stride", 128, "Pieces from window to window.", lower_bound=1)
     flags.DEFINE_integer("max_query_length", 64, "Longer questions are cut.", lower_bound=1)
-    flags.DEFINE_integer("n_best_size", 20, "Answers in nbest_predictions.json.", lower_bound=1)
-    flags.DEFINE_integer("max_answer_length", 30, "Most pieces of an answer.", lower_bound=1)
+    flags.DEFINE_integer("n_best_size", 20, "Answers in nbest_predictions.json.", 1, 1000)
+    flags.DEFINE_integer("max_answer_length", 30, "Most pieces of an answer.", 1, 1000)
     flags.DEFINE_bool("verbose_logging", False, "Name every answer that is out of place.")
     flags.DEFINE_bool("version_2_with_negative", False, "Some questions have no answer: SQuAD 2.0.")
     flags.DEFINE_string(

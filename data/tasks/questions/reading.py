@@ -1,6 +1,7 @@
 """From the values of flags to questions, and to splits: read, tokenised, cut into windows."""
 
 import dataclasses
+import math
 
 from absl import logging
 
@@ -32,10 +33,11 @@ def question_epochs_per_file(values) -> list[float | None]:
         epochs = [float(number) for number in values.epochs_per_file]
     except ValueError:
         epochs = []
-    if len(epochs) != len(values.train_file):
+    fits = all(0 <= number < math.inf for number in epochs)
+    if len(epochs) != len(values.train_file) or not fits:
         raise DataError(
-            f"--epochs_per_file is {','.join(values.epochs_per_file)}; it needs a number for each "
-            f"of the {len(values.train_file)} training files."
+            f"--epochs_per_file is {','.join(values.epochs_per_file)}; it needs a number from 0 on "
+            f"for each of the {len(values.train_file)} training files."
         )
     return epochs
 

@@ -6,6 +6,7 @@ results = scoring.results(questions, best_texts, null_odds, threshold)
 """
 
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 
@@ -40,11 +41,13 @@ class Scoring:
         if values.null_score_diff_threshold != "auto":
             try:
                 self.fixed = float(values.null_score_diff_threshold)
-            except ValueError as error:
+            except ValueError:
+                self.fixed = math.nan
+            if not math.isfinite(self.fixed):
                 raise DataError(
                     f"--null_score_diff_threshold is {values.null_score_diff_threshold}; it has "
                     f"to be a number or auto."
-                ) from error
+                )
 
     def threshold(
         self,

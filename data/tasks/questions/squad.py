@@ -31,7 +31,7 @@ from collections.abc import Iterator, Sequence
 
 from absl import logging
 
-from data.errors import DataError, error_list, error_text
+from data.errors import DataError, error_list, error_text, json_error
 from data.files.text_files import read_text
 
 _SHOWN = 5
@@ -194,8 +194,9 @@ def _load(path: str) -> list[object]:
             line = text.split("\n")[error.lineno - 1]
             near = f", near {error_text(line[max(0, error.colno - 21) : error.colno + 39])}"
         raise DataError(
-            f"{place}: the file isn't JSON ({error}){near}. A file in SQuAD's format is one JSON"
-            " object, not one per line; repair it, or download it again if it isn't complete."
+            f"{place}: the file isn't JSON ({json_error(error)}){near}. A file in SQuAD's"
+            " format is one JSON object, not one per line; repair it, or download it again if it"
+            " isn't complete."
         ) from None
     return _field(_object(content, path), "data", list, path)
 

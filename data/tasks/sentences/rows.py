@@ -174,7 +174,7 @@ def sentences_fingerprint(
     return features_fingerprint(
         [
             [_FORMAT, kind.value, dataclasses.astuple(settings)],
-            [tokenizer.do_lower_case, tokenizer.vocab],
+            [tokenizer.do_lower_case, tokenizer.vocab, tokenizer.never_split],
             *([example.text_a, example.text_b, *example.choices] for example in examples),
         ]
     )

@@ -156,8 +156,8 @@ def _tag_column(path, number, fields, format: TagFormat, labelled: bool) -> int 
     raise DataError(
         f"{path}:{number}: there is no column {column} with a tag in this line, which has "
         f"{width} ({error_text(' '.join(fields))}), the word in column {token}. Expected a word "
-        f"and its tag in every line; name their columns with --token_column and --tag_column, counting from 0, "
-        f"or from -1 backwards."
+        f"and its tag in every line; name their columns with --token_column and --tag_column, "
+        f"counting from 0, or from -1 backwards."
     )
 
 

@@ -2,6 +2,8 @@
 
 import json
 import os
+import socket
+import urllib.parse
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -69,16 +71,20 @@ def get_strategy(
 
 def _tpu(address: str, zone: str | None, project: str | None, cores: int | None):
     try:
+        if "://" in address:
+            # TensorFlow would look for the host for minutes.
+            socket.getaddrinfo(urllib.parse.urlsplit(address).hostname, None)
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
             tpu=address, zone=zone, project=project
         )
         tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
         strategy = tf.distribute.TPUStrategy(resolver)
-    except (ValueError, RuntimeError, tf.errors.OpError) as error:
+    except (ValueError, RuntimeError, OSError, ImportError, tf.errors.OpError) as error:
         raise ModelingError(
-            f"A TPU is asked for, but none was found (tpu_name {address!r}): {error} Check "
-            f"--tpu_name, --tpu_zone and --gcp_project, and that tensorflow-tpu is installed."
+            f"A TPU is asked for, but none was found (tpu_name {address!r}): "
+            f"{' '.join(str(error).split())[:300]}. Check --tpu_name, --tpu_zone and "
+            f"--gcp_project, and that tensorflow-tpu is installed; or leave out --use_tpu."
         ) from error
     if cores not in (None, strategy.num_replicas_in_sync):
         logging.warning(

@@ -40,7 +40,10 @@ def define_engine_device_flags() -> None:
     flags.DEFINE_string("gcp_project", None, "Project of the TPU; found out if not given.")
     flags.DEFINE_string("master", None, "Address of the TPU, the original's older form.")
     flags.DEFINE_integer(
-        "num_tpu_cores", 8, "Cores of the TPU. All of them are used; a difference is reported."
+        "num_tpu_cores",
+        8,
+        "Cores of the TPU. All of them are used; a difference is reported.",
+        lower_bound=1,
     )
     flags.DEFINE_enum(
         "dtype",

@@ -16,7 +16,8 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from modeling.errors import NotFiniteError
+from modeling.checkpoints import weights_by_name
+from modeling.errors import ModelingError, NotFiniteError
 from modeling.training.engine import distribution
 from modeling.training.engine.step import TrainStep
 
@@ -160,6 +161,7 @@ def train_steps(
         SystemExit: After SIGTERM or SIGINT, when the run has been saved; see `leave_training_loop`.
     """
     step = int(train_step.global_step.numpy())
+    start = _starting_point(train_step.model) if step == 0 else ""
     eval_steps = options.eval_steps if evaluate else 0
     every = [n for n in (options.save_checkpoints_steps, options.log_steps, eval_steps) if n]
     agreement = agreement or LoopAgreement()
@@ -187,7 +189,7 @@ def train_steps(
             history = train_step.run(iterator, chunk)
             taken = max(reporter.seconds - before, 1e-6)
             pace = min(2 * pace, CHUNK_SECONDS * chunk / taken) if chunk >= int(pace) else pace
-            _check_finite(history, step, train_step, run_state, describe_examples)
+            _check_finite(history, step, train_step, run_state, describe_examples, start)
             step += chunk
             reporter.add(history)
             minutes = (time.monotonic() - saved_at) / 60
@@ -268,7 +270,34 @@ class LoopAgreement:
         return self._strategy.experimental_local_results(sums)[0]
 
 
-def _check_finite(history, first_step, train_step, run_state, describe_examples) -> None:
+def _starting_point(model) -> str:
+    """What to look at if already the first loss isn't finite: the first update spoils the weights.
+
+    Raises:
+        ModelingError: A weight isn't finite, so no loss will be.
+    """
+    largest = {
+        name: float(tf.reduce_max(tf.abs(tf.cast(weight.value, tf.float32))))
+        for name, weight in weights_by_name(model).items()
+    }
+    bad = [name for name, value in largest.items() if not math.isfinite(value)]
+    if bad:
+        raise ModelingError(
+            f"The weight {bad[0]} isn't finite before the first step. Look at --init_checkpoint, "
+            f"or at initializer_range in the configuration."
+        )
+    name = max(largest, key=largest.get)
+    config = model.config
+    return (
+        f"No weight had changed yet, so the learning rate isn't the reason. Look at the "
+        f"configuration (layer_norm_eps is {config.layer_norm_eps:g}, initializer_range "
+        f"{config.initializer_range:g}) and at the weights that training started from: the "
+        f"largest number is {largest[name]:.3g}, in {name}, and hardly above 20 in released "
+        f"models. If both are as they should be, look at --class_weights and the input records."
+    )
+
+
+def _check_finite(history, first_step, train_step, run_state, describe_examples, start) -> None:
     for offset, (loss, _) in enumerate(history["loss"]):
         rate = history["learning_rate"][offset][0]
         norm = history["gradient_norm"][offset][0]
@@ -284,9 +313,14 @@ def _check_finite(history, first_step, train_step, run_state, describe_examples)
             if describe_examples and train_step.example_ids is not None:
                 described = describe_examples(train_step.example_ids[offset])
                 examples = f" The batch held {described}."
-            raise NotFiniteError(
+            what = (
                 f"The loss is {loss} at step {first_step + offset} (learning rate {rate:.3g}, "
-                f"gradient norm {norm:.3g}).{examples} The last good checkpoint, "
+                f"gradient norm {norm:.3g})."
+            )
+            if first_step + offset == 0:
+                raise NotFiniteError(f"{what} {start}{examples}")
+            raise NotFiniteError(
+                f"{what}{examples} The last good checkpoint, "
                 f"step {max(run_state.saved_step, 0)}, is kept in {run_state.directory}. Lower "
                 f"the learning rate or lengthen the warm-up, and look at the input records."
             )

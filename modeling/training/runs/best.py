@@ -8,6 +8,7 @@ through which the folder can be given as --init_checkpoint.
 import json
 import operator
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import keras
 import numpy as np
@@ -41,6 +42,7 @@ class BestKeeper:
         patience: Evaluations in a row without improvement after which to stop; 0 for never.
         history: (step, value) of the metric before the run was resumed, up to the step that it
             goes on from: `reporter.curve("eval", metric)`.
+        vocabulary: Which one the weights belong to, see `checkpoints.describe_vocabulary`.
     """
 
     def __init__(
@@ -50,10 +52,12 @@ class BestKeeper:
         patience: int = 0,
         *,
         history: Iterable[tuple[int, float]] = (),
+        vocabulary: Mapping[str, Any] | None = None,
     ):
         self.directory = directory
         self.metric = metric
         self.patience = patience
+        self.vocabulary = vocabulary
         self._folder = join(directory, FOLDER)
         self._chief = is_chief()
         # Step 0 is an evaluation of a checkpoint from elsewhere. A step evaluated again counts
@@ -114,7 +118,8 @@ class BestKeeper:
         best = self._best_of(candidates)
         if best and best[0] == step != self._kept:
             weights = checkpoints.weights_by_name(model)
-            _write_weights(self._folder, step, {n: w.value.numpy() for n, w in weights.items()})
+            tensors = {n: w.value.numpy() for n, w in weights.items()}
+            _write_weights(self._folder, step, tensors, self.vocabulary)
             self._point_to(step)
             logging.info(
                 "Best %s so far: %.6g at step %d, kept in %s",
@@ -180,7 +185,7 @@ class BestKeeper:
                     self._folder,
                 )
                 return
-            _write_weights(self._folder, step, tensors)
+            _write_weights(self._folder, step, tensors, self.vocabulary)
             self._point_to(step)
         if stored and stored["step"] != step:
             logging.info(
@@ -200,7 +205,12 @@ class BestKeeper:
 
 
 def keep_as_best(
-    directory: str, metric: str, value: float, step: int, tensors: Mapping[str, np.ndarray]
+    directory: str,
+    metric: str,
+    value: float,
+    step: int,
+    tensors: Mapping[str, np.ndarray],
+    vocabulary: Mapping[str, Any] | None = None,
 ) -> None:
     """Writes weights chosen elsewhere as the best of a run's output folder, over those there.
 
@@ -209,9 +219,10 @@ def keep_as_best(
         metric, value: Why they are the best.
         step: Updates that made them.
         tensors: By name, see `checkpoints.weights_by_name`.
+        vocabulary: See `BestKeeper`.
     """
     folder = join(directory, FOLDER)
-    _write_weights(folder, step, tensors)
+    _write_weights(folder, step, tensors, vocabulary)
     _write_record(folder, metric, value, step)
     _remove_weights_but(folder, {step})
 
@@ -231,9 +242,15 @@ def has_best(directory: str) -> bool:
     return _read_record(join(directory, FOLDER)) is not None
 
 
-def _write_weights(folder: str, step: int, tensors: Mapping[str, np.ndarray]) -> None:
+def _write_weights(
+    folder: str,
+    step: int,
+    tensors: Mapping[str, np.ndarray],
+    vocabulary: Mapping[str, Any] | None,
+) -> None:
     with staged(folder) as temporary:
         prefix = join(temporary, f"model.ckpt-{step}")
+        checkpoints.stage_vocabulary(prefix, vocabulary)
         tf1.write_bundle(prefix, {**tensors, "global_step": np.int64(step)})
 
 

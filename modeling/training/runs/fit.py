@@ -69,6 +69,7 @@ def fit_run(
     result_names: Callable[[], Iterable[str]] | None = None,
     plot: Callable[[], str] | None = None,
     identity: Mapping[str, Any] | None = None,
+    vocabulary: Mapping[str, Any] | None = None,
 ) -> int:
     """Trains from where the folder stands until the last stage ends; call it in the scope.
 
@@ -86,6 +87,7 @@ def fit_run(
             is found before training. Only called if there is one.
         plot: Draws the run's curves and returns their file; called in the end.
         identity: Everything that changes the result, by the names of flags; see `identity`.
+        vocabulary: Which one the weights belong to, see `checkpoints.describe_vocabulary`.
 
     Returns:
         The step of the weights that the model has in the end: the last, or the best.
@@ -98,7 +100,7 @@ def fit_run(
     if options.best_metric and result_names:
         check_best_metric(options.best_metric, result_names(), "the evaluations")
     with LoopInterruption() as interruption:
-        run = _Run(train_step, directory, reporter, options, evaluate, interruption)
+        run = _Run(train_step, directory, reporter, options, evaluate, interruption, vocabulary)
         run.identify(identity or {}, stages[-1].last_step)
         # A run that diverges takes its progress bar off the terminal too.
         with contextlib.closing(reporter):
@@ -122,13 +124,15 @@ class _Run:
     options: LoopOptions
     evaluate: Callable[[int], dict[str, float]] | None
     interruption: LoopInterruption
+    vocabulary: Mapping[str, Any] | None = None
     keeper: BestKeeper | None = None
     changes: str = ""  # in the settings, since the folder's weights were trained
     judged_after: int = 0  # evaluations up to this step don't count for the best weights
 
     def __post_init__(self):
         self.agreement = LoopAgreement()
-        self.state = RunState(self.directory, self.train_step, self.options.keep_checkpoint_max)
+        keep = self.options.keep_checkpoint_max
+        self.state = RunState(self.directory, self.train_step, keep, self.vocabulary)
 
     def identify(self, identity: Mapping[str, Any], last_step: int) -> None:
         """Compares the settings with those that the folder's weights were trained with."""
@@ -218,6 +222,7 @@ class _Run:
             metric,
             self.options.early_stopping_patience,
             history=[(step, value) for step, value in curve if step > first_step],
+            vocabulary=self.vocabulary,
         )
 
     def _train(self, stage: RunStage, iterator) -> None:

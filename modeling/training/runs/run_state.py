@@ -7,6 +7,7 @@ in the training data lies beside it, in `data-STEP`.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -34,12 +35,20 @@ class RunState:
         directory: The run's output folder.
         train_step: Holds model, optimizer and step number.
         keep: How many checkpoints stay; 0 for all.
+        vocabulary: Which one the weights belong to, see `checkpoints.describe_vocabulary`.
     """
 
-    def __init__(self, directory: str, train_step: TrainStep, keep: int = KEEP):
+    def __init__(
+        self,
+        directory: str,
+        train_step: TrainStep,
+        keep: int = KEEP,
+        vocabulary: Mapping[str, Any] | None = None,
+    ):
         self.directory = directory
         self.train_step = train_step
         self.keep = keep
+        self.vocabulary = vocabulary
         self.saved_step = -1
         self.change_data(None, "", 0)
 
@@ -88,6 +97,7 @@ class RunState:
                 with only_warnings():
                     position.write(join(temporary, f"data-{step}"))
                 write_staged_text(join(temporary, f"data-{step}.id"), self.data_id)
+            checkpoints.stage_vocabulary(join(temporary, f"model.ckpt-{step}"), self.vocabulary)
             tf1.write_bundle(join(temporary, f"model.ckpt-{step}"), tensors)
         steps = run_folder.run_checkpoint_steps(self.directory)
         kept = [f"model.ckpt-{s}" for s in steps[-self.keep :]]

@@ -7,6 +7,7 @@ import pytest
 from data.errors import DataError, error_list, error_text
 from data.files.text_files import (
     file_extension,
+    json_object,
     lines_of,
     named_file_row,
     placed_file,
@@ -105,3 +106,13 @@ def test_words_of_messages():
     assert error_list("abc") == "a, b, c" and error_list("abc", 2) == "a, b and 1 more"
     # As when a column of texts is taken for labels, or a row for the header.
     assert error_list(["a" * 99, "b"]) == "a" * 70 + "…, b"
+
+
+@pytest.mark.parametrize(
+    "value", ["[" * 50_000 + "]" * 50_000, '{"a":' * 50_000 + "1" + "}" * 50_000], ids=["[", "{"]
+)
+def test_a_deep_value_in_a_field_that_is_not_read(value):
+    with pytest.raises(
+        DataError, match=r"f\.jsonl:7: .* nested too deeply, in a field .*; it begins"
+    ):
+        json_object("f.jsonl:7", f'{{"text": "a", "unused": {value}}}')

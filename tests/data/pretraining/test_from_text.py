@@ -1,5 +1,7 @@
 """From text to records: the settings that reach the records, and what a manifest saves."""
 
+import pathlib
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -64,3 +66,16 @@ def test_another_mixture_makes_the_records_anew(tmp_path):
 def test_shares_are_checked(tmp_path):
     with pytest.raises(DataError, match=r"make 1\.5"):
         make(tmp_path, mask_share=0.8, random_share=0.7)
+
+
+def test_records_from_before_are_checked(tmp_path):
+    made = make(tmp_path)
+    # Left by a run on a corpus that was large enough for a manifest.
+    (tmp_path / "records" / "train.tfrecord.manifest.json").write_text('{"files": []}')
+    make(tmp_path, mask_share=0.0)
+    make(tmp_path, mask_share=0.0)
+    path = pathlib.Path(made.eval_files[0])
+    data = path.read_bytes()
+    path.write_bytes(data[: 16 + int.from_bytes(data[:8], "little")])
+    with pytest.raises(DataError, match=r"heldout.tfrecord has 1 records.*it was cut"):
+        make(tmp_path, mask_share=0.0)

@@ -152,6 +152,19 @@ def test_many_tokens_kept_whole():
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("lower", [True, False])
+def test_split_words_keeps_the_same_tokens(lower):
+    kept = ["[MASK]", "[unused0]"]
+    vocab = [*SPECIAL, "[unused0]", "a", "b", "[", "]", "mask", "MASK", "unused0"]
+    tokenizer = Tokenizer.from_vocab(vocab, lower, never_split=kept)
+    texts = ["a[MASK]b [unused0]", "", "[MASK][MASK]", "[mask] [CLS] \x01"]
+    words = tokenizer.split_words(texts).to_list()
+    assert words[:3] == [[b"a", b"[MASK]", b"b", b"[unused0]"], [], [b"[MASK]"] * 2]
+    assert words[3] == [b"[", b"mask", b"]", b"[", b"cls" if lower else b"CLS", b"]"]
+    ids = tokenizer.tokenize(texts[:3])
+    assert tokenizer.ids_to_tokens(ids) == [[w.decode() for w in line] for line in words[:3]]
+
+
 def test_never_split_refuses():
     with pytest.raises(DataError, match="brackets"):
         Tokenizer.from_vocab(VOCAB, never_split=["cafe"])

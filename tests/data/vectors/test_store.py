@@ -108,6 +108,23 @@ def test_cut_short_or_interrupted(tmp_path, monkeypatch):
         store(tmp_path / "file", features, Extract())
 
 
+def test_damage_is_noticed(tmp_path):
+    """A changed byte anywhere, and a file of the same size under another's name."""
+    features = rows()
+    other = pathlib.Path(store(tmp_path / "other", features, Extract(), "v").path).read_bytes()
+    path = pathlib.Path(store(tmp_path, features, Extract()).path)
+    content = path.read_bytes()
+    assert len(other) == len(content) and other != content
+    spoilt = [other, content + b"\0"]
+    for place in (3, 100, 200, len(content) // 2, len(content) - 20, len(content) - 1):
+        spoilt.append(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+    for bad in spoilt:
+        path.write_bytes(bad)
+        again = Extract()
+        assert store(tmp_path, features, again).path == str(path)
+        assert again.calls == 1 and path.read_bytes() == content
+
+
 @pytest.mark.parametrize(
     ("shape", "training"),
     [

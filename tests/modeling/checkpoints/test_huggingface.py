@@ -172,6 +172,34 @@ def test_sharded(tmp_path, weights):
         open_contents(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "shard",
+    [
+        "../model.safetensors",
+        "/etc/model.safetensors",
+        "sub/model.safetensors",
+        "..\\model.safetensors",
+        "gs://bucket/model.safetensors",
+        "passwd",
+        ".safetensors\0",
+        7,
+        None,
+        ["model.safetensors"],
+    ],
+)
+def test_index_names_files_of_its_folder_alone(tmp_path, weights, shard):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    _file(tmp_path, huggingface.huggingface_weights(weights))
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"classifier.bias": shard}}))
+    with pytest.raises(ModelingError, match="Nothing outside its folder is read"):
+        open_contents(folder)
+    index.write_text('{"weight_map":' * 5000)
+    with pytest.raises(ModelingError, match="not an index"):
+        open_contents(folder)
+
+
 def test_one_weight_under_two_names(tmp_path):
     tensors = {"bert.pooler.dense.bias": np.ones(4), "pooler.dense.bias": np.ones(4)}
     with pytest.raises(ModelingError, match="bert/pooler/dense/bias twice"):
@@ -202,5 +230,30 @@ def test_empty_and_scalar_tensors(tmp_path):
 def test_damaged_files(tmp_path, damage):
     path = _file(tmp_path, {"classifier.bias": np.ones(4, np.float32)})
     path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(ModelingError, match=r"model\.safetensors is not a whole"):
+        open_contents(path)
+
+
+@pytest.mark.parametrize(
+    ("offsets", "size"),
+    [
+        ([[0, 16], [8, 24]], 24),  # overlapping
+        ([[0, 16], [0, 16]], 16),  # twice the same bytes
+        ([[0, 16], [24, 40]], 40),  # a gap
+        ([[0, 16.5], [16.5, 32.5]], 33),
+        ([[0, 16.0], [16.0, 32.0]], 32),
+        ([[-16, 0], [0, 16]], 32),
+        ([[0, 16], [16, 32]], 31),  # out of the file
+        ([[0, 16], [16, 32]], 33),  # bytes that belong to nothing
+        ([[0, 16], [32, 16]], 32),
+        ([[0, 16], [2**63, 2**63 + 16]], 32),
+    ],
+)
+def test_offsets_that_lie(tmp_path, offsets, size):
+    parts = zip(("classifier.bias", "classifier.weight"), offsets, strict=True)
+    header = {n: {"dtype": "F32", "shape": [4], "data_offsets": of} for n, of in parts}
+    text = json.dumps(header).encode()
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(struct.pack("<Q", len(text)) + text + bytes(size))
     with pytest.raises(ModelingError, match=r"model\.safetensors is not a whole"):
         open_contents(path)

@@ -196,6 +196,23 @@ def test_folder_without_a_checkpoint(tmp_path, name, words):
         checkpoints.load(_pretrainer(), tmp_path)
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("format", ["tf1", "huggingface"])
+def test_weights_that_are_not_finite(tmp_path, weights, value, format):
+    query = "bert/encoder/layer_1/attention/self/query/kernel"
+    weights[query][1, 2] = value
+    checkpoints.write_checkpoint(tmp_path / "bad", weights, BertConfig(**CONFIG), format=format)
+    called = {
+        "tf1": query,
+        "huggingface": r"bert\.encoder\.layer\.1\.attention\.self\.query\.weight",
+    }
+    with pytest.raises(ModelingError, match=rf"{called[format]} in .*bad.* isn't finite: 1 of its"):
+        checkpoints.load(_pretrainer(), tmp_path / "bad")
+    with pytest.raises(ModelingError, match="isn't finite"):
+        checkpoints.convert(tmp_path / "bad", tmp_path / "out", "tf1")
+    assert not (tmp_path / "out").exists()
+
+
 def test_no_such_path_and_wrong_file(tmp_path):
     (tmp_path / "vocab.txt").write_text("x")
     with pytest.raises(ModelingError, match=r"no checkpoint at .*nothing.*holds vocab\.txt"):

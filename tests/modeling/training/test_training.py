@@ -319,6 +319,19 @@ def test_loss_that_is_not_finite_stops_the_run(tmp_path):
         run.go(save_checkpoints_steps=2)
 
 
+def test_first_loss_that_is_not_finite_points_to_the_weights(tmp_path):
+    run = Run(tmp_path)
+    run.weights["bert/pooler/dense/bias"].assign(np.full(8, np.nan))
+    with pytest.raises(ModelingError, match="pooler/dense/bias isn't finite before the first step"):
+        run.go()
+    run.weights["bert/pooler/dense/bias"].assign(np.zeros(8))
+    words = run.weights["bert/embeddings/word_embeddings"]
+    words.assign(words * 1e30)
+    message = r"at step 0 .*learning rate isn't the reason.* word_embeddings, and hardly above"
+    with pytest.raises(ModelingError, match=message.replace(" word", r" bert/embeddings/word")):
+        run.go()
+
+
 def test_checkpoint_of_another_model_is_refused(tmp_path):
     Run(tmp_path).go(steps=4)
     other = Run(tmp_path)

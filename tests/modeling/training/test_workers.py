@@ -140,6 +140,19 @@ def test_settings_that_cannot_work(monkeypatch, name, config, message):
         distribution.get_strategy(name)
 
 
+@pytest.mark.parametrize("name", ["no-such-tpu", "grpc://no-such-host.invalid:8470", "grpc://"])
+def test_tpu_that_is_not_there(name, monkeypatch):
+    def unresolved(*arguments, **named):
+        raise OSError("Name or service not known")
+
+    # As without a network; asking the real one takes as long as it likes.
+    monkeypatch.setattr("socket.getaddrinfo", unresolved)
+    monkeypatch.setattr("urllib.request.urlopen", unresolved)
+    with pytest.raises(ModelingError, match=f"'{name}'.*not known.*--tpu_name") as caught:
+        distribution.get_strategy(use_tpu=True, tpu_name=name)
+    assert len(str(caught.value)) < 600
+
+
 def test_tpu_and_another_strategy_contradict_each_other():
     with pytest.raises(ModelingError, match="use_tpu is set, but"):
         distribution.get_strategy("mirrored", use_tpu=True)

@@ -199,6 +199,10 @@ def test_too_few_documents(tokenizer, tmp_path, documents, message):
 @pytest.mark.parametrize(
     ("setting", "value"),
     [
+        ("max_seq_length", 10**9),
+        ("max_predictions_per_seq", 10**9),
+        ("dupe_factor", 10**9),
+        ("mask_share", float("nan")),
         ("max_seq_length", 4),
         ("max_predictions_per_seq", 0),
         ("dupe_factor", 0),

@@ -130,7 +130,7 @@ def test_goes_on_where_it_stopped(done, folder, tmp_path, monkeypatch):
 
         monkeypatch.setattr(jobs, name, wrapped)
 
-    fail_at("make_part", make_part, 3)
+    fail_at("write_job_part", make_part, 3)
     with pytest.raises(KeyboardInterrupt):
         write_job_locally(job)
     assert not list(tmp_path.glob("*.tfrecord"))
@@ -237,7 +237,7 @@ def test_bad_corpora_leave_nothing(folder, tmp_path):
     out = tmp_path / "out"
     for text, message in (
         (b"\n\n", "No text was found"),
-        (text_of(corpus(1)).encode(), "Only one document.*objective=mlm"),
+        (text_of(corpus(1)).encode(), r"Only one document.* at .*1\.txt:1,.*objective=mlm"),
         (text_of(corpus(9)).encode() + b"caf\xe9 au lait\n", r"1\.txt:\d+.*UTF-8"),
         (b"ban\0ban\n", "binary"),
     ):

@@ -265,6 +265,7 @@ def test_what_changes_makes_a_new_file(tokenizer, tmp_path, monkeypatch):
         names(kind=SentenceKind.CHOICES, examples=choices),
         names(Tokenizer.from_vocab([*VOCAB, "new"])),
         names(Tokenizer.from_vocab(VOCAB, do_lower_case=False)),
+        names(Tokenizer.from_vocab(VOCAB, never_split=["[MASK]"])),
         names(settings=SentenceSettings(11)),
         names(settings=SentenceSettings(10, "tail")),
         names(settings=SentenceSettings(10, "windows")),
@@ -301,6 +302,24 @@ def test_damaged_files_are_made_again(tokenizer, tmp_path, monkeypatch):
         assert [other.name for other in tmp_path.iterdir()] == [path.name]
         if number < 4:
             assert counted() == number + 2 and len(path.read_bytes()) == len(whole)
+
+
+def test_a_file_of_another_identity_is_not_taken(tokenizer, tmp_path, monkeypatch):
+    """Whole and of the right name, but with the pieces of other texts."""
+    counted = count_tokenising(monkeypatch)
+    contents = []
+    for number in (4, 5):
+        examples = make_examples(number)
+        cached_sentence_rows(
+            str(tmp_path), "dev", tokenizer, examples, SentenceKind.CLASSES, LABELS, SETTINGS
+        )
+        (path,) = tmp_path.iterdir()
+        contents.append(path.read_bytes())
+    path.write_bytes(contents[0])
+    cached_sentence_rows(
+        str(tmp_path), "dev", tokenizer, examples, SentenceKind.CLASSES, LABELS, SETTINGS
+    )
+    assert counted() == 3 and path.read_bytes() == contents[1]
 
 
 def test_another_process_removes_the_old_file_first(tokenizer, tmp_path, monkeypatch):

@@ -1,0 +1,28 @@
+"""Files of labels that lie."""
+
+import json
+
+import pytest
+
+from data.errors import DataError
+from data.tasks.sentences import delimited
+from data.tasks.tagging import tags
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"labels": ["a", "b", "a"]}', "'a' stands there twice"),
+        ('{"labels": ["a", 1]}', "has to be a list of strings"),
+        ("[" * 100_000, "RecursionError"),
+        ('{"labels": ' * 100_000, "RecursionError"),
+    ],
+)
+def test_labels_of_a_model(tmp_path, text, words):
+    path = tmp_path / "labels.json"
+    filled = {"kind": "classes", "text_columns": ["text"], "scheme": "iob2"}
+    path.write_text(text if words == "RecursionError" else json.dumps(json.loads(text) | filled))
+    with pytest.raises(DataError, match=rf"labels\.json doesn't hold labels .*{words}"):
+        delimited.load_sentence_labels(str(path))
+    with pytest.raises(DataError, match=rf"labels\.json doesn't hold labels .*{words}"):
+        tags.load_tags(str(tmp_path), None)
