@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import os
 from collections.abc import Iterable, Mapping, Sequence
 
 import tensorflow as tf
