@@ -8,7 +8,8 @@
         --output_dir=/tmp/mrpc_output/
 
 With --learning_rates=5e-5,4e-5,3e-5,2e-5 --num_runs=5 it searches as the paper did. --do_predict
-writes test_results.tsv and predictions.tsv, --do_export a SavedModel that takes raw text.
+writes test_results.tsv and predictions.tsv, and test_results.txt where the right labels are known;
+--do_export a SavedModel that takes raw text.
 """
 
 from absl import flags
@@ -41,6 +42,7 @@ from modeling import quiet  # noqa: F401  isort: skip
 import functools
 import os
 
+import numpy as np
 from absl import logging
 
 from data.errors import DataError
@@ -145,7 +147,10 @@ class SentenceClassification:
         return lambda split, batches: predictor(batches(split))
 
     def evaluate(self, split, logits) -> TaskEvaluation:
-        label_ids = split.features.label_ids
+        known = _with_label(split)
+        if not known.any():
+            return TaskEvaluation({})
+        logits, label_ids = logits[known], split.features.label_ids[known]
         results = self.head.evaluate(logits, label_ids, self.task.metrics)
         constant = metrics.is_constant_output(self.head.probabilities(logits), label_ids)
         return TaskEvaluation(results, constant)
@@ -153,36 +158,64 @@ class SentenceClassification:
     def write_evaluation(self, split, logits, results, first: bool) -> None:
         """eval_results.txt, and for people: report by class, confusion matrix, worst errors."""
         end = "" if first else f"_{split.name}"
-        write_run_results(FLAGS.output_dir, f"eval_results{end}.txt", results)
+        write_run_results(FLAGS.output_dir, f"eval_results{end}.txt", {**results, **split.left_out})
+        self._report(split, logits, end)
+
+    def _report(self, split, logits, end: str) -> None:
+        """Files for people about the examples that have a label."""
         if not is_chief():
             return
-        outputs, label_ids = self.head.probabilities(logits), split.features.label_ids
+        known = _with_label(split)
+        outputs = self.head.probabilities(logits)
+        judged, label_ids = outputs[known], split.features.label_ids[known]
         path = os.path.join(FLAGS.output_dir, "{}" + end + "{}")
         kind, names = self.task.kind, self.task.labels
         if kind in (SentenceKind.CLASSES, SentenceKind.MULTI_LABEL):
             report = metrics.format_metrics_report(
-                metrics.class_metrics_report(outputs, label_ids, names)
+                metrics.class_metrics_report(judged, label_ids, names)
             )
             logging.info("%s by class\n%s", split.name, report)
             atomic.write_text(path.format("class_report", ".txt"), report + "\n")
         if kind is SentenceKind.CLASSES:
-            matrix = metrics.confusion_matrix(outputs, label_ids, len(names))
+            matrix = metrics.confusion_matrix(judged, label_ids, len(names))
             charts.confusion_png(matrix, names, path.format("confusion", ".png"))
         path = path.format("errors", ".tsv")
-        predictions.write_sentence_errors(path, split.examples, kind, names, outputs)
+        raw = FLAGS.raw_cells
+        predictions.write_sentence_errors(path, split.examples, kind, names, outputs, raw_cells=raw)
+
+    def _write_scores(self, split, logits, step: int, end: str) -> None:
+        """test_results.txt, and what people read, where the file has labels."""
+        results = self.evaluate(split, logits).results
+        if not results:
+            return
+        known = int(_with_label(split).sum())
+        if known < len(split.examples):
+            results = {**results, "scored_rows": known}
+            logging.warning(
+                "%s: %d of %d rows have a label; only these are scored.",
+                split.name,
+                known,
+                len(split.examples),
+            )
+        named = {name.replace("eval_", "test_"): value for name, value in results.items()}
+        named |= {"global_step": step, **split.left_out}
+        write_run_results(FLAGS.output_dir, f"test_results{end}.txt", named)
+        self._report(split, logits, f"_{split.name}")
 
     def write_predictions(self, split, logits, step: int, first: bool) -> None:
-        """test_results.tsv, predictions.tsv and, if wanted, the GLUE server's file."""
+        """test_results.tsv, predictions.tsv, scores, and what the GLUE server wants."""
+        end = "" if first else f"_{split.name}"
+        self._write_scores(split, logits, step, end)
         if not is_chief():
             return
-        outputs, end = self.head.probabilities(logits), "" if first else f"_{split.name}"
+        outputs = self.head.probabilities(logits)
         columns = outputs[:, None] if self.task.kind is SentenceKind.REGRESSION else outputs
         predictions.write_sentence_test_results(
             os.path.join(FLAGS.output_dir, f"test_results{end}.tsv"), columns
         )
         path = os.path.join(FLAGS.output_dir, f"predictions{end}.tsv")
         predictions.write_predictions(
-            path, split.examples, self.task.kind, self.task.labels, outputs
+            path, split.examples, self.task.kind, self.task.labels, outputs, FLAGS.raw_cells
         )
         logging.info("Wrote the predictions of %d examples to %s", len(outputs), path)
         if FLAGS.glue_submission:
@@ -215,6 +248,11 @@ class SentenceClassification:
         kind, names = self.task.kind.value, self.task.labels
         export = Export.from_flags(FLAGS)
         return export_sentence_model(model, export, kind, preprocess, names, self.task.pairs)
+
+
+def _with_label(split) -> np.ndarray:
+    """Which examples have one, bool [N]."""
+    return np.array([example.label is not None for example in split.examples], bool)
 
 
 def main(_) -> None:

@@ -47,6 +47,7 @@ from absl import logging
 
 from data.errors import DataError
 from data.files import atomic
+from data.files.bad_rows import BadRows
 from data.files.locks import one_run
 from data.tasks import labels
 from data.tasks.tagging import inputs, metrics, predictions, reading, tags
@@ -90,6 +91,7 @@ class Tagging:
         self.settings = TaggingSettings(
             FLAGS.max_seq_length, FLAGS.window_stride, FLAGS.document_context
         )
+        self.bad_rows = BadRows(FLAGS.skip_bad_rows)
         self.sentences = {}
         if FLAGS.do_train:
             self.sentences["train"] = self._sentences("train", FLAGS.model_scheme)
@@ -107,15 +109,13 @@ class Tagging:
         }
 
     def _sentences(self, purpose: str, scheme: str) -> list:
-        return reading.read_tagging_file(
-            FLAGS, FLAGS[FILES[purpose]].value, purpose != "test", scheme
-        )
+        path, labelled = FLAGS[FILES[purpose]].value, purpose != "test"
+        return reading.read_tagging_file(FLAGS, path, labelled, scheme, self.bad_rows)
 
     def read(self, purpose: str) -> list:
         sentences = self.sentences.get(purpose) or self._sentences(purpose, self.tags.scheme)
-        split = reading.tokenised_tagging(
-            purpose, sentences, self.tokenizer, self.tags, self.settings
-        )
+        how = (self.tokenizer, self.tags, self.settings, self.bad_rows)
+        split = reading.tokenised_tagging(purpose, sentences, *how)
         if self.frozen:
             vectors = stored_vectors(
                 os.path.join(FLAGS.output_dir, "features"),
@@ -161,7 +161,7 @@ class Tagging:
         self._report("eval", split, answers, results)
 
     def _report(self, name: str, split, answers, results) -> None:
-        write_run_results(FLAGS.output_dir, f"{name}_results.txt", results)
+        write_run_results(FLAGS.output_dir, f"{name}_results.txt", {**results, **split.left_out})
         if is_chief():
             report = metrics.report_by_type(reading.gold_tags(split), answers[0])
             logging.info("%s by type\n%s", FLAGS[FILES[split.name]].value, report)

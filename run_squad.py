@@ -193,8 +193,10 @@ class QuestionAnswering:
             files.finish(threshold)
         logging.info("Answered %d questions, in %s", len(split.examples), FLAGS.output_dir)
         if not scoring.with_answers(split.examples):
+            lacking = sum(not scoring.with_answers([q]) for q in split.examples)
+            logging.info("Not scored: %d of the questions have no answers in the file.", lacking)
             return
-        results = self.scoring.results(*answered, threshold)
+        results = self.scoring.results(*answered, threshold) | split.left_out
         for name, value in results.items():
             logging.info("  %s = %.4f", name, value)
         if directory is not None:

@@ -54,6 +54,12 @@ flags.DEFINE_integer("batch_size", 32, "Most lines that are computed at once.", 
 flags.DEFINE_bool(
     "skip_bad_lines", False, "Write an error in place of an answer, and go on; else stop."
 )
+flags.DEFINE_bool(
+    "raw_cells",
+    False,
+    "TSV with cells that begin with = + - @ as they are; else an apostrophe keeps a spreadsheet "
+    "from running them.",
+)
 
 WINDOW_BATCHES = 32
 """So many batches are read before lines of like length are put together."""
@@ -86,6 +92,7 @@ def main(_: list[str]) -> None:
                 signature.outputs,
                 FLAGS.skip_bad_lines,
                 inputs.paths,
+                FLAGS.raw_cells,
             ) as outputs,
         ):
             batches = LIVE_WINDOW_BATCHES if inputs.live else WINDOW_BATCHES

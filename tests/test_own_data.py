@@ -75,11 +75,24 @@ def results(path):
 
 
 def test_own_files_from_training_to_predictions(folder):
+    # A file to predict that says what is right, but for one line that isn't JSON.
+    (folder / "again.jsonl").write_text((folder / "other.jsonl").read_text() + "{\n")
     log = succeed(
         *command(folder, "out", *COLUMNS, *TRAIN, "--train_batch_tokens=256"),
         *("--class_weights=balanced", "--do_eval", "--dev_file=dev.tsv,other.jsonl"),
+        *("--do_predict", "--test_file=again.jsonl", "--skip_bad_rows"),
     )
     out = folder / "out"
+    assert "Left out 1 of 31 rows" in log
+    scored, evaluated = (
+        results(out / name) for name in ("test_results.txt", "eval_results_dev_other.txt")
+    )
+    assert scored["test_accuracy"] == evaluated["eval_accuracy"]
+    assert abs(scored["test_loss"] - evaluated["eval_loss"]) < 1e-5
+    assert scored["skipped_rows"] == 1 and "skipped_rows" not in evaluated
+    assert "30" in (out / "class_report_test.txt").read_text()
+    table = (out / "predictions.tsv").read_text().splitlines()
+    assert len(table) == 31 and table[0].split("\t")[:3] == ["id", "gold", "label"]
     assert "Labels found" in log and "bad, good" in log
     for end, count in (("", 40), ("_dev_other", 30)):
         assert results(out / f"eval_results{end}.txt")["eval_accuracy"] > 0.9

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from data.errors import DataError, did_you_mean, error_list, error_text
+from data.files.bad_rows import FileRows, RowAttempt, first_bad_row_raises
 from data.files.parquet import check_parquet_columns, read_rows
 from data.files.text_files import (
     PACKED,
@@ -61,7 +62,11 @@ class TableRow:
 
 
 def read_table(
-    path: str, *, format: str | None = None, has_header: bool = True
+    path: str,
+    *,
+    format: str | None = None,
+    has_header: bool = True,
+    bad_rows: FileRows | None = None,
 ) -> Iterator[TableRow]:
     """Streams the rows of a file.
 
@@ -71,6 +76,8 @@ def read_table(
         has_header: Whether the first line of TSV and CSV names the columns. If not they are
             named "0", "1" and so on, as many as the first line has. The other formats name
             their columns always.
+        bad_rows: Takes those that aren't JSON or have more or fewer columns, so that reading goes
+            on; None: the first one is raised.
 
     Raises:
         DataError: While iterating, naming file and line: the file can't be read, isn't what the
@@ -88,18 +95,20 @@ def read_table(
         raise DataError(
             f"{path}: unknown format {format!r}; it may be one of {error_list(FORMATS)}."
         )
+    attempt = bad_rows.attempt if bad_rows else first_bad_row_raises
     if format == "parquet":
         rows = (TableRow(*record) for record in read_rows(path))
     elif format == "jsonl":
-        rows = (TableRow(*record) for record in json_file_rows(path, read_text(path)))
+        records = json_file_rows(path, read_text(path), attempt)
+        rows = (TableRow(*record) for record in records if record[1] is not None)
     else:
         separator, records = (",", csv_file_rows) if format == "csv" else ("\t", tsv_file_rows)
-        rows = _named(records(path, read_text(path)), separator, has_header)
+        rows = _named(records(path, read_text(path)), separator, has_header, attempt)
     empty = True
     for row in rows:
         empty = False
         yield row
-    if empty:
+    if empty and not (bad_rows and bad_rows.bad):
         raise DataError(
             f"{path} is empty: it has no row"
             + (" below its header" if has_header and format in ("tsv", "csv") else "")
@@ -123,7 +132,7 @@ def table_value(row: TableRow, column: str) -> object:
 
 
 def _named(
-    records: Iterator[tuple[str, list[str]]], separator: str, has_header: bool
+    records: Iterator[tuple[str, list[str]]], separator: str, has_header: bool, attempt: RowAttempt
 ) -> Iterator[TableRow]:
     names: list[str] | None = None
     for source, values in records:
@@ -134,4 +143,6 @@ def _named(
                 continue
             names = [str(column) for column in range(len(values))]
         first = "header" if has_header else "first row"
-        yield TableRow(source, named_file_row(source, names, values, separator, first))
+        fields = attempt(named_file_row, source, names, values, separator, first)
+        if fields is not None:
+            yield TableRow(source, fields)

@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from data.errors import DataError, error_text, json_error
 from data.files import atomic, lock_files, streams
+from data.files.bad_rows import RowAttempt, first_bad_row_raises
 from data.files.lines import not_utf8
 from data.files.streams import READABLE, unreadable
 
@@ -26,7 +27,14 @@ EXTENSIONS = (".tsv", ".csv", ".jsonl", ".ndjson", ".json", ".parquet")
 PACKED = (".gz", ".bz2", ".xz", ".zst")
 """Those that may stand behind them."""
 
-_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
+# As of JSON: whatever ends a line for some reader (splitlines() knows ten), and control characters.
+_ESCAPES = {c: f"\\u{c:04x}" for c in (*range(32), 0x7F, 0x85, 0x2028, 0x2029)}
+_ESCAPES |= str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
+_NUMBER = re.compile(
+    r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)", re.ASCII | re.IGNORECASE
+)
+# The wide ones are formulas in East Asian settings.
+_FORMULA = re.compile(r"['\s]*[=+\-@＝＋－＠]")
 # The csv module refuses fields of more than 128 KiB unless told otherwise, and takes no more than
 # a C long, which has 32 bits on Windows.
 _CSV_FIELD_LIMIT = 2**31 - 1
@@ -205,18 +213,22 @@ def without_last_blanks(
         yield source, row
 
 
-def json_file_rows(path: str, text: str) -> Iterator[tuple[str, dict[str, object]]]:
+def json_file_rows(
+    path: str, text: str, attempt: RowAttempt = first_bad_row_raises
+) -> Iterator[tuple[str, dict[str, object] | None]]:
     """Sources and objects of JSON lines, an object on every line; blank lines are skipped.
 
-    Half a surrogate pair, which JSON may hold and UTF-8 can't, becomes U+FFFD.
+    Half a surrogate pair, which JSON may hold and UTF-8 can't, becomes U+FFFD. Where `attempt`
+    doesn't raise what is wrong, None stands for the object.
 
     Raises:
-        DataError: While iterating: a line isn't JSON, or no object, or has a name twice.
+        DataError: While iterating, by way of `attempt`: a line isn't JSON, or no object, or has a
+            name twice.
     """
     for number, line in enumerate(lines_of(text), 1):
         if line.strip():
             source = f"{path}:{number}"
-            yield source, json_object(source, line)
+            yield source, attempt(json_object, source, line)
 
 
 def json_object(source: str, line: str) -> dict[str, object]:
@@ -276,9 +288,24 @@ def split_file_names(purpose: str, paths: Iterable[str]) -> dict[str, str]:
     return files
 
 
-def tsv_line(cells: Iterable[str]) -> str:
-    """A line, without its end; backslashes, tabs and ends of lines in cells are escaped."""
-    return "\t".join(cell.translate(_ESCAPES) for cell in cells)
+def tsv_line(cells: Iterable[str], raw: bool = False) -> str:
+    """A line, without its end.
+
+    In cells a backslash, control characters and all that may end a line are escaped as in JSON.
+    One that a spreadsheet would run, as it begins with = + - or @, gets an apostrophe before it,
+    unless it is a number: https://owasp.org/www-community/attacks/CSV_Injection. White space and
+    apostrophes before such a character make no difference, so that who reads the file takes away
+    the first apostrophe of every cell that has only these before it.
+
+    Args:
+        cells: Any texts.
+        raw: Whether no apostrophe is put before any.
+    """
+    return "\t".join((cell if raw else _unrun(cell)).translate(_ESCAPES) for cell in cells)
+
+
+def _unrun(cell: str) -> str:
+    return f"'{cell}" if _FORMULA.match(cell) and not _NUMBER.fullmatch(cell) else cell
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:

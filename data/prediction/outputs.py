@@ -8,8 +8,9 @@ the model gives them. Numbers read back as the same float32. Of a line that coul
 {"error": "file:line: …"} is in place of the outputs. What was passed through is never replaced: it
 is called input_NAME where an output has its name, as a gold label beside the label.
 
-TSV: the same below a header, single values only. A backslash is written as "\\\\", tabs and ends of
-lines as "\\t", "\\n", "\\r". The columns passed through are those of the first line that isn't bad.
+TSV: the same below a header, single values only, with escapes as `text_files.tsv_line` has them;
+what a spreadsheet would run gets an apostrophe before it. The columns passed through are those of
+the first line that isn't bad.
 """
 
 import contextlib
@@ -48,6 +49,7 @@ class PredictionOutputs:
         skip_bad_lines: Whether lines that have no answer are written as errors; else they're
             raised.
         inputs: Files that mustn't be overwritten.
+        raw_cells: Whether TSV has no apostrophes, see `text_files.tsv_line`.
 
     Attributes:
         done: Lines written.
@@ -65,6 +67,7 @@ class PredictionOutputs:
         specs: Mapping[str, tf.TensorSpec],
         skip_bad_lines: bool = False,
         inputs: Iterable[str] = (),
+        raw_cells: bool = False,
     ):
         if path != "-":
             check_inputs_survive({"input_file": inputs}, {"output_file": [path]})
@@ -73,7 +76,7 @@ class PredictionOutputs:
         self._skip = skip_bad_lines
         self._names = list(specs) if format == "jsonl" else _single_values(specs)
         taken = [*self._names, ERROR] if skip_bad_lines else self._names
-        self._tsv = None if format == "jsonl" else _Tsv(taken)
+        self._tsv = None if format == "jsonl" else _Tsv(taken, raw_cells)
         self._renamed = {name: f"input_{name}" for name in taken}
         self._said: set[str] = set()
         self._said_bytes = False
@@ -207,10 +210,12 @@ class _Tsv:
 
     Args:
         names: Of columns besides those passed through.
+        raw: See `text_files.tsv_line`.
     """
 
-    def __init__(self, names: list[str]):
+    def __init__(self, names: list[str], raw: bool):
         self._names = names
+        self._raw = raw
         self._header: list[str] = []
         self._waiting: list[dict] = []
 
@@ -227,13 +232,11 @@ class _Tsv:
         if self._header:
             return []
         self._header = [*passed, *self._names]
-        rows = [tsv_line(self._header), *map(self._row, self._waiting)]
+        rows = [tsv_line(self._header, self._raw), *map(self._row, self._waiting)]
         self._waiting = []
         return rows
 
     def _row(self, fields: dict) -> str:
         values = (fields.get(name, "") for name in self._header)
-        return tsv_line(
-            value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            for value in values
-        )
+        cells = (v if isinstance(v, str) else json.dumps(v, ensure_ascii=False) for v in values)
+        return tsv_line(cells, self._raw)

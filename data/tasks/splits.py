@@ -35,6 +35,7 @@ class TaskSplit:
         fixed_shapes: Whether all batches have one shape, whatever is asked for.
         epochs: Passes of training over it, if not as many as the run asks for.
         epoch_size: Examples that count as one pass, if not all.
+        skipped: Bad rows of its file that were left out, and aren't scored.
     """
 
     name: str
@@ -49,9 +50,15 @@ class TaskSplit:
     fixed_shapes: bool = False
     epochs: float | None = None
     epoch_size: int | None = None
+    skipped: int = 0
 
     def __len__(self) -> int:
         return len(self.features)
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        """What results have to say besides: `skipped_rows`, if there are any."""
+        return {"skipped_rows": self.skipped} if self.skipped else {}
 
     def batches(
         self,

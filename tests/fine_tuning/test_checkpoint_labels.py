@@ -56,7 +56,7 @@ def test_sentences(sentence_folder):
     said = elsewhere("run_classifier.py", classifier, folder, *do)
     assert said == dict.fromkeys(PLACES, "")
     expected = (folder / "trained" / "predictions.tsv").read_text()
-    assert expected.splitlines()[0].split("\t") == ["id", "label", "bad", "good"]
+    assert expected.splitlines()[0].split("\t") == ["id", "gold", "label", "bad", "good"]
     for name in PLACES:
         assert (folder / name / "predictions.tsv").read_text() == expected
 

@@ -5,9 +5,12 @@ Defined without TensorFlow, since --help needs none.
 
 from absl import flags
 
+from data.tasks.flags import define_bad_row_flags
+
 
 def define_question_flags() -> None:
     """All of them."""
+    define_bad_row_flags()
     flags.DEFINE_list(
         "train_file",
         [],

@@ -7,6 +7,7 @@ from absl import logging
 
 from data.errors import DataError
 from data.features import features_fingerprint
+from data.files.bad_rows import BadRows
 from data.tasks.questions import original, squad
 from data.tasks.questions.rows import QuestionSettings, training_question_rows
 from data.tasks.splits import TaskSplit
@@ -46,11 +47,16 @@ def read_training_questions(values, tokenizer: Tokenizer) -> list[TaskSplit]:
     """A split for each training file."""
     version_2, as_original = values.version_2_with_negative, values.original_postprocessing
     settings = question_settings(values)
+    bad_rows = BadRows(values.skip_bad_rows)
     splits = []
     for path, epochs in zip(values.train_file, question_epochs_per_file(values), strict=True):
         # The original looks for answers in its own way.
         questions = squad.read_squad(
-            path, version_2=version_2, training=not as_original, max_contexts=values.max_contexts
+            path,
+            version_2=version_2,
+            training=not as_original,
+            max_contexts=values.max_contexts,
+            bad_rows=bad_rows,
         )
         count = len(questions)
         if as_original:
@@ -77,8 +83,9 @@ def read_training_questions(values, tokenizer: Tokenizer) -> list[TaskSplit]:
 
 def read_to_answer(values, name: str) -> TaskSplit:
     """The questions of --predict_file; their rows are made some at a time while answering."""
-    questions = squad.read_squad(
-        values.predict_file, version_2=values.version_2_with_negative, training=False
-    )
+    bad_rows, path = BadRows(values.skip_bad_rows), values.predict_file
+    version_2 = values.version_2_with_negative
+    questions = squad.read_squad(path, version_2=version_2, training=False, bad_rows=bad_rows)
     content = features_fingerprint(dataclasses.astuple(question)[:5] for question in questions)
-    return TaskSplit(name, None, content, str, questions)
+    skipped = bad_rows.skipped.get(path, 0)
+    return TaskSplit(name, None, content, str, questions, skipped=skipped)

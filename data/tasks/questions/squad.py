@@ -32,6 +32,7 @@ from collections.abc import Iterator, Sequence
 from absl import logging
 
 from data.errors import DataError, error_list, error_text, json_error
+from data.files.bad_rows import BadRows, FileRows
 from data.files.text_files import read_text
 
 _SHOWN = 5
@@ -89,7 +90,12 @@ class Question:
 
 
 def read_squad(
-    path: str, *, version_2: bool | None = None, training: bool, max_contexts: int = 0
+    path: str,
+    *,
+    version_2: bool | None = None,
+    training: bool,
+    max_contexts: int = 0,
+    bad_rows: BadRows | None = None,
 ) -> list[Question]:
     """Reads a file, questions in its order.
 
@@ -102,6 +108,8 @@ def read_squad(
             Otherwise they may be absent, and only their texts count.
         max_contexts: Where the same question is asked about several contexts, as in TriviaQA,
             only the first so many are kept; 0: all. Questions are the same if their texts are.
+        bad_rows: What becomes of bad questions (of an empty context all are); by default the file
+            is refused. What is wrong above the level of questions always refuses it.
 
     Raises:
         DataError: Names the file and the place in it: broken JSON (line and column), keys that
@@ -114,19 +122,16 @@ def read_squad(
     places: dict[str, str] = {}
     asked: Counter[str] = Counter()
     left_out = 0
-    for question in _questions(path, _load(path), training, oddities):
-        if question.id in places:
-            raise DataError(
-                f"{question.source}: the id {error_text(question.id)} occurs twice, the first time"
-                f" at {places[question.id]}. Predictions are told apart by it; give every question"
-                " an id of its own, or remove one of the two if they are the same."
-            )
-        places[question.id] = question.source
+    bad = (bad_rows or BadRows()).of(path, "questions")
+    for question in _questions(path, _load(path), training, oddities, bad):
+        if bad.attempt(_remember, question, places) is None:
+            continue
         asked[question.question] += 1
         if max_contexts and asked[question.question] > max_contexts:
             left_out += 1
             continue
         questions.append(_located(question, oddities) if training else question)
+    bad.finish(len(places))
     if not questions:
         raise DataError(
             f"{path} has no questions, its lists 'data', 'paragraphs' or 'qas' being empty. Check"
@@ -201,27 +206,49 @@ def _load(path: str) -> list[object]:
     return _field(_object(content, path), "data", list, path)
 
 
+def _remember(question: Question, places: dict[str, str]) -> bool:
+    """Notes where its id is from; True. Raises DataError if another has it."""
+    if question.id in places:
+        raise DataError(
+            f"{question.source}: the id {error_text(question.id)} occurs twice, the first time"
+            f" at {places[question.id]}. Predictions are told apart by it; give every question"
+            " an id of its own, or remove one of the two if they are the same."
+        )
+    places[question.id] = question.source
+    return True
+
+
 def _questions(
-    path: str, articles: list[object], training: bool, oddities: _Sources
+    path: str, articles: list[object], training: bool, oddities: _Sources, bad: FileRows
 ) -> Iterator[Question]:
     number = 0
     for place, article in _objects(articles, f"{path}: data"):
         title = _text(_field(article, "title", str, place)) if "title" in article else ""
         paragraphs = _field(article, "paragraphs", list, place)
         for within, paragraph in _objects(paragraphs, f"{place}.paragraphs"):
-            context = _text(_field(paragraph, "context", str, within))
-            if not context.strip():
-                raise DataError(
-                    f"{within}: the context is empty, and answers are looked for in it. Add the"
-                    " text or remove the paragraph."
-                )
-            for source, qa in _objects(_field(paragraph, "qas", list, within), f"{within}.qas"):
-                yield _question(qa, source, training, oddities, context, title, number)
+            qas = _field(paragraph, "qas", list, within)
+            context = bad.attempt(_context, paragraph, within, size=max(len(qas), 1))
+            for place, qa in enumerate(qas if context is not None else ()):
+                source = f"{within}.qas[{place}]"
+                fixed = (training, oddities, context, title, number)
+                question = bad.attempt(_question, qa, source, *fixed)
+                if question is not None:
+                    yield question
             number += 1
 
 
+def _context(paragraph: dict[str, object], place: str) -> str:
+    context = _text(_field(paragraph, "context", str, place))
+    if not context.strip():
+        raise DataError(
+            f"{place}: the context is empty, and answers are looked for in it. Add the"
+            " text or remove the paragraph."
+        )
+    return context
+
+
 def _question(
-    qa: dict[str, object],
+    qa: object,
     place: str,
     training: bool,
     oddities: _Sources,
@@ -229,6 +256,7 @@ def _question(
     title: str,
     paragraph: int,
 ) -> Question:
+    qa = _object(qa, place)
     # Predictions are JSON too, where keys are strings.
     name = str(qa["id"]) if type(qa.get("id")) is int else _text(_field(qa, "id", str, place))
     text = _text(_field(qa, "question", str, place))

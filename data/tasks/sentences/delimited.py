@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from absl import logging
 
 from data.errors import DataError, error_list
+from data.files.bad_rows import BadRows
 from data.files.text_files import placed_file, split_file_names
 from data.tasks import labels as saved_files
 from data.tasks.sentences.examples import Example, SentenceKind
 from data.tasks.sentences.labelled import (
     SentenceLayout,
     balanced_sentence_weights,
-    check_sentence_labels,
     labels_of_sentences,
     split_sentence_examples,
     warn_of_sentence_labels,
@@ -70,6 +70,11 @@ class OwnSentenceFiles:
         return self.layout.text_columns
 
     @property
+    def bad_rows(self) -> BadRows:
+        """See `SentenceTask`."""
+        return self.layout.bad_rows
+
+    @property
     def pairs(self) -> bool:
         """See `SentenceTask`."""
         return len(self.text_columns) == 2
@@ -90,7 +95,7 @@ class OwnSentenceFiles:
         return tuple(s for s in self.files if s.partition("_")[0] == purpose) or (purpose,)
 
     def read(self, data_dir: str | None, split: str) -> list[Example]:
-        """See `SentenceTask`. Test examples have no label, even if their file has that column.
+        """See `SentenceTask`. Test examples have a label where their file does.
 
         `data_dir` isn't used: `make_sentence_task` was told where file names start from.
         """
@@ -98,15 +103,13 @@ class OwnSentenceFiles:
             return list(self._held_out[split == "dev"])
         if split == "train":
             return list(self._training)
-        examples = self.examples(split)
-        if split != "test" and self.kind != SentenceKind.REGRESSION:
-            check_sentence_labels(examples, self.labels)
-        return examples
+        return self.examples(split)
 
     def examples(self, split: str, guess_kind: bool = False) -> list[Example]:
         """The examples of a file as they are, see `read`; their kind may be guessed."""
         if split in self.files:
-            return self.layout.read(self.files[split], split, None if guess_kind else self.kind)
+            kind = None if guess_kind else self.kind
+            return self.layout.read(self.files[split], split, kind, self.labels)
         if split in _NONE_GIVEN:
             raise DataError(_NONE_GIVEN[split])
         known = ["train", *self.splits("dev"), "test"]
@@ -116,7 +119,6 @@ class OwnSentenceFiles:
     def _training(self) -> list[Example]:
         examples = self.examples("train")
         if self.kind != SentenceKind.REGRESSION:
-            check_sentence_labels(examples, self.labels)
             warn_of_sentence_labels(self.files["train"], examples, self.labels)
         return examples
 
@@ -148,6 +150,7 @@ def make_sentence_task(
     seed: int = 0,
     format: str | None = None,
     data_dir: str | None = None,
+    skip_bad_rows: bool = False,
 ) -> OwnSentenceFiles:
     """The task over these files.
 
@@ -156,7 +159,7 @@ def make_sentence_task(
 
     Args:
         text_columns: One column, or two for pairs; by default those saved.
-        label_column: Needed to train and to evaluate.
+        label_column: Needed to train and to evaluate; scores a test file that has it.
         id_column: Its values become the examples' guids and have to differ within a file;
             otherwise the guids are split and row number, such as "train-1".
         train_file, dev_files, test_file: Which of them are needed the use decides.
@@ -173,6 +176,7 @@ def make_sentence_task(
         seed: Of that split.
         format: See `read_table`; one for all files.
         data_dir: Folder that relative file names start from.
+        skip_bad_rows: Whether these are left out, see `bad_rows`.
 
     Raises:
         DataError: The arguments contradict each other, or the training file is at fault.
@@ -195,7 +199,13 @@ def make_sentence_task(
         kind=kind or SentenceKind.CLASSES,
         labels=labels or [],
         layout=SentenceLayout(
-            text_columns, label_column, id_column, label_separator, has_header, format
+            text_columns,
+            label_column,
+            id_column,
+            label_separator,
+            has_header,
+            format,
+            BadRows(skip_bad_rows),
         ),
         files={split: placed_file(data_dir, path) for split, path in files.items() if path},
         dev_fraction=dev_fraction,

@@ -7,6 +7,8 @@ import dataclasses
 import enum
 from typing import Protocol
 
+from data.files.bad_rows import BadRows
+
 
 class SentenceKind(enum.Enum):
     """What a task predicts, and so what an example's label is."""
@@ -29,7 +31,7 @@ class Example:
             and line number, header = 0.
         text_a: First or only text.
         text_b: Second text, or None.
-        label: As the task's kind says; None in test sets, which have none.
+        label: As the task's kind says; None where it isn't known, as in most test sets.
         source: "file:line", lines counting from 1, for messages.
         choices: With Kind.CHOICES the texts that may follow text_a, else empty.
     """
@@ -51,12 +53,14 @@ class SentenceTask(Protocol):
         labels: Names of the classes in the order of their ids; empty for numbers and choices.
         pairs: Whether an example is two texts.
         metrics: Names that `modeling.metrics` knows, the one that models are chosen by first.
+        bad_rows: What becomes of them, and how many were left out.
     """
 
     name: str
     kind: SentenceKind
     labels: list[str]
     metrics: tuple[str, ...]
+    bad_rows: BadRows
 
     @property
     def pairs(self) -> bool: ...

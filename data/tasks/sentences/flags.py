@@ -5,6 +5,8 @@ Defined without TensorFlow, since --help needs none.
 
 from absl import flags
 
+from data.tasks.flags import define_bad_row_flags
+
 OWN_FILES = "delimited"  # name of the task
 TASKS = ("cola", "diagnostic", "mnli", "mrpc", "qnli", "qqp", "rte", "sst-2", "sts-b", "wnli")
 TASKS += ("xnli", "codah", "multiple_choice", "swag")
@@ -14,6 +16,7 @@ MAX_WINDOWS = 16
 
 def define_sentence_flags() -> None:
     """All of them."""
+    define_bad_row_flags()
     _define_task_flags()
     flags.DEFINE_bool(
         "do_lower_case", True, "Lower-case the text and strip accents; False for cased models."
@@ -36,6 +39,12 @@ def define_sentence_flags() -> None:
         "glue_submission", False, "With --do_predict: also files for the GLUE server."
     )
     flags.DEFINE_bool(
+        "raw_cells",
+        False,
+        "Tables with cells that begin with = + - @ as they are; else an apostrophe keeps a "
+        "spreadsheet from running them.",
+    )
+    flags.DEFINE_bool(
         "wnli_majority",
         True,
         "In WNLI's submission the majority class, as the paper (appendix B.1).",
@@ -50,7 +59,9 @@ def _define_task_flags() -> None:
     flags.DEFINE_list("dev_file", [], "Own files to evaluate on; the first decides.")
     flags.DEFINE_string("test_file", None, "Own file to predict.")
     flags.DEFINE_list("text_columns", [], "Column of the text, or of both texts.")
-    flags.DEFINE_string("label_column", None, "Column of the label.")
+    flags.DEFINE_string(
+        "label_column", None, "Column of the label; with --test_file it scores the predictions."
+    )
     flags.DEFINE_string("id_column", None, "Column of a unique name of the row.")
     flags.DEFINE_enum(
         "label_kind",

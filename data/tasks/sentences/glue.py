@@ -21,6 +21,7 @@ import tensorflow as tf
 from absl import logging
 
 from data.errors import DataError, error_text
+from data.files.bad_rows import BadRows, RowAttempt
 from data.files.text_files import lines_of, placed_file, read_text
 from data.tasks.sentences.examples import Example, SentenceKind
 
@@ -84,6 +85,7 @@ class PublishedTask:
     metrics: tuple[str, ...] = ("accuracy",)
     kind: SentenceKind = SentenceKind.CLASSES
     renamed_labels: dict[str, str] = dataclasses.field(default_factory=dict)
+    bad_rows: BadRows = dataclasses.field(default_factory=BadRows)
 
     @property
     def pairs(self) -> bool:
@@ -135,7 +137,9 @@ class PublishedTask:
             )
         path = placed_file(data_dir, table.file)
         lines = lines_of(read_text(path))
-        examples = list(self._examples(path, table, split, lines))
+        bad = self.bad_rows.of(path)
+        examples = list(self._examples(path, table, split, lines, bad.attempt))
+        bad.finish(len(examples))
         if not examples:
             raise DataError(
                 f"{path} has no examples for task {self.name}; the {split} split needs a "
@@ -157,28 +161,28 @@ class PublishedTask:
         return self.tables[split]
 
     def _examples(
-        self, path: str, table: _Table, split: str, lines: list[str]
+        self, path: str, table: _Table, split: str, lines: list[str], attempt: RowAttempt
     ) -> Iterator[Example]:
         at = _positions(path, table, lines)
         needed = 1 + max(at.values())
         seen: dict[str, str] = {}
         skipped: dict[str, list[str]] = {"too few columns": [], 'the label "-"': []}
-        for number, line in enumerate(lines):
-            if not line or (number == 0 and table.header):
-                continue
+
+        def example(number: int, line: str) -> Example | None:
+            """None for what isn't of the task, or is left out by everybody."""
             source = f"{path}:{number + 1}"
             fields = line.split("\t")
             if len(fields) < needed:
                 if table.skip_short:
                     skipped["too few columns"].append(source)
-                    continue
+                    return None
                 raise DataError(
                     f"{source}: this row of {self.name} has {len(fields)} tab-separated columns, "
                     f"{needed} are needed; it reads {error_text(line)}. Check that the file is "
                     f"the task's own {table.file}, with tabs."
                 )
             if table.only and fields[at["only"]] != table.only[1]:
-                continue
+                return None
             if "index" in at:
                 first = seen.setdefault(fields[at["index"]], source)
                 if first is not source:
@@ -191,9 +195,9 @@ class PublishedTask:
             if "label" in at:
                 if fields[at["label"]] == "-" and self.labels == _NLI_LABELS:
                     skipped['the label "-"'].append(source)
-                    continue
+                    return None
                 label = self._label(fields[at["label"]], source)
-            yield Example(
+            return Example(
                 guid=f"{table.name or split}-"
                 f"{fields[at['index']] if table.index_in_guid else number}",
                 text_a=fields[at["text_a"]],
@@ -201,6 +205,12 @@ class PublishedTask:
                 label=label,
                 source=source,
             )
+
+        for number, line in enumerate(lines):
+            if line and not (number == 0 and table.header):
+                made = attempt(example, number, line)
+                if made is not None:
+                    yield made
         for reason, sources in skipped.items():
             if sources:
                 logging.warning(
@@ -229,7 +239,7 @@ class PublishedTask:
         return label
 
 
-def get_task(name: str) -> PublishedTask:
+def get_task(name: str, skip_bad_rows: bool = False) -> PublishedTask:
     """The task of that name, in upper or lower case.
 
     Raises:
@@ -240,7 +250,7 @@ def get_task(name: str) -> PublishedTask:
         raise DataError(
             f"There is no task {name!r}; task_name may be one of {', '.join(sorted(_TASKS))}."
         )
-    return task
+    return dataclasses.replace(task, bad_rows=BadRows(skip_bad_rows))
 
 
 def task_names() -> list[str]:

@@ -8,13 +8,14 @@ import contextlib
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
 import numpy as np
 from absl import logging
 
 from data.errors import DataError, did_you_mean, error_list, error_text
+from data.files.bad_rows import BadRows
 from data.files.tables import TableRow, read_table, table_value
 from data.tasks.sentences.examples import Example, Label, SentenceKind
 
@@ -36,50 +37,79 @@ class SentenceLayout:
     label_separator: str = ","
     has_header: bool = True
     format: str | None = None
+    bad_rows: BadRows = field(default_factory=BadRows)
 
-    def read(self, path: str, split: str, kind: SentenceKind | None) -> list[Example]:
+    def read(
+        self, path: str, split: str, kind: SentenceKind | None, labels: Sequence[str] = ()
+    ) -> list[Example]:
         """Reads a file.
 
-        Class labels lose surrounding white space. Numbers and true and false, as JSON and Parquet
-        have them, become strings: 1 and 1.0 "1", true "true".
+        Class labels lose surrounding blanks, tabs and ends of lines. Numbers and true and false,
+        as JSON and Parquet have them, become strings: 1 and 1.0 "1", true "true".
 
-        Examples of the split "test" have no label. Where the kind is None it is multi-label if the
-        first label is a list, otherwise classes.
+        Examples of the split "test" may have none: there is no such column, the cell is empty or,
+        of several labels, all cells are. Where the kind is None it is multi-label if the first
+        label is a list, otherwise classes. `labels` are those that may occur; empty for any.
 
         Raises:
-            DataError: Names file and line: a column that isn't there, a text, label or id of the
-                wrong type, an empty class label, a number that isn't one, an id used twice.
+            DataError: Names file and line of the rows that can't be used: a column that isn't
+                there, a text, label or id of the wrong type, an empty class label or one that
+                isn't among the labels, a number that isn't one, an id used twice.
         """
-        labelled = split != "test"
-        if labelled and self.label_column is None:
+        if split != "test" and self.label_column is None:
             raise DataError(
                 f"{path} is to be read for its labels and no column was named that holds them;"
                 " name it with --label_column."
             )
+        rows = self.bad_rows.of(path)
         examples: list[Example] = []
         ids: dict[str, str] = {}
-        for row in read_table(path, format=self.format, has_header=self.has_header):
+        known = frozenset(labels)
+
+        def example(row: TableRow) -> Example:
+            nonlocal kind
             texts = [self._text(row, column) for column in self.text_columns]
             label: Label | None = None
-            if labelled:
+            if split != "test" or self._has_label(row, kind):
                 value = table_value(row, self.label_column)
                 kind = kind or (
                     SentenceKind.MULTI_LABEL if isinstance(value, list) else SentenceKind.CLASSES
                 )
                 label = self._label(row, value, kind)
-            guid = f"{split}-{len(examples) + 1}"
+            # The row's number in the file, whichever rows are left out.
+            guid = f"{split}-{len(examples) + rows.bad + 1}"
             if self.id_column is not None:
-                guid = _name(row, self.id_column, table_value(row, self.id_column))
+                guid = _id(row, self.id_column, table_value(row, self.id_column))
                 if guid in ids:
                     raise DataError(
                         f"{row.source}: the id {error_text(guid)} in column {self.id_column!r} was"
                         f" used before, at {ids[guid]}. Ids have to differ within a file; correct"
                         " or remove one of the rows, or name no id column."
                     )
-                ids[guid] = row.source
-            text_b = texts[1] if len(texts) == 2 else None
-            examples.append(Example(guid, texts[0], text_b, label, row.source))
+            made = Example(guid, texts[0], texts[1] if len(texts) == 2 else None, label, row.source)
+            if known and label is not None:
+                _check_label(made, known, labels)
+            ids[guid] = row.source
+            return made
+
+        for row in read_table(path, format=self.format, has_header=self.has_header, bad_rows=rows):
+            made = rows.attempt(example, row)
+            if made is not None:
+                examples.append(made)
+        rows.finish(len(examples))
+        if (
+            split == "test"
+            and kind == SentenceKind.MULTI_LABEL
+            and not any(e.label for e in examples)
+        ):
+            return [replace(example, label=None) for example in examples]
         return examples
+
+    def _has_label(self, row: TableRow, kind: SentenceKind | None) -> bool:
+        """Whether a row to be predicted says what is right."""
+        value = row.fields.get(self.label_column)
+        empty = isinstance(value, str) and not value.strip() and kind != SentenceKind.MULTI_LABEL
+        return value is not None and not empty
 
     def _text(self, row: TableRow, column: str) -> str:
         text = table_value(row, column)
@@ -109,17 +139,22 @@ def _classes_of(example: Example) -> tuple[str, ...]:
 
 def check_sentence_labels(examples: Iterable[Example], labels: Sequence[str]) -> None:
     """Raises DataError for an example without a class, or of one that isn't among the labels."""
-    known = set(labels)
+    known = frozenset(labels)
     for example in examples:
-        for label in _classes_of(example):
-            if label not in known:
-                near = did_you_mean(label, labels) if isinstance(label, str) else ""
-                raise DataError(
-                    f"{example.source}: the label is {error_text(label)}; the labels are"
-                    f" {error_list(labels)}{near}. They are the task's, those of the training file"
-                    " or of --labels, or the trained model's; correct or remove the row, or train"
-                    " with this label too."
-                )
+        _check_label(example, known, labels)
+
+
+def _check_label(example: Example, known: frozenset[str], labels: Sequence[str]) -> None:
+    for label in _classes_of(example):
+        if label not in known:
+            near = did_you_mean(label, labels) if isinstance(label, str) else ""
+            raise DataError(
+                f"{example.source}: the label is {error_text(label)}; the labels are"
+                f" {error_list(labels)}{near}. They are the task's, those of the training file or"
+                " of --labels, or the trained model's; correct or remove the row, or train"
+                " with this label too. (A file to predict is read without its labels if"
+                " --label_column isn't given.)"
+            )
 
 
 def labels_of_sentences(examples: Iterable[Example]) -> list[str]:
@@ -277,7 +312,12 @@ def _number(row: TableRow, column: str, value: object) -> float:
 
 
 def _name(row: TableRow, column: str, value: object) -> str:
-    """A class name or an id as a string."""
+    """A class name as a string."""
+    # Other white space may be what tells two names apart, and has to come back as it was.
+    return _id(row, column, value).strip(" \t\r\n")
+
+
+def _id(row: TableRow, column: str, value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float) and value.is_integer():
@@ -285,7 +325,7 @@ def _name(row: TableRow, column: str, value: object) -> str:
     if isinstance(value, int | float) and math.isfinite(value):
         return str(value)
     if isinstance(value, str) and value.strip():
-        return value.strip()
+        return value
     what = "an empty string" if isinstance(value, str) else _kind_of(value)
     raise DataError(
         f"{row.source}: the column {column!r} holds {what} where a name was expected, one for each"

@@ -20,6 +20,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from data.errors import DataError, error_list, error_text
+from data.files.bad_rows import BadRows, RowAttempt
 from data.files.text_files import (
     csv_file_rows,
     file_extension,
@@ -60,6 +61,7 @@ class ChoiceTask:
     kind: SentenceKind = SentenceKind.CHOICES
     labels: list[str] = dataclasses.field(default_factory=list)
     metrics: tuple[str, ...] = ("accuracy",)
+    bad_rows: BadRows = dataclasses.field(default_factory=BadRows)
 
     @property
     def pairs(self) -> bool:
@@ -91,8 +93,11 @@ class ChoiceTask:
                 f"{path} has an ending that multiple choice doesn't know; files may end in "
                 f"{', '.join(_LAYOUTS)}, each for its own layout."
             )
-        rows = rows_of(path, read_text(path, _HINTS[self.name]))
-        examples = [self._example(split, *row) for row in rows]
+        bad = self.bad_rows.of(path)
+        rows = rows_of(path, read_text(path, _HINTS[self.name]), bad.attempt)
+        examples = [bad.attempt(self._example, split, *row) for row in rows]
+        examples = [example for example in examples if example is not None]
+        bad.finish(len(examples))
         if not examples:
             raise DataError(
                 f"{path} has no examples for task {self.name}; the {split} split needs at least "
@@ -141,6 +146,7 @@ def get_task(
     train_file: str | None = None,
     dev_files: Sequence[str] = (),
     test_file: str | None = None,
+    skip_bad_rows: bool = False,
 ) -> ChoiceTask:
     """The task "swag" or "codah", which know the published names of files, or "multiple_choice".
 
@@ -162,20 +168,22 @@ def get_task(
     for purpose, paths in named.items():
         paths = [path for path in paths if path] or [published.get(purpose)]
         files |= split_file_names(purpose, filter(None, paths))
-    return ChoiceTask(name, files)
+    return ChoiceTask(name, files, bad_rows=BadRows(skip_bad_rows))
 
 
 # Row number (for the guid), source, text, choices, label.
 _Row = tuple[int, str, str, list[str], object]
 
 
-def _csv_rows(path: str, text: str) -> Iterator[_Row]:
+def _csv_rows(path: str, text: str, attempt: RowAttempt) -> Iterator[_Row]:
     header: list[str] = []
     for number, (source, fields) in enumerate(csv_file_rows(path, text)):
         if number == 0:
             header, endings = _csv_header(source, fields)
         elif fields != [""]:
-            row = named_file_row(source, header, fields, ",")
+            row = attempt(named_file_row, source, header, fields, ",")
+            if row is None:
+                continue
             choices = [f"{row['sent2']} {row[ending]}".strip() for ending in endings]
             yield number, source, row["sent1"], choices, row.get("label") or None
 
@@ -195,31 +203,41 @@ def _csv_header(source: str, fields: list[str]) -> tuple[list[str], list[str]]:
     return header, sorted(endings, key=lambda name: int(name.removeprefix("ending")))
 
 
-def _tsv_rows(path: str, text: str) -> Iterator[_Row]:
-    unlabelled = 2 + _CODAH_CHOICES
+def _tsv_rows(path: str, text: str, attempt: RowAttempt) -> Iterator[_Row]:
     for number, (source, fields) in enumerate(tsv_file_rows(path, text)):
-        if fields == [""]:
-            continue
-        if len(fields) not in (unlabelled, unlabelled + 1):
-            raise DataError(
-                f"{source}: this row has {len(fields)} tab-separated columns, {unlabelled + 1} "
-                f"are needed (category, prompt, {_CODAH_CHOICES} choices, label); it begins "
-                f"{error_text(fields[0])}. For another number of choices use JSON lines."
-            )
-        label = fields[unlabelled] if len(fields) > unlabelled else None
-        yield number, source, fields[1], fields[2:unlabelled], label or None
+        row = None if fields == [""] else attempt(_tsv_row, number, source, fields)
+        if row is not None:
+            yield row
 
 
-def _json_rows(path: str, text: str) -> Iterator[_Row]:
-    for number, (source, row) in enumerate(json_file_rows(path, text)):
-        context, choices = row.get("context", row.get("startphrase")), row.get("choices")
-        texts = [context, *choices] if isinstance(choices, list) else [None]
-        if not all(isinstance(text, str) for text in texts):
-            raise DataError(
-                f"{source}: expected an object with a text 'context' (or 'startphrase') and a list "
-                f"of texts 'choices', found {error_text(row)}. Correct or remove the line."
-            )
-        yield number, source, context, choices, row.get("label", row.get("answer"))
+def _tsv_row(number: int, source: str, fields: list[str]) -> _Row:
+    unlabelled = 2 + _CODAH_CHOICES
+    if len(fields) not in (unlabelled, unlabelled + 1):
+        raise DataError(
+            f"{source}: this row has {len(fields)} tab-separated columns, {unlabelled + 1} "
+            f"are needed (category, prompt, {_CODAH_CHOICES} choices, label); it begins "
+            f"{error_text(fields[0])}. For another number of choices use JSON lines."
+        )
+    label = fields[unlabelled] if len(fields) > unlabelled else None
+    return number, source, fields[1], fields[2:unlabelled], label or None
+
+
+def _json_rows(path: str, text: str, attempt: RowAttempt) -> Iterator[_Row]:
+    for number, (source, fields) in enumerate(json_file_rows(path, text, attempt)):
+        row = None if fields is None else attempt(_json_row, number, source, fields)
+        if row is not None:
+            yield row
+
+
+def _json_row(number: int, source: str, row: dict[str, object]) -> _Row:
+    context, choices = row.get("context", row.get("startphrase")), row.get("choices")
+    texts = [context, *choices] if isinstance(choices, list) else [None]
+    if not all(isinstance(text, str) for text in texts):
+        raise DataError(
+            f"{source}: expected an object with a text 'context' (or 'startphrase') and a list "
+            f"of texts 'choices', found {error_text(row)}. Correct or remove the line."
+        )
+    return number, source, context, choices, row.get("label", row.get("answer"))
 
 
 _LAYOUTS = {

@@ -1,8 +1,8 @@
 """Predictions of sentence-level tasks as files.
 
 test_results.tsv is the original's; predictions.tsv and errors.tsv are for people and spreadsheets:
-tab-separated, UTF-8, a header, no quoting. In these two a backslash is written as "\\\\", tabs and
-ends of lines as "\\t", "\\n" and "\\r", so that every row is one line.
+tab-separated, UTF-8, a header, no quoting. What is escaped in their cells, so that every row is one
+line and no spreadsheet runs one, `text_files.tsv_line` says; `raw_cells` leaves the latter out.
 """
 
 from collections.abc import Iterable, Sequence
@@ -34,6 +34,7 @@ def write_predictions(
     kind: SentenceKind,
     labels: Sequence[str],
     outputs: np.ndarray,
+    raw_cells: bool = False,
 ) -> None:
     """Writes predictions.tsv: a line per example, in order, below a header.
 
@@ -50,6 +51,7 @@ def write_predictions(
         labels: Names of the classes in the order of their ids; not used for numbers and choices.
         outputs: float32. Probabilities [N, classes]; numbers [N]; or probabilities
             [N, choices], where examples of fewer choices have zeros.
+        raw_cells: See `text_files.tsv_line`.
 
     Raises:
         DataError: The file can't be written.
@@ -70,7 +72,7 @@ def write_predictions(
     for example, label, output in zip(examples, predicted, outputs, strict=True):
         row = [example.guid, *([_text(example.label)] if known else []), _text(label)]
         rows.append(row + ([] if kind is SentenceKind.REGRESSION else [str(p) for p in output]))
-    atomic.write_text(path, "".join(f"{tsv_line(row)}\n" for row in rows))
+    atomic.write_text(path, "".join(f"{tsv_line(row, raw_cells)}\n" for row in rows))
 
 
 def write_sentence_errors(
@@ -80,6 +82,7 @@ def write_sentence_errors(
     labels: Sequence[str],
     outputs: np.ndarray,
     limit: int = 20,
+    raw_cells: bool = False,
 ) -> None:
     """Writes errors.tsv: the wrong predictions that the model was surest of, the worst first.
 
@@ -114,7 +117,7 @@ def write_sentence_errors(
         texts += [""] * (choices - len(example.choices))
         texts = [text if len(text) <= _SHOWN else text[:_SHOWN] + "…" for text in texts]
         rows.append([*row, str(confidence), *texts])
-    atomic.write_text(path, "".join(f"{tsv_line(row)}\n" for row in rows))
+    atomic.write_text(path, "".join(f"{tsv_line(row, raw_cells)}\n" for row in rows))
 
 
 def predicted_labels(kind: SentenceKind, labels: Sequence[str], outputs: np.ndarray) -> list[Label]:

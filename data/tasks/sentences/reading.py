@@ -52,14 +52,16 @@ def open_sentence_task(values, train: bool) -> SentenceTask:
             seed=values.random_seed,
             format=values.file_format,
             data_dir=values.data_dir,
+            skip_bad_rows=values.skip_bad_rows,
         )
     if name in multiple_choice.NAMES:
-        return multiple_choice.get_task(name, values.train_file, values.dev_file, values.test_file)
+        files = (values.train_file, values.dev_file, values.test_file)
+        return multiple_choice.get_task(name, *files, values.skip_bad_rows)
     if not values.data_dir:
         raise DataError(
             f"--data_dir is missing: the folder that holds the files of {name} as published."
         )
-    return glue.get_task(name)
+    return glue.get_task(name, values.skip_bad_rows)
 
 
 def read_sentence_splits(
@@ -98,6 +100,8 @@ def read_sentence_splits(
                 functools.partial(batching.batching_sources, examples),
                 examples,
                 budget=budget,
+                # "file:line", of Parquet "file: row 3"; a part that is held out is of a file, too.
+                skipped=task.bad_rows.skipped.get(examples[0].source.rpartition(":")[0], 0),
             )
         )
     return splits

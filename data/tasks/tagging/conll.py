@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from absl import logging
 
 from data.errors import DataError, error_list, error_text
+from data.files.bad_rows import BadRows, RowAttempt
 from data.files.text_files import file_extension, json_file_rows, lines_of, read_text
 from data.tasks.tagging import schemes as ner_schemes
 
@@ -61,7 +62,9 @@ class ConllSentence:
     source: str
 
 
-def read_conll_sentences(path: str, format: TagFormat, labelled: bool) -> list[ConllSentence]:
+def read_conll_sentences(
+    path: str, format: TagFormat, labelled: bool, bad_rows: BadRows | None = None
+) -> list[ConllSentence]:
     """The sentences of a file, with tags in the model's scheme.
 
     Tags that don't fit the scheme of the file are repaired as `ner_schemes` says, which is logged
@@ -71,6 +74,7 @@ def read_conll_sentences(path: str, format: TagFormat, labelled: bool) -> list[C
         path: JSON lines if it ends in .jsonl, .ndjson or .json; else the column format. Both
             may be compressed.
         labelled: Whether there have to be tags; otherwise they are read where there are some.
+        bad_rows: What becomes of bad sentences; by default the file is refused.
 
     Raises:
         DataError: The file can't be read, has no sentence, lacks a column, or holds what is no
@@ -78,7 +82,9 @@ def read_conll_sentences(path: str, format: TagFormat, labelled: bool) -> list[C
     """
     text = read_text(path)
     read = _json_lines if file_extension(path) in _JSON_LINES else _columns
-    sentences = list(read(path, text, format, labelled))
+    bad = (bad_rows or BadRows()).of(path, "sentences")
+    sentences = list(read(path, text, format, labelled, bad.attempt))
+    bad.finish(len(sentences))
     if not sentences:
         raise DataError(
             f"{path} holds no sentence; expected a word per line with columns, or with the ending "
@@ -97,42 +103,47 @@ def number_of_conll_documents(sentences: Sequence[ConllSentence]) -> int:
 # ---- Columns ----
 
 
-def _columns(path: str, text: str, format: TagFormat, labelled: bool):
+def _columns(path: str, text: str, format: TagFormat, labelled: bool, attempt: RowAttempt):
     """(sentence, line numbers of its words) of a file in the CoNLL tasks' format."""
     lines = list(enumerate(lines_of(text), 1))
     # A word may hold blanks if it's tabs that separate the columns, and in every line.
     tabs = all("\t" in line for _, line in lines if _is_word(line))
     token, tag, width = _number(format.token_column, 0, "token"), None, None
+
+    def fields_of(number: int, line: str) -> list[str]:
+        if tabs:
+            fields = [field.strip(" ") for field in line.split("\t")]
+        else:
+            fields = re.split("[ \t]+", line.strip(" \t"))
+        if width is not None and (len(fields) != width or not -width <= token < width):
+            column = f"the column {token} of the words"
+            expected = width if -width <= token < width else column
+            raise DataError(
+                f"{path}:{number}: this line has {len(fields)} columns ({error_text(line)}), "
+                f"but {expected} was expected, as in the lines before it. A line holds a word "
+                f"with its columns, separated by blanks or, in all lines, by tabs; correct it."
+            )
+        if tag is not None:
+            ner_schemes.check_tag(fields[tag], format.scheme, f"{path}:{number}")
+        return fields
+
     document, used = 0, False
     for of_words, group in itertools.groupby(lines, key=lambda numbered: _is_word(numbered[1])):
         if not of_words:
             if used and any(_is_document(line) for _, line in group):
                 document, used = document + 1, False
             continue
-        numbers, rows = [], []
-        for number, line in group:
-            if tabs:
-                fields = [field.strip(" ") for field in line.split("\t")]
-            else:
-                fields = re.split("[ \t]+", line.strip(" \t"))
-            if width is None:
-                width = len(fields)
-                tag = _tag_column(path, number, fields, format, labelled)
-            if len(fields) != width or not -width <= token < width:
-                column = f"the column {token} of the words"
-                expected = width if -width <= token < width else column
-                raise DataError(
-                    f"{path}:{number}: this line has {len(fields)} columns ({error_text(line)}), "
-                    f"but {expected} was expected, as in the lines before it. A line holds a word "
-                    f"with its columns, separated by blanks or, in all lines, by tabs; correct it."
-                )
-            if tag is not None:
-                ner_schemes.check_tag(fields[tag], format.scheme, f"{path}:{number}")
-            numbers.append(number)
-            rows.append(fields)
+        group = list(group)
+        if width is None:
+            number, line = group[0]
+            first = fields_of(number, line)
+            tag, width = _tag_column(path, number, first, format, labelled), len(first)
+        rows = attempt(lambda lines: [fields_of(*line) for line in lines], group)
+        if rows is None:
+            continue
         words = tuple(fields[token] for fields in rows)
         tags = None if tag is None else tuple(fields[tag] for fields in rows)
-        yield ConllSentence(words, tags, document, f"{path}:{numbers[0]}"), numbers
+        yield ConllSentence(words, tags, document, f"{path}:{group[0][0]}"), [n for n, _ in group]
         used = True
 
 
@@ -174,28 +185,37 @@ def _number(column: str | None, default: int, name: str) -> int:
 # ---- JSON lines ----
 
 
-def _json_lines(path: str, text: str, format: TagFormat, labelled: bool):
+def _json_lines(path: str, text: str, format: TagFormat, labelled: bool, attempt: RowAttempt):
     """(sentence, line numbers of its words) of JSON lines."""
-    token, tag = format.token_column or "tokens", format.tag_column or "tags"
-    document, last = 0, None
-    for count, (source, fields) in enumerate(json_file_rows(path, text)):
-        words = _strings(source, fields, token)
-        tags = _strings(source, fields, tag) if labelled or tag in fields else None
-        if tags is not None and len(tags) != len(words):
-            raise DataError(
-                f"{source}: {len(words)} words in {token!r}, but {len(tags)} tags in {tag!r}; "
-                f"every word needs one. Correct the line."
-            )
-        for one in tags or ():
-            ner_schemes.check_tag(one, format.scheme, source)
+    document, last, none_yet = 0, None, True
+    for source, fields in json_file_rows(path, text, attempt):
+        row = None if fields is None else attempt(_json_words, source, fields, format, labelled)
+        if row is None:
+            continue
+        words, tags = row
         name = fields.get(format.document_column) if format.document_column else None
-        document += bool(count and name != last)
-        last = name
+        document += bool(not none_yet and name != last)
+        last, none_yet = name, False
         line = int(source.rpartition(":")[2])
         yield (
             ConllSentence(tuple(words), tags and tuple(tags), document, source),
             (line,) * len(words),
         )
+
+
+def _json_words(source: str, fields: dict, format: TagFormat, labelled: bool):
+    """Words and tags, or None for these."""
+    token, tag = format.token_column or "tokens", format.tag_column or "tags"
+    words = _strings(source, fields, token)
+    tags = _strings(source, fields, tag) if labelled or tag in fields else None
+    if tags is not None and len(tags) != len(words):
+        raise DataError(
+            f"{source}: {len(words)} words in {token!r}, but {len(tags)} tags in {tag!r}; "
+            f"every word needs one. Correct the line."
+        )
+    for one in tags or ():
+        ner_schemes.check_tag(one, format.scheme, source)
+    return words, tags
 
 
 def _strings(source: str, fields: dict, name: str) -> list[str]:
@@ -220,8 +240,7 @@ def _converted(path, sentences, places, format: TagFormat) -> list[ConllSentence
     scheme = ner_schemes.detect_scheme(tagged, path) if format.scheme == "auto" else format.scheme
     logging.info("%s: tags in %s", path, scheme.upper())
     wrong = [
-        f"line {lines[place]}: {sentence.tags[place]} behind "
-        f"{sentence.tags[place - 1] if place else _BEGINNING}"
+        f"line {lines[place]}: {_misfit(sentence.tags, place, scheme)}"
         for sentence, lines in zip(sentences, places, strict=True)
         for place in ner_schemes.misfitting_tags(sentence.tags or (), scheme)
     ]
@@ -230,7 +249,8 @@ def _converted(path, sentences, places, format: TagFormat) -> list[ConllSentence
             f"{path}: {len(wrong)} of {sum(map(len, tagged))} tags can't stand where they do in "
             f"{scheme.upper()}. They are repaired by reading them as conlleval does: an entity "
             "begins at every tag that doesn't go on one of its type, and ends before the next that "
-            f"doesn't. {'; '.join(wrong[:_SHOWN])}{'; and others' * (len(wrong) > _SHOWN)}"
+            f"doesn't. {'; '.join(wrong[:_SHOWN])}{'; and others' * (len(wrong) > _SHOWN)}. Look "
+            "at these lines: correct them if words or tags were lost, or name another --scheme."
         )
 
     def converted(sentence: ConllSentence) -> ConllSentence:
@@ -241,3 +261,16 @@ def _converted(path, sentences, places, format: TagFormat) -> list[ConllSentence
         return dataclasses.replace(sentence, tags=tuple(tags))
 
     return list(map(converted, sentences))
+
+
+def _misfit(tags: Sequence[str], place: int, scheme: str) -> str:
+    """What is wrong at a place, in words: what is before it, and what it breaks off."""
+    text = f"{tags[place]} behind {tags[place - 1] if place else _BEGINNING}"
+    begins_or_goes_on = {"B", "I"} if ner_schemes.scheme_marks_ends(scheme) else set()
+    if ner_schemes.split_tag(tags[place])[0] not in begins_or_goes_on:
+        return text
+    if place + 1 == len(tags):
+        return f"{text}, and the sentence ends inside the entity"
+    if any(entity.end == place + 1 for entity in ner_schemes.decode_entities(tags)):
+        return f"{text}, and the entity breaks off before {tags[place + 1]}"
+    return text

@@ -3,6 +3,7 @@
 from absl import logging
 
 from data.features import features_fingerprint
+from data.files.bad_rows import BadRows
 from data.files.text_files import placed_file
 from data.tasks.splits import TaskSplit
 from data.tasks.tagging import conll
@@ -12,14 +13,14 @@ from data.tokenization import Tokenizer
 
 
 def read_tagging_file(
-    values, path: str, labelled: bool, model_scheme: str
+    values, path: str, labelled: bool, model_scheme: str, bad_rows: BadRows
 ) -> list[conll.ConllSentence]:
     """The sentences of a file in `data_dir`, as the flags say; see `conll.read_conll_sentences`."""
     path = placed_file(values.data_dir, path)
     format = conll.TagFormat(
         values.token_column, values.tag_column, values.document_column, values.scheme, model_scheme
     )
-    sentences = conll.read_conll_sentences(path, format, labelled)
+    sentences = conll.read_conll_sentences(path, format, labelled, bad_rows)
     documents = conll.number_of_conll_documents(sentences)
     words = sum(len(sentence.words) for sentence in sentences)
     logging.info(f"{path}: {documents} documents, {len(sentences)} sentences, {words} words")
@@ -37,8 +38,10 @@ def tokenised_tagging(
     tokenizer: Tokenizer,
     tags: TagSet,
     settings: TaggingSettings,
+    bad_rows: BadRows,
 ) -> TaskSplit:
     """The split of that name with these sentences; its `rows` lead back to words."""
+    skipped = bad_rows.skipped.get(sentences[0].source.rpartition(":")[0], 0)
     rows = make_tagging_rows(tokenizer, sentences, tags, settings)
     logging.info(
         "%s: %d rows; %d words without a piece", name, len(rows.features), rows.words_without_piece
@@ -48,7 +51,9 @@ def tokenised_tagging(
     content = features_fingerprint(
         [*arrays, tags.names, *(sentence.tags for sentence in sentences)]
     )
-    return TaskSplit(name, features, content, rows.describe, sentences, rows, by_piece=True)
+    return TaskSplit(
+        name, features, content, rows.describe, sentences, rows, by_piece=True, skipped=skipped
+    )
 
 
 def gold_tags(split: TaskSplit) -> list[tuple[str, ...]] | None:

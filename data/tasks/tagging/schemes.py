@@ -122,6 +122,11 @@ def detect_scheme(sentences: Sequence[Sequence[str]], where: str) -> str:
     )
 
 
+def scheme_marks_ends(scheme: str) -> bool:
+    """Whether the scheme has letters of its own for an entity's last and only word."""
+    return len(SCHEMES[scheme]) > 2
+
+
 def misfitting_tags(tags: Sequence[str], scheme: str) -> list[int]:
     """Places of the tags that the scheme wouldn't have in a sequence with these entities."""
     right = encode_entities(decode_entities(tags), len(tags), scheme)

@@ -1,6 +1,8 @@
 """What all readers of text share: names, paths, encodings, ends of lines, words of messages."""
 
 import gzip
+import json
+import sys
 
 import pytest
 
@@ -15,6 +17,7 @@ from data.files.text_files import (
     read_text,
     split_file_names,
     stem,
+    tsv_line,
 )
 
 
@@ -106,6 +109,40 @@ def test_words_of_messages():
     assert error_list("abc") == "a, b, c" and error_list("abc", 2) == "a, b and 1 more"
     # As when a column of texts is taken for labels, or a row for the header.
     assert error_list(["a" * 99, "b"]) == "a" * 70 + "…, b"
+
+
+def _read_back(line):
+    """The cells of a line, as whoever knows the rules reads them."""
+    for cell in line.split("\t"):
+        text = json.loads('"' + cell.replace('"', '\\"') + '"')
+        guarded = text.startswith("'") and text.lstrip("'" + "".join(SPACES)).startswith(SIGNS)
+        yield text[1:] if guarded else text
+
+
+SIGNS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
+SPACES = [chr(c) for c in range(sys.maxunicode + 1) if chr(c).isspace()]
+
+
+def test_cells_come_back_as_they_went_in():
+    texts = [
+        form.format(space) for space in SPACES for form in ("{}a", "a{}", "a{}b", "{}", "{}=a")
+    ]
+    texts += [
+        form.format(sign) for sign in SIGNS for form in ("{}", "{}1+1", "'{}x", "''{}", "a{}")
+    ]
+    texts += ["", "'", "'a'", '"', '"a\\', "\\n", "\x00\x1b\x7f", "-0.5", "+1e-7", "漢字", "😀"]
+    line = tsv_line(texts)
+    assert line.splitlines() == [line]
+    assert list(_read_back(line)) == texts
+    assert len(SPACES) > 24
+
+
+def test_no_cell_is_a_formula():
+    for text in ("=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", " =1", "\t=1", "\r=1", "＝1"):
+        assert tsv_line([text]) == "'" + tsv_line([text], raw=True)
+    numbers = ["-0.5", "+3", "-1e-07", "-inf", "-Infinity", "nan", "-.5", "1=1", "a@b", "it's"]
+    assert tsv_line(numbers).split("\t") == numbers
+    assert tsv_line(["-1_0", "-٣", "-", "--1"]).split("\t") == ["'-1_0", "'-٣", "'-", "'--1"]
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,16 @@ def test_tsv(tmp_path):
         PredictionOutputs(str(path), "tsv", {"p": SPECS["p"]})
 
 
+def test_tsv_that_spreadsheets_open(tmp_path):
+    path = tmp_path / "o.tsv"
+    for raw, sign in ((False, "'"), (True, "")):
+        with PredictionOutputs(str(path), "tsv", SPECS, raw_cells=raw) as outputs:
+            outputs.write([asked(1, id="-1", **{"=n": "@a"})], [answer("=x\u2028", score=-0.5)])
+        assert path.read_text() == (
+            f"id\t{sign}=n\tlabel\tscore\n-1\t{sign}@a\t{sign}=x\\u2028\t-0.5\n"
+        )
+
+
 def test_errors_in_place_of_answers(tmp_path):
     lines = [asked(1, "f:1: no"), asked(2, id=2, error_="e"), asked(3, id=3), asked(4, id=4)]
     answers = [answer(), ValueError("too long."), answer("y")]

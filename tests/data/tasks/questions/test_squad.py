@@ -4,10 +4,13 @@ import gzip
 import json
 import logging
 import time
+import types
 
 import pytest
 
 from data.errors import DataError
+from data.files.bad_rows import BadRows
+from data.tasks.questions.reading import read_to_answer
 from data.tasks.questions.squad import Answer, Question, _locate, read_squad
 
 CONTEXT = "Ada met Bob. Bob met\u00a0 Cleo in 𝔓aris."
@@ -320,3 +323,43 @@ def test_golden_files(golden, caplog):
     assert len(read_squad(path, version_2=False, training=False)) == 60
     version_2 = read_squad(str(golden / "squad/synth_v2.json"), version_2=True, training=True)
     assert len(version_2) == 60 and sum(q.is_impossible for q in version_2) == 12
+
+
+def test_bad_questions_are_told_together_or_left_out(tmp_path, caplog):
+    """As the published trial file of CMRC 2018, which has two empty questions."""
+    content = squad(*(qa(id=str(n), question="" if n in (1, 3) else "Who?") for n in range(6)))
+    for training in (True, False):
+        message = refused(tmp_path, content, "the question is empty", training=training)
+        for part in ("qas[1]: the question is empty", "The same at", "qas[3]", "2 of 6 questions"):
+            assert part in message
+        bad_rows = BadRows(skip=True)
+        questions = read(tmp_path, content, training=training, bad_rows=bad_rows)
+        assert [question.id for question in questions] == ["0", "2", "4", "5"]
+        assert bad_rows.skipped == {str(tmp_path / "x.json"): 2}
+    assert "Left out 2 of 6 questions" in caplog.text
+    # All questions of an empty context, one that isn't an object, and an id that occurs twice.
+    content["data"][0]["paragraphs"] += [
+        {"context": " ", "qas": [qa(id="a"), qa(id="b")]},
+        {
+            "context": CONTEXT,
+            "qas": [7, qa(id="5"), qa(id="c"), qa(id="d"), qa(id="e"), qa(id="f")],
+        },
+    ]
+    message = refused(tmp_path, content, "the question is empty")
+    for part in ("paragraphs[1]: the context", "2].qas[0]: expected an object", "occurs twice"):
+        assert part in message
+    assert "6 of 14 questions" in message
+    questions = read(tmp_path, content, bad_rows=BadRows(skip=True))
+    assert [question.id for question in questions] == [*"0245", *"cdef"]
+    assert {question.paragraph for question in questions} == {0, 2}
+
+
+def test_what_is_left_out_is_said_with_the_score(tmp_path):
+    content = squad(qa(id="a"), qa(id="b", question=" "), qa(id="c"))
+    values = {"predict_file": write(tmp_path, content), "version_2_with_negative": False}
+    split = read_to_answer(types.SimpleNamespace(**values, skip_bad_rows=True), "test")
+    assert split.left_out == {"skipped_rows": 1}
+    whole = squad(qa(id="a"), qa(id="c"))
+    values["predict_file"] = write(tmp_path, whole, "y.json")
+    good = read_to_answer(types.SimpleNamespace(**values, skip_bad_rows=False), "test")
+    assert good.left_out == {} and good.fingerprint == split.fingerprint

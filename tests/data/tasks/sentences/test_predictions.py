@@ -67,6 +67,28 @@ def test_odd_names_keep_rows_whole(path):
     assert {len(row) for row in rows} == {8}
 
 
+def test_cells_that_a_spreadsheet_would_run(path):
+    names = ["=1+1", "@x"]
+    outputs = np.eye(2, dtype=np.float32)
+    for raw, sign in ((False, "'"), (True, "")):
+        options = {"raw_cells": raw}
+        write_predictions(
+            str(path), _examples(names), SentenceKind.CLASSES, names, outputs[::-1], **options
+        )
+        header, *rows = _rows(path)
+        assert header[2:] == ["label", f"{sign}=1+1", f"{sign}@x"]
+        assert [row[1:3] for row in rows] == [
+            [f"{sign}=1+1", f"{sign}@x"],
+            [f"{sign}@x", f"{sign}=1+1"],
+        ]
+        write_sentence_errors(
+            str(path), _examples(names), SentenceKind.CLASSES, names, outputs[::-1], **options
+        )
+        assert _rows(path)[1][2:4] == [f"{sign}=1+1", f"{sign}@x"]
+    write_predictions(str(path), _examples([-2.5]), SentenceKind.REGRESSION, [], -outputs[0, :1])
+    assert _rows(path)[1] == ["dev-0", "-2.5", "-1.0"]
+
+
 def test_multi_label(path):
     outputs = np.array([[0.5, 0.49, 0.9], [0.1, 0.2, 0.3]], np.float32)
     examples = _examples([("x",), ()])

@@ -2,16 +2,22 @@
 
 import gzip
 import json
+import types
 
 import pytest
 
 from data.errors import DataError
+from data.files.bad_rows import BadRows
+from data.tasks.tagging import reading
 from data.tasks.tagging.conll import (
     ConllSentence,
     TagFormat,
     number_of_conll_documents,
     read_conll_sentences,
 )
+from data.tasks.tagging.rows import TaggingSettings
+from data.tasks.tagging.tags import TagSet
+from data.tokenization import Tokenizer
 
 PLAIN = "-DOCSTART- -X- O O\n\nEU NNP I-ORG\nsaid VB O\n\nBonn NNP I-LOC\n"
 WANTED = [(("EU", "said"), ("B-ORG", "O")), (("Bonn",), ("B-LOC",))]
@@ -139,6 +145,73 @@ def test_repair_is_reported(tmp_path, caplog):
 def test_bad_input(tmp_path, content, options, words):
     with pytest.raises(DataError, match=f"(?s){words}"):
         read(tmp_path, content, **options)
+
+
+def test_bad_sentences_are_told_together_or_left_out(tmp_path, caplog):
+    content = "a O\nb O\n\nc x y\nd O\n\ne O\n\nf O\ng PER\n\nh B-PER\n"
+    with pytest.raises(DataError) as error:
+        read(tmp_path, content)
+    for part in ("f.txt:4: this line has 3", "f.txt:10: the tag is 'PER'", "2 of 5 sentences"):
+        assert part in str(error.value)
+    rows = [{"tokens": [w], "tags": [t]} for w, t in (("a", "O"), ("b", "x"), ("c", "B-X"))]
+    lines = "".join(json.dumps(row) + "\n" for row in rows) + "{\n{}\n"
+    lines += "".join(json.dumps(row) + "\n" for row in rows[::2])
+    with pytest.raises(
+        DataError, match=r"(?s)jsonl:2: the tag.*jsonl:4: this line isn't JSON.*jsonl:5: the field"
+    ):
+        read(tmp_path, lines, name="f.jsonl")
+    for name, text, words in (("f.txt", content, ["ab", "e", "h"]), ("f.jsonl", lines, "acac")):
+        bad_rows = BadRows(skip=True)
+        path = tmp_path / name
+        path.write_text(text)
+        sentences = read_conll_sentences(str(path), TagFormat(), True, bad_rows)
+        assert ["".join(sentence.words) for sentence in sentences] == [*words]
+        assert bad_rows.skipped == {str(path): 2 if name == "f.txt" else 3}
+    assert "Left out 2 of 5 sentences" in caplog.text
+
+
+def test_left_out_sentences_are_said_with_the_score(tmp_path):
+    tokenizer = Tokenizer.from_vocab(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"ab"])
+    (tmp_path / "f.txt").write_text("a O\n\nb B-X\n\na x\n")
+    (tmp_path / "good.txt").write_text("a O\n\nb B-X\n")
+    values = {"data_dir": str(tmp_path), "document_context": False, "scheme": "auto"}
+    values |= {"token_column": None, "tag_column": None, "document_column": None}
+    splits = []
+    for name in ("f.txt", "good.txt"):
+        bad_rows = BadRows(skip=True)
+        args = types.SimpleNamespace(**values), name, True, "iob2", bad_rows
+        how = (tokenizer, TagSet("iob2", ("O", "B-X", "I-X")), TaggingSettings(8), bad_rows)
+        splits.append(reading.tokenised_tagging("dev", reading.read_tagging_file(*args), *how))
+    assert [split.left_out for split in splits] == [{"skipped_rows": 1}, {}]
+    assert splits[0].fingerprint == splits[1].fingerprint
+
+
+@pytest.mark.parametrize(
+    ("scheme", "inner", "end"), [("iobes", "I", "E"), ("bmes", "M", "E"), ("bilou", "I", "L")]
+)
+def test_entities_that_break_off(tmp_path, caplog, scheme, inner, end):
+    """Schemes that mark an entity's last word show where words or tags were lost."""
+
+    def told(content):
+        caplog.clear()
+        return read(tmp_path, content, scheme=scheme)[0].tags, caplog.text
+
+    tags, text = told(f"a B-X\nb {inner}-X\n")
+    assert tags == ("B-X", "I-X") and "f.txt: 1 of 2 tags" in text
+    assert f"line 2: {inner}-X behind B-X, and the sentence ends inside the entity" in text
+    assert "correct them" in text and "--scheme" in text
+    _, text = told(f"a B-X\n\nb O\nc B-X\nd {end}-X\n")
+    assert "line 1: B-X behind the sentence's beginning, and the sentence ends inside" in text
+    tags, text = told("a B-X\nb O\n")
+    assert "and the entity breaks off before O" in text and tags == ("B-X", "O")
+    assert "can't stand" not in told(f"a B-X\nb {inner}-X\nc {end}-X\n")[1]
+
+
+@pytest.mark.parametrize("scheme", ["iob1", "iob2"])
+def test_entities_at_the_end_of_schemes_without_an_end(tmp_path, caplog, scheme):
+    first = "B" if scheme == "iob2" else "I"
+    assert read(tmp_path, f"a {first}-X\nb I-X\n", scheme=scheme)[0].tags == ("B-X", "I-X")
+    assert "can't stand" not in caplog.text
 
 
 def test_no_file(tmp_path):
