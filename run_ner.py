@@ -50,6 +50,7 @@ from absl import logging
 from data.errors import DataError
 from data.files import atomic
 from data.files.bad_rows import BadRows
+from data.files.locks import one_run
 from data.tasks import labels
 from data.tasks.tagging import inputs, metrics, predictions, reading, tags
 from data.tasks.tagging.rows import TaggingSettings
@@ -67,7 +68,7 @@ from modeling.training.engine.distribution import is_chief
 from modeling.training.engine.evaluation import ReplicaPredictor
 from modeling.training.fine_tuning import fine_tune
 from modeling.training.runs.reporting import write_run_results
-from modeling.training.runs.session import session
+from modeling.training.runs.session import run_outputs, session
 from modeling.training.settings import (
     FineTuningSettings,
     check_training_fits_model,
@@ -235,7 +236,7 @@ def main(_) -> None:
     check_files(settings)
     sizes = [trial.batch_size for trial in settings.trials]
     evaluations = {name: FLAGS[name].value for name in ("eval_batch_size", "predict_batch_size")}
-    with session(FLAGS, sizes, **evaluations) as summary:
+    with one_run(FLAGS, *run_outputs(FLAGS)), session(FLAGS, sizes, **evaluations) as summary:
         config = BertConfig.from_json_file(FLAGS.bert_config_file)
         casing.check_casing(FLAGS.do_lower_case, FLAGS.init_checkpoint)
         tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)

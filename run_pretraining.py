@@ -46,6 +46,7 @@ import tensorflow as tf
 from absl import logging
 
 from data.errors import DataError
+from data.files.locks import one_run
 from data.pretraining import corpus, demo, from_text
 from data.pretraining.batches import pipeline
 from data.pretraining.instances.masking import MaskSettings
@@ -68,7 +69,7 @@ from modeling.training.runs import run_folder, run_state
 from modeling.training.runs.best import load_best
 from modeling.training.runs.fit import RunStage, fit_run
 from modeling.training.runs.reporting import Reporter, reported_evaluation, write_run_results
-from modeling.training.runs.session import session
+from modeling.training.runs.session import run_outputs, session
 from modeling.training.runs.summary import RunSummary
 
 DIRECTIONS = {pipeline.LTR: LEFT_TO_RIGHT, pipeline.RTL: RIGHT_TO_LEFT}
@@ -251,7 +252,7 @@ def main(_) -> None:
         print(estimate_run(FLAGS, read_config(phases), phases, files))
         return
     check_flags()
-    with session(FLAGS) as summary:
+    with one_run(FLAGS, *run_outputs(FLAGS, FLAGS.do_train)), session(FLAGS) as summary:
         if FLAGS.do_train or FLAGS.do_eval:
             run(summary)
         else:

@@ -44,6 +44,7 @@ import tensorflow as tf
 from absl import logging
 
 from data.errors import DataError
+from data.files.locks import one_run
 from data.tasks.questions import answers as answer_files
 from data.tasks.questions import original, original_answers, reading, scoring, windows
 from data.tasks.questions.rows import make_question_rows
@@ -60,7 +61,7 @@ from modeling.training.engine.distribution import is_chief
 from modeling.training.engine.evaluation import ReplicaPredictor
 from modeling.training.fine_tuning import fine_tune
 from modeling.training.runs.run_state import load_trained_run
-from modeling.training.runs.session import session
+from modeling.training.runs.session import run_outputs, session
 from modeling.training.settings import (
     FineTuningSettings,
     check_training_fits_model,
@@ -239,7 +240,10 @@ def main(_) -> None:
         logging.set_verbosity(logging.DEBUG)
     settings = fine_tuning_settings(FLAGS)
     sizes = [trial.batch_size for trial in settings.trials]
-    with session(FLAGS, sizes, predict_batch_size=FLAGS.predict_batch_size) as summary:
+    with (
+        one_run(FLAGS, *run_outputs(FLAGS)),
+        session(FLAGS, sizes, predict_batch_size=FLAGS.predict_batch_size) as summary,
+    ):
         config = BertConfig.from_json_file(FLAGS.bert_config_file)
         casing.check_casing(FLAGS.do_lower_case, FLAGS.init_checkpoint)
         tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)

@@ -17,6 +17,8 @@ from modeling import quiet  # noqa: F401  isort: skip
 from absl import flags, logging
 
 from data.errors import DataError
+from data.files.inputs_survive import check_inputs_survive
+from data.files.locks import one_writer
 from data.pretraining import corpus
 from data.pretraining import flags as pretraining_flags
 from data.pretraining.instances import settings
@@ -75,6 +77,16 @@ def main(_: list[str]) -> None:
     files = corpus.expand(FLAGS.input_file)
     logging.info("Reading %d files: %s%s", len(files), files[0], " …" if files[1:] else "")
     name, output_files = shards.name_shards(FLAGS.output_file, FLAGS.num_shards)
+    replaced = [name, *output_files, *manifest.files_beside_records(name)]
+    check_inputs_survive(
+        {"input_file": files, "vocab_file": [FLAGS.vocab_file]}, {"output_file": replaced}
+    )
+    with one_writer(files={"output_file": [name, *output_files]}):
+        write(files, name, output_files)
+
+
+def write(files: list[str], name: str, output_files: list[str]) -> None:
+    """Plans the job and does it."""
     job = jobs.plan_job(
         files,
         output_files,

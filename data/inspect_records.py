@@ -15,6 +15,8 @@ import sys
 from absl import flags
 
 from data.errors import DataError
+from data.files.inputs_survive import check_inputs_survive
+from data.files.locks import one_writer
 from data.pretraining import corpus
 from data.pretraining.inspection import inspection, record_text, reports
 from data.tokenization import vocabulary
@@ -38,7 +40,15 @@ flags.DEFINE_string("json", None, "Write the numbers into this file.")
 
 def main(argv: list[str]) -> None:
     files = corpus.expand([*FLAGS.input_file, *argv[1:]])
+    outputs = {"plot": [FLAGS.plot], "json": [FLAGS.json]}
     reports.check_writable([FLAGS.plot, FLAGS.json], files)
+    check_inputs_survive({"input_file": files, "vocab_file": [FLAGS.vocab_file]}, outputs)
+    with one_writer(files=outputs):
+        inspect(files)
+
+
+def inspect(files: list[str]) -> None:
+    """Shows, counts and writes."""
     tokens = vocabulary.load_vocab(FLAGS.vocab_file) if FLAGS.vocab_file else None
     specials = inspection.InspectedTokens.from_tokens(tokens) if tokens else None
     sys.stdout.reconfigure(errors="replace")  # for terminals that can't show every piece

@@ -13,6 +13,8 @@ from modeling import quiet  # noqa: F401  isort: skip
 from absl import flags, logging
 
 from data.errors import DataError
+from data.files.inputs_survive import check_inputs_survive
+from data.files.locks import one_writer
 from data.pretraining import corpus
 from data.tokenization import vocabulary
 from data.tokenization.learning import extension, learner
@@ -60,7 +62,15 @@ flags.DEFINE_string(
 
 def main(_: list[str]) -> None:
     files = corpus.expand(FLAGS.input_file or "") if FLAGS.input_file or not FLAGS.extend else []
-    vocabulary.check_writable(FLAGS.output_file, files)
+    inputs = {"input_file": files, "extend": [FLAGS.extend]}
+    check_inputs_survive(inputs, {"output_file": [FLAGS.output_file]})
+    vocabulary.check_writable(FLAGS.output_file)
+    with one_writer(files={"output_file": [FLAGS.output_file]}):
+        learn(files)
+
+
+def learn(files: list[str]) -> None:
+    """From the corpus to the vocabulary's file."""
     options = {
         "do_lower_case": FLAGS.do_lower_case,
         "heldout_share": FLAGS.heldout_share,

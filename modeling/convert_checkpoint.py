@@ -14,6 +14,9 @@ from modeling import quiet  # noqa: F401  isort: skip
 
 from absl import flags, logging
 
+from data.errors import DataError
+from data.files.inputs_survive import check_inputs_survive
+from data.files.locks import one_writer
 from modeling import checkpoints
 from modeling.errors import run
 
@@ -22,9 +25,14 @@ FLAGS = flags.FLAGS
 
 def main(_: list[str]) -> None:
     logging.set_verbosity(logging.WARNING)
-    result = checkpoints.convert(
-        FLAGS.input, FLAGS.output, FLAGS.format, FLAGS.bert_config_file, FLAGS.vocab_file
+    read, written = checkpoints.conversion_files(
+        FLAGS.input, FLAGS.output, FLAGS.format, FLAGS.bert_config_file
     )
+    check_inputs_survive({"input": read}, {"output": written})
+    with one_writer({"output": FLAGS.output}):
+        result = checkpoints.convert(
+            FLAGS.input, FLAGS.output, FLAGS.format, FLAGS.bert_config_file, FLAGS.vocab_file
+        )
     print(f"Read {result.source}: {len(result.converted)} weights, {result.ignored} other tensors.")
     for path in result.written:
         print(f"Wrote {path}")
@@ -51,4 +59,4 @@ if __name__ == "__main__":
         "beside the weights.",
     )
     flags.DEFINE_string("vocab_file", None, "Vocabulary. Default: vocab.txt beside the weights.")
-    run(main, flag_values=FLAGS)
+    run(main, DataError, flag_values=FLAGS)

@@ -13,12 +13,15 @@ input. With --export_dir also, or only, a SavedModel from text to vectors.
 
 from modeling import quiet  # noqa: F401  isort: skip
 
+import contextlib
 import functools
 
 from absl import flags, logging
 
 from data import batching
 from data.errors import DataError
+from data.files.inputs_survive import check_inputs_survive, input_files
+from data.files.locks import one_writer
 from data.tokenization import Tokenizer, casing
 from data.vectors import serving_inputs, texts, vector_files
 from data.vectors.array_batches import array_batches
@@ -160,8 +163,13 @@ def _export(config: BertConfig, tokenizer: Tokenizer) -> None:
 def main(_: list[str]) -> None:
     strategy = settings.make_strategy(FLAGS)
     precision.set_precision(FLAGS.dtype)
-    with strategy.scope():
+    with strategy.scope(), contextlib.ExitStack() as writers:
         _check_flags()
+        written = vector_files.output_files(FLAGS.output_format, FLAGS.output_file)
+        check_inputs_survive(input_files(FLAGS), {"output_file": written})
+        writers.enter_context(
+            one_writer({"export_dir": FLAGS.export_dir}, {"output_file": written})
+        )
         config = BertConfig.from_json_file(FLAGS.bert_config_file)
         casing.check_casing(FLAGS.do_lower_case, FLAGS.init_checkpoint)
         tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)

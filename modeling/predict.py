@@ -16,6 +16,8 @@ import time
 from absl import flags, logging
 
 from data.errors import DataError
+from data.files.inputs_survive import check_inputs_survive
+from data.files.locks import one_writer
 from data.prediction.formats import FORMATS as INPUT_FORMATS
 from data.prediction.inputs import PredictionInputs, number_of_prediction_inputs
 from data.prediction.outputs import FORMATS as OUTPUT_FORMATS
@@ -78,15 +80,21 @@ def main(_: list[str]) -> None:
     progress = ProgressLog("examples", seconds=PROGRESS_SECONDS)
     predictor = prediction.SavedModelPredictor(signature, FLAGS.batch_size, progress.add)
     begin = time.monotonic()
+    written = [] if FLAGS.output_file == "-" else [FLAGS.output_file]
+    model = prediction.saved_model_files(FLAGS.saved_model)
+    check_inputs_survive({"saved_model": model}, {"output_file": written})
     try:
-        with PredictionOutputs(
-            FLAGS.output_file,
-            FLAGS.output_format,
-            signature.outputs,
-            FLAGS.skip_bad_lines,
-            inputs.paths,
-            FLAGS.raw_cells,
-        ) as outputs:
+        with (
+            one_writer(files={"output_file": written}),
+            PredictionOutputs(
+                FLAGS.output_file,
+                FLAGS.output_format,
+                signature.outputs,
+                FLAGS.skip_bad_lines,
+                inputs.paths,
+                FLAGS.raw_cells,
+            ) as outputs,
+        ):
             batches = LIVE_WINDOW_BATCHES if inputs.live else WINDOW_BATCHES
             for window in inputs.windows(batches * FLAGS.batch_size):
                 progress.total = number_of_prediction_inputs(outputs.done + len(window), window[-1])

@@ -7,7 +7,8 @@
 
 What is written lies under PATH.HOST-PROCESS-RANDOM.partial until it is complete; then it is
 renamed. A failure (a full disk, an interruption) removes it. Only a process that is killed leaves
-something behind, which `remove_leftovers` finds by that name.
+something behind, which is found by that name: by `remove_leftovers` for this host's dead processes,
+by `locks.one_writer`, under which nobody else writes, for those of every host.
 """
 
 import contextlib
@@ -27,6 +28,25 @@ HINT = "Name a file in a folder that exists and that you may write to, with room
 
 _HOST = re.sub(r"[^0-9A-Za-z]", "_", socket.gethostname())[:40]
 _OURS = re.compile(rf"\.{_HOST}-(\d+)-[0-9a-f]{{12}}{re.escape(ENDING)}$")
+# Folders in which a release or a SavedModel is put together have names of another form.
+_TEMPORARY = re.compile(
+    rf"^(.+)\.\w+-\d+-[0-9a-f]{{12}}{re.escape(ENDING)}$|^\.saving-.+-[0-9a-f]{{12}}$"
+)
+
+
+def temporary_name(path: str) -> str:
+    """A name to write a file under, until it is complete."""
+    # No two processes ever write to one: those of a run that was killed may live on for a moment.
+    return f"{path}.{_HOST}-{os.getpid()}-{uuid.uuid4().hex[:12]}{ENDING}"
+
+
+def temporary_target(name: str) -> str | None:
+    """What a file or folder of this name was to become; None if it isn't a temporary one.
+
+    "" for folders in which several files are put together.
+    """
+    match = _TEMPORARY.match(name)
+    return (match[1] or "") if match else None
 
 
 @contextlib.contextmanager
@@ -42,9 +62,9 @@ def replacing(path: str, folder: str | None = None, hint: str = HINT) -> Iterato
         DataError: It can't be written: whatever error of a file system comes from inside of the
             block, or from renaming.
     """
-    name = path if folder is None else os.path.join(folder, os.path.basename(path))
-    # No two processes ever write to one: those of a run that was killed may live on for a second.
-    temporary = f"{name}.{_HOST}-{os.getpid()}-{uuid.uuid4().hex[:12]}{ENDING}"
+    temporary = temporary_name(
+        path if folder is None else os.path.join(folder, os.path.basename(path))
+    )
     try:
         with name_failing_file(path, hint):
             yield temporary

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import tensorflow as tf
 
 from data.errors import DataError, error_text, json_error
-from data.files import streams
+from data.files import atomic, lock_files, streams
 from data.files.bad_rows import RowAttempt, first_bad_row_raises
 from data.files.lines import not_utf8
 from data.files.streams import READABLE, unreadable
@@ -82,7 +82,7 @@ def expand(patterns: str | Iterable[str]) -> list[str]:
         if not pattern:
             continue
         matches = sorted(tf.io.gfile.glob(pattern))
-        names = [path for path in matches if not tf.io.gfile.isdir(path)]
+        names = [path for path in matches if not tf.io.gfile.isdir(path) and _is_meant(path)]
         if not names:
             what = "matches only folders" if matches else "matches no file"
             raise DataError(
@@ -93,6 +93,15 @@ def expand(patterns: str | Iterable[str]) -> list[str]:
     if not files:
         raise DataError("No input file was given: the list of file patterns is empty.")
     return list(files)
+
+
+def _is_meant(path: str) -> bool:
+    """Whether a pattern may mean the file: not what is half-written beside the others, or a lock.
+
+    To tf.io.gfile a name that begins with a dot is one like others.
+    """
+    name = os.path.basename(path)
+    return atomic.temporary_target(name) is None and not lock_files.is_lock(name)
 
 
 def read_bytes(path: str, hint: str = READABLE) -> bytes:

@@ -26,6 +26,7 @@ from absl import logging
 
 from data.errors import DataError, error_list
 from data.files import atomic
+from data.files.inputs_survive import check_inputs_survive
 from data.files.text_files import tsv_line
 from data.prediction.inputs import PredictionInput
 
@@ -68,11 +69,8 @@ class PredictionOutputs:
         inputs: Iterable[str] = (),
         raw_cells: bool = False,
     ):
-        if path != "-" and os.path.realpath(path) in map(os.path.realpath, inputs):
-            raise DataError(
-                f"The answers would overwrite {path}, which is one of the input files. Name "
-                f"another output file (--output_file), or a pattern that doesn't match it."
-            )
+        if path != "-":
+            check_inputs_survive({"input_file": inputs}, {"output_file": [path]})
         self.path = path
         self.done = self.bad = 0
         self._skip = skip_bad_lines

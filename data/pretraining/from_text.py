@@ -265,7 +265,7 @@ def make_records_from_text(
         "vocab_size": vocab_size,
         "vocab_file": vocab_file,
     }
-    if jobs.read_job_note(note) == identity and all(
+    if jobs.unless_damaged(jobs.read_job_note, note) == identity and all(
         tf.io.gfile.exists(f) for f in (*records.train_files, *records.eval_files, used_vocab)
     ):
         files = [*records.train_files, *records.eval_files]

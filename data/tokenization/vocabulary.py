@@ -128,16 +128,8 @@ def _special_codes() -> tuple[frozenset[int], frozenset[int]]:
     )
 
 
-def check_writable(vocab_file: str, inputs: Iterable[str] = ()) -> None:
-    """Raises DataError now if `write_vocab` couldn't write there later, after long work.
-
-    Neither may it overwrite one of `inputs`, which a glob may have found in the same folder.
-    """
-    if os.path.realpath(vocab_file) in map(os.path.realpath, inputs):
-        raise DataError(
-            f"The vocabulary would overwrite {vocab_file}, which is one of the input files. Name "
-            "another output file, or a pattern that doesn't match it."
-        )
+def check_writable(vocab_file: str) -> None:
+    """Raises DataError now if `write_vocab` couldn't write there later, after long work."""
     atomic.check_writable(vocab_file)
 
 
@@ -155,7 +147,7 @@ def write_replaced_vocabulary(source: str, replaced: Mapping[int, str], vocab_fi
     Args:
         source: The vocabulary file.
         replaced: Id → its new token.
-        vocab_file: Where the copy goes; may be `source`.
+        vocab_file: Where the copy goes.
     """
     with tf.io.gfile.GFile(source, "rb") as file:
         lines = file.read().split(b"\n")

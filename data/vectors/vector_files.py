@@ -9,7 +9,6 @@ All of them are written row by row, under temporary names until they are complet
 import abc
 import contextlib
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -189,10 +188,9 @@ class _GrowingArray:
         self.dtype = dtype
         self.shape = shape
         self.count = 0
-        self._folder = tempfile.mkdtemp() if "://" in path else None
-        self._local = os.path.join(self._folder, "array.npy") if self._folder else path
+        self._remote = "://" in path
         # What is opened here is closed by __exit__.
-        self._file = open(self._local, "wb")  # noqa: SIM115
+        self._file = tempfile.TemporaryFile() if self._remote else open(path, "wb")  # noqa: SIM115
         self._header()
 
     def __enter__(self) -> "_GrowingArray":
@@ -206,18 +204,25 @@ class _GrowingArray:
         try:
             self._file.seek(0)
             self._header()
-            self._file.close()
-            if self._folder:
-                tf.io.gfile.copy(self._local, self.path, overwrite=True)
+            if self._remote:
+                self._file.seek(0)
+                with tf.io.gfile.GFile(self.path, "wb") as file:
+                    shutil.copyfileobj(self._file, file)
         finally:
             self._file.close()
-            if self._folder:
-                shutil.rmtree(self._folder)
 
     def _header(self) -> None:
         shape = (self.count, *self.shape)
         header = {"descr": self.dtype, "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(self._file, header)
+
+
+def output_files(format: str, path: str | None) -> list[str]:
+    """What `open_vector_file` may write under a name; nothing under none."""
+    if not path or format != "numpy":
+        return [path] if path else []
+    base = path.removesuffix(".npy")
+    return [path, *(f"{base}.{part}.npy" for part in ("splits", "ids", "spans"))]
 
 
 _WRITERS = {"jsonl": VectorJsonWriter, "tfrecord": _RecordWriter, "numpy": NumpyWriter}

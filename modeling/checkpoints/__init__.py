@@ -8,7 +8,7 @@ Weights go by the original's variable names (`names.weights_by_name`). `tf1.read
 `tf1.write_bundle` read and write any dictionary of tensors in the same file format.
 """
 
-from modeling.checkpoints.converting import Conversion, convert
+from modeling.checkpoints.converting import Conversion, conversion_files, convert
 from modeling.checkpoints.loading import LoadReport, find, load, open_contents
 from modeling.checkpoints.names import ENCODER, HUGGINGFACE, TF1, weights_by_name
 from modeling.checkpoints.saving import FORMATS, save, write_checkpoint
@@ -28,6 +28,7 @@ __all__ = [
     "LoadReport",
     "agreed_vocabulary",
     "check_vocabulary",
+    "conversion_files",
     "convert",
     "describe_vocabulary",
     "find",

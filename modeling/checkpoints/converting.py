@@ -5,7 +5,7 @@ import os
 
 import tensorflow as tf
 
-from modeling.checkpoints import huggingface, names
+from modeling.checkpoints import huggingface, names, tf1
 from modeling.checkpoints.contents import Contents
 from modeling.checkpoints.files import join
 from modeling.checkpoints.loading import open_contents
@@ -17,6 +17,10 @@ from modeling.errors import ModelingError
 _CONFIG_NAMES = {
     names.TF1: ("bert_config.json", "config.json"),
     names.HUGGINGFACE: ("config.json", "bert_config.json"),
+}
+_WRITTEN_NAMES = {
+    names.TF1: (f"{tf1.RELEASE_NAME}.index", "bert_config.json"),
+    names.HUGGINGFACE: (huggingface.FILE_NAME, "config.json"),
 }
 
 
@@ -92,6 +96,19 @@ def convert(
         config=config,
         notes=_notes(held, config, format, vocab_file is not None),
     )
+
+
+def conversion_files(
+    path: str, directory: str, format: str, config_file: str | None = None
+) -> tuple[list[str], list[str]]:
+    """The files of weights and configuration that `convert` reads, and those that it writes.
+
+    vocab.txt isn't among them: it is copied as it is.
+    """
+    held = open_contents(path)
+    config_file = config_file or _config_beside(os.path.dirname(held.path) or ".", held)
+    written = _WRITTEN_NAMES[format]
+    return [held.path, f"{held.path}.index", config_file], [join(directory, n) for n in written]
 
 
 def _config_beside(directory: str, held: Contents) -> str:

@@ -22,6 +22,16 @@ from modeling.errors import ModelingError
 # What may be the fault of one example; it is asked alone then.
 _REFUSALS = (tf.errors.InvalidArgumentError, tf.errors.ResourceExhaustedError)
 _MESSAGE_CHARACTERS = 400
+# What TensorFlow's loader raises for files that are cut short or of something else.
+_DAMAGE = (
+    OSError,
+    ValueError,
+    RuntimeError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    AssertionError,
+)
 
 LISTS = "lists.json"
 """The asset of an export that says which outputs of which signature are lists of one length."""
@@ -93,6 +103,12 @@ def version_folder(path: str) -> str:
     )
 
 
+def saved_model_files(folder: str) -> list[str]:
+    """Everything in a SavedModel's folder, or in that of its versions."""
+    found = tf.io.gfile.walk(folder)
+    return [join(place, name) for place, _, names in found for name in names]
+
+
 def load_signature(folder: str, name: str) -> LoadedSignature:
     """Loads a SavedModel and looks whether a signature of it can be asked in batches.
 
@@ -106,7 +122,7 @@ def load_signature(folder: str, name: str) -> LoadedSignature:
 
     try:
         model = tf.saved_model.load(folder)
-    except (tf.errors.OpError, OSError, ValueError, IndexError) as error:  # the last: cut variables
+    except (tf.errors.OpError, *_DAMAGE) as error:
         raise ModelingError(
             f"The SavedModel {folder} can't be loaded: {_said(error)} Check that it was "
             f"copied whole, and that it was made by a TensorFlow that isn't newer than "

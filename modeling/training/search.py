@@ -242,8 +242,16 @@ class Search:
         path = join(folder, FILE)
         if not tf.io.gfile.exists(path):
             return None
-        with tf.io.gfile.GFile(path, "r") as file:
-            row = json.load(file)
+        try:
+            with tf.io.gfile.GFile(path, "r") as file:
+                row = json.load(file)
+            _check_row(row)
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise ModelingError(
+                f"{path} is damaged: it isn't what a finished run of a search has written there "
+                f"({type(error).__name__}: {error}). Copy it again; or remove it, and the run is "
+                f"repeated."
+            ) from error
         changes = run_identity.identity_differences(row.get("identity", {}), self.identity)
         if changes or "identity" not in row:
             raise ModelingError(
@@ -291,6 +299,19 @@ class Search:
             best["seed"],
             join(self.directory, "best"),
         )
+
+
+def _check_row(row: Any) -> None:
+    """Raises KeyError or TypeError unless it has all that a row of search.tsv is made of."""
+    numbers = ("learning_rate", "batch_size", "num_epochs", "seed", "step")
+    if not all(isinstance(row[name], (int, float)) for name in numbers):
+        raise TypeError(f"one of {', '.join(numbers)} is no number")
+    if not isinstance(row["value"], (int, float, type(None))):
+        raise TypeError(f"the value is {row['value']!r}")
+    if not isinstance(row["setting"], str) or not isinstance(row["degenerate"], bool):
+        raise TypeError("setting or degenerate is of another type")
+    if not isinstance(row.get("identity", {}), dict):
+        raise TypeError("the identity is no object")
 
 
 def _statistics(rows: Sequence[dict], metric: str) -> dict[str, str]:

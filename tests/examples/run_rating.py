@@ -40,6 +40,7 @@ import tensorflow as tf
 from absl import logging
 
 from data.errors import DataError
+from data.files.locks import one_run
 from data.tokenization import Tokenizer, build_inputs, casing
 from modeling import errors
 from modeling.config import BertConfig
@@ -52,7 +53,7 @@ from modeling.training.engine.distribution import is_chief
 from modeling.training.engine.evaluation import ReplicaPredictor
 from modeling.training.fine_tuning import fine_tune
 from modeling.training.runs.reporting import write_run_results
-from modeling.training.runs.session import session
+from modeling.training.runs.session import run_outputs, session
 from modeling.training.settings import check_training_fits_model, fine_tuning_settings
 from modeling.training.task import TaskEvaluation
 from tests.examples.rating import ratings, reading
@@ -133,7 +134,7 @@ def main(_) -> None:
     settings = fine_tuning_settings(FLAGS)
     sizes = [trial.batch_size for trial in settings.trials]
     evaluations = {name: FLAGS[name].value for name in ("eval_batch_size", "predict_batch_size")}
-    with session(FLAGS, sizes, **evaluations) as summary:
+    with one_run(FLAGS, *run_outputs(FLAGS)), session(FLAGS, sizes, **evaluations) as summary:
         config = BertConfig.from_json_file(FLAGS.bert_config_file)
         casing.check_casing(FLAGS.do_lower_case, FLAGS.init_checkpoint)
         tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)

@@ -18,15 +18,16 @@ import itertools
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
 from data.errors import DataError
-from data.files import atomic
+from data.files import atomic, text_files
 from data.pretraining import corpus
 from data.pretraining.corpus import Document
 from data.pretraining.corpus.parts import PART_BYTES, SEGMENTS, CorpusParts, divide_corpus
@@ -185,7 +186,7 @@ def write_job_part(
         DataError: Unreadable text, the only document of a corpus, output that can't be written.
     """
     note = job.note("part", number)
-    finished = read_job_note(note)
+    finished = unless_damaged(read_job_note, note, counts=InstanceCounts, records=list)
     if finished is not None:
         return InstanceCounts(**finished["counts"])
     counts = InstanceCounts()
@@ -210,7 +211,7 @@ def write_job_part(
 def make_shard(job: Job, number: int) -> dict[str, Any]:
     """Joins the pieces of a shard, unless it is there; returns path, records, bytes and sha256."""
     path, note = job.output_files[number], job.note("shard", number)
-    finished = read_job_note(note)
+    finished = unless_damaged(read_job_note, note, path=str, records=int, bytes=int, sha256=str)
     if finished is not None and shards.shard_size(path) == finished["bytes"]:
         return finished
     pieces = job.pieces_of_shard(number)
@@ -262,12 +263,58 @@ def find_job_copies(hashes: Sequence[np.ndarray]) -> list[np.ndarray]:
     return [np.flatnonzero(~part) for part in np.split(first, ends)]
 
 
-def read_job_note(path: str) -> dict[str, Any] | None:
-    """A JSON file, None if it isn't there."""
+def read_job_note(path: str, /, **entries: type) -> dict[str, Any] | None:
+    """A JSON file, None if it isn't there.
+
+    Args:
+        path: Of a note or manifest.
+        entries: What it has to hold: name → type.
+
+    Raises:
+        DataError: It is damaged.
+    """
     if not tf.io.gfile.exists(path):
         return None
-    with tf.io.gfile.GFile(path, "r") as file:
-        return json.loads(file.read())
+    try:
+        content = json.loads(text_files.read_bytes(path))
+    except (ValueError, RecursionError) as error:
+        raise _damaged(path, str(error)) from error
+    check_entries(path, content, entries)
+    return content
+
+
+def check_entries(path: str, content: Any, entries: Mapping[str, type]) -> None:
+    """Raises DataError unless what stands in a note has these entries, of these types."""
+    for name, of in entries.items():
+        value = content.get(name) if isinstance(content, dict) else None
+        if of is InstanceCounts and isinstance(value, dict):
+            names = {field.name for field in dataclasses.fields(InstanceCounts)}
+            fits = value.keys() == names and all(isinstance(n, int) for n in value.values())
+        else:
+            fits = isinstance(value, of)
+        if not fits:
+            raise _damaged(path, f"no sound {name!r} in {json.dumps(content)[:100]}")
+
+
+def _damaged(path: str, problem: str) -> DataError:
+    return DataError(
+        f"{path} is damaged: it isn't the JSON object that was written there ({problem}). Copy it "
+        f"again; or remove it, and nothing is known by it."
+    )
+
+
+def unless_damaged(
+    read: Callable[..., dict[str, Any] | None], path: str, /, **entries: type
+) -> dict[str, Any] | None:
+    """What a function reads from a note; None, with a warning, where it is damaged.
+
+    For what can be made again.
+    """
+    try:
+        return read(path, **entries)
+    except DataError as error:
+        logging.warning("%s What it tells of is made again.", error)
+        return None
 
 
 def write_job_note(path: str, value: Any) -> None:

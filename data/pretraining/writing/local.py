@@ -130,7 +130,7 @@ def carry_out_job(
 def already_made(job: Job) -> InstanceCounts | None:
     """The counts of a job that was finished before and whose files are all there, else None."""
     path = manifest.manifest_path(job.name)
-    content = jobs.read_job_note(path)
+    content = jobs.unless_damaged(manifest.read_manifest, path)
     if (
         content
         and content["fingerprint"] == job.fingerprint()
@@ -147,10 +147,11 @@ def already_made(job: Job) -> InstanceCounts | None:
 def prepared_job(job: Job) -> Iterator[None]:
     """The job's folder is there, and none of another job; it goes if a failure leaves no instances.
 
-    It has to end after all who write into that folder.
+    It has to end after all who write into that folder. Only one process may do the job, see
+    `locks.one_writer`.
     """
     note = os.path.join(job.folder, manifest.JOB)
-    unfinished = jobs.read_job_note(note)
+    unfinished = jobs.unless_damaged(jobs.read_job_note, note, fingerprint=str)
     if unfinished and unfinished["fingerprint"] == job.fingerprint():
         logging.info("Going on with the parts in %s.", job.folder)
         for name in tf.io.gfile.listdir(job.folder):
@@ -158,6 +159,7 @@ def prepared_job(job: Job) -> Iterator[None]:
                 tf.io.gfile.remove(os.path.join(job.folder, name))
     else:
         if tf.io.gfile.exists(job.folder):
+            _check_parts(job)
             logging.info("%s holds parts of another job: they are removed.", job.folder)
             tf.io.gfile.rmtree(job.folder)
         outputs = list(job.output_files)
@@ -165,10 +167,23 @@ def prepared_job(job: Job) -> Iterator[None]:
     try:
         yield
     except Exception:
-        notes = (jobs.read_job_note(job.note("part", number)) for number in range(len(job.corpus)))
+        paths = [job.note("part", number) for number in range(len(job.corpus))]
+        notes = [
+            jobs.unless_damaged(jobs.read_job_note, path, counts=InstanceCounts) for path in paths
+        ]
         if not any(note and note["counts"]["instances"] for note in notes):
             tf.io.gfile.rmtree(job.folder)
         raise
+
+
+def _check_parts(job: Job) -> None:
+    """Refuses to remove a folder that isn't one of parts."""
+    for name in tf.io.gfile.listdir(job.folder):
+        if not name.startswith(("part-", "shard-", manifest.JOB)):
+            raise DataError(
+                f"The folder {job.folder} is where the parts of {job.name} go, but it holds "
+                f"{name}, which is no part of records. Move it away, or give another --output_file."
+            )
 
 
 def _numbered(function: Callable[[Job, int], Any], job: Job, number: int, _) -> tuple[int, Any]:
@@ -242,7 +257,7 @@ class _Workers:
                 self._count - 1,
                 multiprocessing.get_context("spawn"),
                 _begin_worker,
-                (os.getpid(), self._counter.bytes, self._counter.tokens),
+                (self._counter.bytes, self._counter.tokens),
             )
         return self
 
@@ -293,19 +308,19 @@ class _Workers:
 _progress: Callable[[int, int], None] | None = None  # of a worker process
 
 
-def _begin_worker(parent: int, read, tokens) -> None:
+def _begin_worker(read, tokens) -> None:
     global _progress
     _progress = partial(_add, read, tokens)
     # One thread each: the processes share the cores.
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
-def _end_with(parent: int) -> None:
+def _end_with_parent() -> None:
     """Ends this process when its parent is gone: a killed parent can't tell it to."""
-    while os.getppid() == parent:
-        time.sleep(0.5)
+    # Within the moment that `data.files.locks` waits for before others write there.
+    multiprocessing.parent_process().join()
     os._exit(1)
 
 

@@ -31,6 +31,27 @@ def manifest_path(name: str) -> str:
     return f"{name}{ENDING}"
 
 
+def files_beside_records(name: str) -> list[str]:
+    """What the job called `name` replaces besides its output files, if it is there."""
+    folder = f"{name}{jobs.PARTS}"
+    names = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
+    return [manifest_path(name), *(os.path.join(folder, entry) for entry in names)]
+
+
+def read_manifest(path: str) -> Manifest | None:
+    """A manifest, None if it isn't there; DataError if it is damaged."""
+    content = jobs.read_job_note(
+        path, settings=dict, counts=InstanceCounts, files=list, fingerprint=str, vocab_sha256=str
+    )
+    entries = {"name": str, "records": int, "bytes": int, "sha256": str}
+    for file in content["files"] if content else []:
+        jobs.check_entries(path, file, entries)
+    if content:
+        names = {"max_seq_length": int, "max_predictions_per_seq": int, "dynamic_masking": bool}
+        jobs.check_entries(path, content["settings"], names)
+    return content
+
+
 def remove_manifest(name: str) -> None:
     """Before the files that it describes are replaced."""
     if tf.io.gfile.exists(manifest_path(name)):
@@ -105,7 +126,7 @@ def verify_manifest(
                     _check_unfinished(os.path.join(folder, entry), names)
             elif entry.endswith(ENDING):
                 path = os.path.join(folder, entry)
-                content = jobs.read_job_note(path)
+                content = read_manifest(path)
                 of_manifest = {file["name"] for file in content["files"]}
                 if names & of_manifest:
                     _check_settings(
@@ -140,7 +161,7 @@ def _check_others(path: str, others: set[str]) -> None:
 
 
 def _check_unfinished(folder: str, names: set[str]) -> None:
-    job = jobs.read_job_note(os.path.join(folder, JOB))
+    job = jobs.read_job_note(os.path.join(folder, JOB), output_files=list)
     if not job:
         return
     mine = names & {os.path.basename(path) for path in job["output_files"]}

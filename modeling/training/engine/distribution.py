@@ -166,10 +166,30 @@ def strategy_on_tpu() -> bool:
     return isinstance(tf.distribute.get_strategy(), tf.distribute.TPUStrategy)
 
 
+def team_of_workers(values) -> tuple[str, int]:
+    """Name of the run that several processes make together, and number of this one.
+
+    To be asked before there is a strategy.
+
+    Args:
+        values: The flag values that `get_strategy` is going to be called with.
+
+    Returns:
+        A name that all workers of TF_CONFIG know, and 0 for the chief; ("", 0) for one alone.
+    """
+    on_tpu = values.use_tpu or values.tpu_name or values.master
+    if on_tpu or values.distribution_strategy not in ("auto", "multi_worker_mirrored"):
+        return "", 0
+    workers = _cluster()
+    return (" ".join(workers), _task_index()) if len(workers) > 1 else ("", 0)
+
+
 def worker_index() -> int:
     """Which of several workers this process is; 0 if it is the only one."""
-    if not _is_multi_worker():
-        return 0
+    return _task_index() if _is_multi_worker() else 0
+
+
+def _task_index() -> int:
     config = _tf_config()
     task, chiefs = config.get("task", {}), config["cluster"].get("chief", [])
     return int(task.get("index", 0)) + (len(chiefs) if task.get("type") == "worker" else 0)

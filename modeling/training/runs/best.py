@@ -303,8 +303,9 @@ def _read_record(folder: str) -> dict | None:
     try:
         with tf.io.gfile.GFile(path, "r") as file:
             record = json.load(file)
-        return record if {"step", "value", "checkpoint"} <= record.keys() else None
-    except (ValueError, AttributeError):
+        sound = isinstance(record["step"], int) and isinstance(record["value"], (int, float))
+        return record if sound and isinstance(record["checkpoint"], str) else None
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
 
 

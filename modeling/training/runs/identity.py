@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from modeling import checkpoints
 from modeling.checkpoints.files import join, staged, write_staged_text
+from modeling.errors import ModelingError
 
 FILE = "training.json"
 
@@ -58,15 +59,26 @@ def _shown(value: Any) -> str:
 
 
 def read_identity(directory: str) -> dict[str, Any]:
-    """What the weights in an output folder were trained with; {} if it doesn't say."""
+    """What the weights in an output folder were trained with; {} if it doesn't say.
+
+    Raises:
+        ModelingError: The file that says it is damaged.
+    """
     path = join(directory, FILE)
     if not tf.io.gfile.exists(path):
         return {}
     try:
         with tf.io.gfile.GFile(path, "r") as file:
-            return dict(json.load(file))
-    except (ValueError, TypeError):
-        return {}
+            identity = json.load(file)
+        if not isinstance(identity, dict):
+            raise TypeError(f"it holds {json.dumps(identity)[:100]}")
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ModelingError(
+            f"{path} is damaged ({error}), so that nobody can tell whether the weights in "
+            f"{directory} were trained with the settings of this command. Copy it again; or remove "
+            f"it to go on without the comparison."
+        ) from error
+    return identity
 
 
 def write_identity(directory: str, identity: Mapping[str, Any]) -> None:

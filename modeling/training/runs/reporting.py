@@ -37,11 +37,15 @@ NOT_LISTED = (
 )
 
 
-def _parsed(line: str) -> dict | None:
+def _parsed(line: bytes) -> dict | None:
     """A line of the metrics file; None for what a process killed while writing left of one."""
     try:
-        return json.loads(line)
-    except ValueError:
+        parsed = json.loads(line)
+        kind, step = parsed.pop("kind"), parsed.pop("step")
+        sound = isinstance(kind, str) and isinstance(step, int)
+        sound = sound and all(isinstance(v, (int, float, type(None))) for v in parsed.values())
+        return {"kind": kind, "step": step, **parsed} if sound else None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 
@@ -151,8 +155,18 @@ class Reporter:
     def _earlier_lines(self) -> list[dict]:
         if not tf.io.gfile.exists(self._path):
             return []
-        with tf.io.gfile.GFile(self._path, "r") as file:
-            return [line for line in map(_parsed, file) if line]
+        with tf.io.gfile.GFile(self._path, "rb") as file:
+            written = file.read().splitlines()
+        lines = [line for line in map(_parsed, written) if line]
+        if len(lines) < len(written):
+            logging.warning(
+                "%d of the %d lines of %s can't be read. They are left out: curves and the best "
+                "result so far don't know of them.",
+                len(written) - len(lines),
+                len(written),
+                self._path,
+            )
+        return lines
 
     def resume(self, step: int) -> None:
         """Forgets what an interrupted run reported after `step`; step 0 forgets everything."""

@@ -1,5 +1,6 @@
 """The checkpoints in a run's output folder: which there are, which of them are whole."""
 
+import contextlib
 import fnmatch
 import functools
 import re
@@ -37,7 +38,9 @@ def prepare_run_folder(directory: str) -> None:
         remove_abandoned(directory)
         with tf.io.gfile.GFile(probe, "w") as file:
             file.write("")
-        tf.io.gfile.remove(probe)
+        # The first of several workers removes what it takes for a killed process's.
+        with contextlib.suppress(tf.errors.NotFoundError):
+            tf.io.gfile.remove(probe)
     except (tf.errors.OpError, OSError) as error:
         raise ModelingError(
             f"The output folder {directory} can't be written: {error}. Choose another "
@@ -47,15 +50,28 @@ def prepare_run_folder(directory: str) -> None:
 
 def remove_run(directory: str) -> None:
     """Removes what a run of any script has written to its output folder, and nothing else."""
-    for entry in tf.io.gfile.listdir(directory):
-        name, path = entry.rstrip("/"), join(directory, entry.rstrip("/"))
-        if not any(fnmatch.fnmatchcase(name, pattern) for pattern in _WRITTEN):
-            continue
+    for path in _written(directory):
         if tf.io.gfile.isdir(path):
             tf.io.gfile.rmtree(path)
         else:
             tf.io.gfile.remove(path)
     logging.info("Removed what an earlier run had written to %s.", directory)
+
+
+def _written(directory: str) -> list[str]:
+    names = (entry.rstrip("/") for entry in tf.io.gfile.listdir(directory))
+    ours = [n for n in names if any(fnmatch.fnmatchcase(n, pattern) for pattern in _WRITTEN)]
+    return [join(directory, name) for name in ours]
+
+
+def written_files(directory: str) -> list[str]:
+    """Files in an output folder that any run may replace: they have the names of what it writes."""
+    files = []
+    for path in _written(directory) if tf.io.gfile.isdir(directory) else []:
+        for folder, _, names in tf.io.gfile.walk(path) if tf.io.gfile.isdir(path) else []:
+            files += [join(folder, name) for name in names]
+        files.append(path)
+    return [path for path in files if "/bert_model.ckpt." not in path]  # of pre-training alone
 
 
 def run_checkpoint_steps(directory: str) -> list[int]:

@@ -18,6 +18,30 @@ from modeling.training.runs import run_folder
 from modeling.training.runs.summary import RunSummary, given_run_flags
 
 
+def run_outputs(
+    values, release: bool = False
+) -> tuple[dict[str, str], dict[str, list[str]], tuple[str, int]]:
+    """Where a script writes: what `data.files.locks.one_run` asks for.
+
+    Args:
+        values: The script's flag values.
+        release: Whether it leaves its weights as a release in the output folder.
+
+    Returns:
+        Flag → folder; flag → files there that a run may replace; and the processes that write
+        together, see `distribution.team_of_workers`.
+    """
+    folders = {"output_dir": values.output_dir}
+    if values.do_export:
+        folders["export_dir"] = values.export_dir or os.path.join(values.output_dir, "export")
+    replaced = run_folder.written_files(values.output_dir)
+    # In a folder with checkpoints what lies there is of an earlier session of the same run.
+    if release and not run_folder.run_checkpoint_steps(values.output_dir):
+        names = ("bert_config.json", "bert_model.ckpt.index")
+        replaced += [os.path.join(values.output_dir, name) for name in names]
+    return folders, {"output_dir": replaced}, distribution.team_of_workers(values)
+
+
 @contextlib.contextmanager
 def session(
     values, train_batch_sizes: Iterable[int] = (), **batch_sizes: int
@@ -39,8 +63,8 @@ def session(
             "--overwrite_output_dir would remove trained weights and put none in their place; it "
             "goes with --do_train."
         )
-    inside = os.path.join(os.path.abspath(values.output_dir), "")
-    if values.overwrite_output_dir and os.path.abspath(values.init_checkpoint or "").startswith(
+    inside = os.path.join(os.path.realpath(values.output_dir), "")
+    if values.overwrite_output_dir and os.path.realpath(values.init_checkpoint or "").startswith(
         inside
     ):
         raise ModelingError(

@@ -1,0 +1,30 @@
+"""Every script and command that writes: two starts never mix, and killed owners are succeeded."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.scripts import ROOT
+from tests.test_house import COMMANDS
+
+
+def table(*arguments) -> str:
+    command = [sys.executable, "-m", "tests.runs.one_writer", *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1800)
+    print(done.stdout)
+    assert done.returncode == 0, done.stdout + done.stderr[-5000:]
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_fifty_pairs_and_twenty_kills():
+    """Some 5 minutes, most of them waiting."""
+    text = table()
+    for name in ("run_pretraining", "run_classifier", "run_squad", "run_ner", "export", *COMMANDS):
+        assert f"\n{name} " in text
+
+
+def test_a_pair_and_a_kill():
+    """Of one script and one command; a command is of another module than its lock."""
+    table("--pairs=1", "--kills=1", "--writer=ta")
