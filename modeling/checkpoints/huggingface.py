@@ -1,23 +1,25 @@
 """Hugging Face checkpoints: model.safetensors beside config.json and vocab.txt.
 
-Reads single files and sharded ones (model.safetensors.index.json). Writes what transformers
-writes for its BERT classes: dense kernels transposed, the masked-LM output matrix left out
-because it is tied to the word embeddings, `{"format": "pt"}` in the metadata.
+Reads single files and sharded ones (model.safetensors.index.json), of the PyTorch classes and of
+the TensorFlow ones. Writes what transformers writes for its PyTorch BERT classes: dense kernels
+transposed, the masked-LM output matrix left out because it is tied to the word embeddings,
+`{"format": "pt"}` in the metadata. What their other formats have in common stands here too.
 """
 
+import hashlib
 import json
 import os
 import re
 import tempfile
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
 
 import numpy as np
 import safetensors.numpy
 import tensorflow as tf
 
 from modeling.checkpoints import names
-from modeling.checkpoints.contents import Contents, checked_weight
+from modeling.checkpoints.contents import Contents, checked_weight, weights_as_float32
 from modeling.checkpoints.files import join, write_staged_text
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
@@ -25,7 +27,7 @@ from modeling.errors import ModelingError
 FILE_NAME = "model.safetensors"
 SHARD_INDEX_NAME = "model.safetensors.index.json"
 # No path, neither up nor absolute nor of another file system.
-_SHARD = re.compile(r"[^/\\:\0]+\.safetensors")
+_SHARD = re.compile(r"[^/\\:\0]+")
 
 # Which transformers class a set of weights is for, by the head that decides; first match wins.
 ARCHITECTURES = (
@@ -33,6 +35,36 @@ ARCHITECTURES = (
     ("cls/squad/output_weights", "BertForQuestionAnswering"),
     (names.MASKED_LM_BIAS, "BertForPreTraining"),
 )
+
+
+class TensorFile(Protocol):
+    """An open file of named tensors.
+
+    Attributes:
+        path: For messages.
+        shapes: Name → shape.
+    """
+
+    path: str
+    shapes: dict[str, tuple[int, ...]]
+
+    def read(self, name: str) -> np.ndarray:
+        """One tensor in its stored dtype."""
+
+
+class LocalFile:
+    """A file for packages that read local files only; another file system's is copied.
+
+    Attributes:
+        path: The file itself or its copy, which is there as long as this object is.
+    """
+
+    def __init__(self, path: str):
+        self.path = path
+        if "://" in path:
+            self._folder = tempfile.TemporaryDirectory()
+            self.path = os.path.join(self._folder.name, "copy")
+            tf.io.gfile.copy(path, self.path)
 
 
 class SafetensorsFile:
@@ -48,13 +80,9 @@ class SafetensorsFile:
 
     def __init__(self, path: str):
         self.path = path
-        local = path
-        if "://" in path:  # The package reads local files only.
-            self._folder = tempfile.TemporaryDirectory()
-            local = os.path.join(self._folder.name, "copy.safetensors")
-            tf.io.gfile.copy(path, local)
+        self._local = LocalFile(path)
         try:
-            self._file = safetensors.safe_open(local, "numpy")
+            self._file = safetensors.safe_open(self._local.path, "numpy")
         except (safetensors.SafetensorError, OSError) as error:
             raise ModelingError(
                 f"{path} is not a whole safetensors file: {error}. Copy or download it again."
@@ -86,18 +114,40 @@ def huggingface_files(directory: str) -> list[str]:
 def contents(path: str) -> Contents:
     """What a file or shard index holds, under the original's names. No weights are read yet.
 
-    A `cls.predictions.decoder.weight` that equals the word embeddings is the tie, not a weight;
-    one that differs is left unmapped and flagged as `untied_decoder`.
-
     Raises:
         ModelingError: A damaged file, or two names for one weight.
     """
-    where = _locate(path)
+    where = located_tensors(path, ".safetensors", SafetensorsFile)
+    return huggingface_contents(path, names.HUGGINGFACE, where)
+
+
+def huggingface_contents(
+    path: str,
+    format: str,
+    where: Mapping[str, TensorFile],
+    translate: Callable[[str], Any] = names.from_huggingface,
+    ignored: Iterable[str] = (),
+) -> Contents:
+    """The contents of files that hold Hugging Face's weights.
+
+    A `cls.predictions.decoder.weight` that equals the word embeddings is the tie, not a weight;
+    one that differs is left unmapped and flagged as `untied_decoder`.
+
+    Args:
+        path, format: As in `Contents`.
+        where: Tensor name → the file that holds it.
+        translate: Name → original name and whether it is transposed, or None.
+        ignored: Names in `where` that are known to be no weights.
+
+    Raises:
+        ModelingError: Two names for one weight.
+    """
     file_names: dict[str, str] = {}
     transposed: set[str] = set()
-    unmapped, ignored = [], []
-    for name in sorted(where):
-        original = names.from_huggingface(name)
+    unmapped, ignored = [], [*ignored]
+    ties = {}
+    for name in sorted(where.keys() - set(ignored)):
+        original = translate(name)
         if names.is_bookkeeping(name):
             ignored.append(name)
         elif original and original.name in file_names:
@@ -109,15 +159,15 @@ def contents(path: str) -> Contents:
             file_names[original.name] = name
             if original.transposed:
                 transposed.add(original.name)
-        elif name not in names.TIED:
+        elif names.plain_huggingface(name) in names.TIED:
+            ties[name] = names.TIED[names.plain_huggingface(name)]
+        else:
             unmapped.append(name)
     untied = False
-    for name, original in names.TIED.items():
-        if name not in where:
-            continue
+    for name, original in ties.items():
         if original not in file_names:
             file_names[original] = name
-        elif _equal(where, name, file_names[original]):
+        elif equal_tensors(where[name], name, where[file_names[original]], file_names[original]):
             ignored.append(name)
         else:
             unmapped.append(name)
@@ -132,7 +182,7 @@ def contents(path: str) -> Contents:
     shapes |= {name: shapes[name][::-1] for name in transposed}
     return Contents(
         path=path,
-        format=names.HUGGINGFACE,
+        format=format,
         shapes=shapes,
         file_names=file_names,
         unmapped=sorted(unmapped),
@@ -142,16 +192,32 @@ def contents(path: str) -> Contents:
     )
 
 
-def _equal(where: Mapping[str, SafetensorsFile], one: str, other: str) -> bool:
-    if where[one].shapes[one] != where[other].shapes[other]:
+def equal_tensors(file: TensorFile, name: str, other_file: TensorFile, other: str) -> bool:
+    """Whether two tensors hold the same numbers; only one of them is in memory at a time."""
+    if file.shapes[name] != other_file.shapes[other]:
         return False
-    return np.array_equal(where[one].read(one), where[other].read(other))
+    one, two = (
+        hashlib.blake2b(np.ascontiguousarray(weights_as_float32(f.read(n)))).digest()
+        for f, n in ((file, name), (other_file, other))
+    )
+    return one == two
 
 
-def _locate(path: str) -> dict[str, SafetensorsFile]:
-    """Tensor name → the file that holds it, following a shard index."""
+def located_tensors(
+    path: str, ending: str, open_file: Callable[[str], TensorFile]
+) -> dict[str, TensorFile]:
+    """Tensor name → the file that holds it, following a shard index.
+
+    Args:
+        path: A file, or a shard index, which ends in .json.
+        ending: What the names of shards must end in.
+        open_file: Opens one file.
+
+    Raises:
+        ModelingError: An index that names what isn't beside it, or is none.
+    """
     if not path.endswith(".json"):
-        whole = SafetensorsFile(path)
+        whole = open_file(path)
         return dict.fromkeys(whole.shapes, whole)
     with tf.io.gfile.GFile(path, "rb") as file:
         content = file.read()
@@ -159,13 +225,17 @@ def _locate(path: str) -> dict[str, SafetensorsFile]:
         shard_of = dict(json.loads(content)["weight_map"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ModelingError(
-            f"{path} is not an index of safetensors files: expected a JSON object with the key "
+            f"{path} is not an index of {ending} files: expected a JSON object with the key "
             f"weight_map, and in it a file's name for each tensor's."
         ) from error
-    wrong = [shard for shard in shard_of.values() if not _SHARD.fullmatch(str(shard))]
+    wrong = [
+        shard
+        for shard in shard_of.values()
+        if not (_SHARD.fullmatch(str(shard)) and str(shard).endswith(ending))
+    ]
     if wrong:
         raise ModelingError(
-            f"{path} names {str(wrong[0])[:200]!r} for a tensor, where the name of a .safetensors "
+            f"{path} names {str(wrong[0])[:200]!r} for a tensor, where the name of a {ending} "
             f"file beside it was expected. Nothing outside its folder is read; put the files "
             f"beside it and write their names alone."
         )
@@ -175,7 +245,7 @@ def _locate(path: str) -> dict[str, SafetensorsFile]:
         shard_path = join(directory, shard)
         if not tf.io.gfile.exists(shard_path):
             raise ModelingError(f"{path} names the file {shard}, which is not beside it.")
-        shards[shard] = SafetensorsFile(shard_path)
+        shards[shard] = open_file(shard_path)
     for name, shard in shard_of.items():
         if name not in shards[shard].shapes:
             raise ModelingError(f"{path} says that {shard} holds {name}, which it doesn't.")

@@ -2,7 +2,8 @@
 
 Every weight of a model here is called what the original release called it, so the TF1 side of
 the table is also the name inside the model. A dense kernel is [in, out] in the original and
-[out, in] at Hugging Face: those rows are marked as transposed.
+[out, in] in Hugging Face's PyTorch classes: those rows are marked as transposed. Names of Hugging
+Face's TensorFlow classes are the same with other separators, and all kernels [in, out].
 """
 
 import re
@@ -120,17 +121,50 @@ def to_huggingface(name: str) -> _Translated | None:
     return _translate(name, _FROM_ORIGINAL)
 
 
-def from_huggingface(name: str) -> _Translated | None:
-    """The original name of a Hugging Face name; None if it has none.
+def plain_huggingface(name: str) -> str:
+    """A Hugging Face name without what wrappers put before it.
 
-    Takes names with and without the `bert.` prefix, and `LayerNorm.gamma` and `.beta`, which the
-    files of the first conversions still hold. The tied decoder names of `TIED` are not mapped.
+    That is `module.` of torch.nn.DataParallel and `0.auto_model.` of sentence-transformers.
     """
+    return re.sub(r"^(module\.|0\.auto_model\.)+", "", name)
+
+
+def from_huggingface(name: str) -> _Translated | None:
+    """The original name of a Hugging Face name, of PyTorch or of TensorFlow; None if it has none.
+
+    Takes PyTorch's names with and without the `bert.` prefix, behind those of wrappers, and with
+    `LayerNorm.gamma` and `.beta`, which the files of the first conversions still hold. The tied
+    decoder names of `TIED` are not mapped. Of TensorFlow's names, which are paths, the models
+    around the BERT layer may come first, as in `tf_bert_model/bert/pooler/dense/kernel:0`.
+    """
+    if "/" in name:
+        return _from_huggingface_tensorflow(name)
+    name = plain_huggingface(name)
     name = re.sub(r"\.LayerNorm\.gamma$", ".LayerNorm.weight", name)
     name = re.sub(r"\.LayerNorm\.beta$", ".LayerNorm.bias", name)
     if name.startswith(("embeddings.", "encoder.", "pooler.")):
         name = f"bert.{name}"
     return _translate(name, _FROM_HUGGINGFACE)
+
+
+_TENSORFLOW = re.compile(
+    r"(?:.*/)?(bert/(?:embeddings|encoder|pooler)|(?:mlm|nsp)___cls|classifier|qa_outputs)/"
+    r"((?:.*/)?)(kernel|bias|gamma|beta|weight|embeddings)(?::0)?"
+)
+_TENSORFLOW_LAST = {"bias": "bias", "beta": "bias"}
+
+
+def _from_huggingface_tensorflow(name: str) -> _Translated | None:
+    match = _TENSORFLOW.fullmatch(name)
+    if not match:
+        return None
+    part, middle, last = match.groups()
+    scope = f"{part.removeprefix('mlm___').removeprefix('nsp___')}/{middle}"
+    dotted = scope.replace("layer_._", "layer/").replace("/", ".")
+    found = _translate(dotted + _TENSORFLOW_LAST.get(last, "weight"), _FROM_HUGGINGFACE)
+    if found and last == "kernel":
+        return _Translated(found.name, not found.transposed)
+    return found
 
 
 def is_bookkeeping(name: str) -> bool:

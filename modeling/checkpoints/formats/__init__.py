@@ -1,0 +1,1 @@
+"""Readers of checkpoints that other libraries wrote, one file a format."""

@@ -1,0 +1,77 @@
+"""Every example of Hugging Face's formats computes here what it computed in its own library."""
+
+import numpy as np
+import pytest
+
+from modeling.checkpoints import huggingface, loading, names
+from modeling.checkpoints.formats import hf_h5, hf_objects, torch_file
+from modeling.config import BertConfig
+from modeling.models import BertClassifier, BertPretrainer, BertQuestionAnswering, BertTagger
+
+POOLER = ["bert/pooler/dense/bias", "bert/pooler/dense/kernel"]
+HEAD = ["output_bias", "output_weights"]
+FOLDERS = {
+    "TFBertModel": HEAD,
+    "TFBertForPreTraining": [],
+    "TFBertForSequenceClassification": [],
+    "TFBertForTokenClassification": POOLER,
+    "TFBertForQuestionAnswering": POOLER,
+}
+EXAMPLES = [(f"{name}.{end}", new) for name, new in FOLDERS.items() for end in ("safetensors", "h5")]
+EXAMPLES += [("hf_checkpoint", []), ("pytorch_bin", [])]
+
+
+def contents_of(folder: str):
+    """As a user's path is looked at, every format asked."""
+    found = [
+        (file, read)
+        for find, read in (
+            (hf_h5.hf_h5_file, hf_h5.hf_h5_contents),
+            (hf_objects.hf_objects_file, hf_objects.hf_objects_contents),
+            (torch_file.torch_file, torch_file.torch_contents),
+        )
+        if (file := find(folder))
+    ]
+    found += [(file, huggingface.contents) for file in huggingface.huggingface_files(folder)]
+    assert len(found) == 1
+    file, read = found[0]
+    return read(file)
+
+
+@pytest.mark.parametrize(("folder", "new"), EXAMPLES)
+def test_outputs(golden, monkeypatch, folder, new):
+    examples = golden / "formats"
+    contents = contents_of(str(examples / folder))
+    config = BertConfig.from_json_file(examples / folder / "config.json")
+    wanted = dict(np.load(examples / folder / "outputs.npz"))
+    inputs = dict(np.load(examples / "inputs.npz"))
+    if "prediction_logits" in wanted:
+        model = BertPretrainer(config)
+        length = inputs["input_ids"].shape[1]
+        inputs["masked_lm_positions"] = np.tile(np.arange(length, dtype=np.int32), (3, 1))
+    elif "start_logits" in wanted:
+        model = BertQuestionAnswering(config)
+    elif wanted.get("logits", np.empty(0)).ndim == 3:
+        model = BertTagger(config, num_tags=3)
+    else:
+        model = BertClassifier(config, num_labels=3)
+    monkeypatch.setattr(loading, "open_contents", lambda _: contents)
+    report = loading.load(model, folder)
+    assert (report.newly_initialised, report.left_over) == (new, [])
+    assert not any(names.from_huggingface(n) for n in report.ignored) or folder.endswith(".h5")
+    outputs = model(inputs)
+    there = inputs["input_mask"].astype(bool)
+    for name, values in wanted.items():
+        ours = np.asarray(outputs[OURS.get(name, name)])
+        if values.shape[:2] == there.shape:
+            ours, values = ours[there], values[there]
+        within = 2e-5 if name == "prediction_logits" else 1e-5
+        np.testing.assert_allclose(ours, values, rtol=0, atol=within, err_msg=name)
+
+
+OURS = {
+    "last_hidden_state": "sequence_output",
+    "pooler_output": "pooled_output",
+    "prediction_logits": "masked_lm_logits",
+    "seq_relationship_logits": "next_sentence_logits",
+}
