@@ -40,8 +40,8 @@ class PlainH5File:
         self._local = LocalFile(path)
         self.shapes: dict[str, tuple[int, ...]] = {}
         try:
-            self._file = h5py.File(self._local.path, "r")
-            self._walk()
+            with self._open() as file:
+                self._walk(file)
         except ModelingError:
             raise
         except _READ_ERRORS as error:
@@ -49,8 +49,12 @@ class PlainH5File:
                 f"{path} is not a whole HDF5 file: {error}. Copy or download it again."
             ) from error
 
-    def _walk(self) -> None:
-        groups, seen = [("", self._file, 0)], set()
+    def _open(self) -> h5py.File:
+        # For each use anew: HDF5 lets nobody write a file that is open.
+        return h5py.File(self._local.path, "r")
+
+    def _walk(self, file: h5py.File) -> None:
+        groups, seen = [("", file, 0)], {h5py.h5o.get_info(file.id).addr}
         while groups:
             prefix, group, depth = groups.pop()
             if depth > _DEEPEST:
@@ -73,24 +77,23 @@ class PlainH5File:
     def read(self, name: str) -> np.ndarray:
         """One tensor in its stored dtype; its bytes must stand in this file as they are."""
         try:
-            dataset = self._file[name]
-            # Else a file of a few bytes could stand for any number of them, or for another file's.
-            size = (dataset.size or 0) * dataset.dtype.itemsize
-            elsewhere = dataset.is_virtual or dataset.external
-            if elsewhere or dataset.id.get_storage_size() != size:
-                raise ModelingError(
-                    f"Tensor {name} in {self.path} is compressed, incomplete or stored in another "
-                    f"file; expected a plain array, as save_pretrained and save_weights write it. "
-                    f"Save the model again, or download the file again."
-                )
-            return dataset[()]
-        except ModelingError:
-            raise
+            with self._open() as file:
+                dataset = file[name]
+                # Else a few bytes could stand for any number of them, or for another file's.
+                size = (dataset.size or 0) * dataset.dtype.itemsize
+                elsewhere = dataset.is_virtual or dataset.external
+                if not elsewhere and dataset.id.get_storage_size() == size:
+                    return dataset[()]
         except _READ_ERRORS as error:
             raise ModelingError(
                 f"Tensor {name} in {self.path} can't be read: {error}. Copy or download the file "
                 f"again."
             ) from error
+        raise ModelingError(
+            f"Tensor {name} in {self.path} is compressed, incomplete or stored in another file; "
+            f"expected a plain array, as save_pretrained and save_weights write it. Save the model "
+            f"again, or download the file again."
+        )
 
 
 def is_h5(path: str) -> bool:

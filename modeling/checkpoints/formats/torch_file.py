@@ -111,7 +111,9 @@ class TorchFile:
         for storage in _storages(state):
             info = entries.get(f"{root}data/{storage.key}")
             if info is None or info.file_size != _bytes(storage):
-                raise self._damaged(f"its storage {storage.key[:200]} has another size, or is absent")
+                raise self._damaged(
+                    f"its storage {storage.key[:200]} has another size, or is absent"
+                )
             self._places[storage.key] = lambda info=info: archive.open(info)
         return state
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from modeling.checkpoints import huggingface, loading, names
+from modeling.checkpoints import huggingface, loading
 from modeling.checkpoints.formats import hf_h5, hf_objects, torch_file
 from modeling.config import BertConfig
 from modeling.models import BertClassifier, BertPretrainer, BertQuestionAnswering, BertTagger
@@ -17,7 +17,9 @@ FOLDERS = {
     "TFBertForTokenClassification": POOLER,
     "TFBertForQuestionAnswering": POOLER,
 }
-EXAMPLES = [(f"{name}.{end}", new) for name, new in FOLDERS.items() for end in ("safetensors", "h5")]
+EXAMPLES = [
+    (f"{name}.{end}", new) for name, new in FOLDERS.items() for end in ("safetensors", "h5")
+]
 EXAMPLES += [("hf_checkpoint", []), ("pytorch_bin", [])]
 
 
@@ -58,7 +60,6 @@ def test_outputs(golden, monkeypatch, folder, new):
     monkeypatch.setattr(loading, "open_contents", lambda _: contents)
     report = loading.load(model, folder)
     assert (report.newly_initialised, report.left_over) == (new, [])
-    assert not any(names.from_huggingface(n) for n in report.ignored) or folder.endswith(".h5")
     outputs = model(inputs)
     there = inputs["input_mask"].astype(bool)
     for name, values in wanted.items():

@@ -1,0 +1,281 @@
+"""PyTorch's files, made byte by byte: both layouts, every type, and what must not be opened."""
+
+import json
+import pickle
+import struct
+import zipfile
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from modeling.checkpoints import huggingface
+from modeling.checkpoints.formats.torch_file import TorchFile, torch_contents, torch_file
+from modeling.config import BertConfig
+from modeling.errors import ModelingError
+from tests.reference import numpy_bert
+
+CONFIG = {
+    "vocab_size": 13,
+    "hidden_size": 4,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 8,
+    "max_position_embeddings": 6,
+    "type_vocab_size": 2,
+}
+STORAGES = {"float32": "Float", "float16": "Half", "float64": "Double", "bfloat16": "BFloat16"}
+STORAGES |= {"int64": "Long", "int8": "Char", "bool": "Bool"}
+MAGIC = 0x1950A86A20F9469CFC6C
+
+
+def integer(value: int) -> bytes:
+    return b"J" + struct.pack("<i", value)
+
+
+def text(value: str) -> bytes:
+    return b"X" + struct.pack("<I", len(value)) + value.encode()
+
+
+def tensor(key, shape, strides, offset=0, size=None, storage="Float", view=b"") -> bytes:
+    """The pickle's instructions for one tensor, as torch.save writes them."""
+    size = int(np.prod(shape)) if size is None else size
+    kept = b"((" + text("storage") + f"ctorch\n{storage}Storage\n".encode() + text(key)
+    kept += text("cpu") + integer(size) + view + b"tQ" + integer(offset)
+    for numbers in (shape, strides):
+        kept += b"(" + b"".join(map(integer, numbers)) + b"t"
+    return b"ctorch._utils\n_rebuild_tensor_v2\n" + kept + b"\x89ccollections\nOrderedDict\n)RtR"
+
+
+def dense(key, array, view=b"") -> bytes:
+    strides = [stride // array.itemsize for stride in array.strides]
+    return tensor(key, array.shape, strides, storage=STORAGES[array.dtype.name], view=view)
+
+
+def state(parts: dict[str, bytes]) -> bytes:
+    return b"\x80\x02}(" + b"".join(text(name) + part for name, part in parts.items()) + b"u."
+
+
+def archive(path, pickled, storages=(), compression=zipfile.ZIP_STORED):
+    with zipfile.ZipFile(path, "w", compression) as file:
+        file.writestr("archive/data.pkl", pickled)
+        for key, data in dict(storages).items():
+            file.writestr(f"archive/data/{key}", data)
+    return str(path)
+
+
+def saved(path, arrays: dict[str, np.ndarray]):
+    arrays = {name: np.array(array, order="C") for name, array in arrays.items()}
+    pickled = state({name: dense(f"{i}", a) for i, (name, a) in enumerate(arrays.items())})
+    return archive(path, pickled, {f"{i}": a.tobytes() for i, a in enumerate(arrays.values())})
+
+
+def saved_before_1_6(path, arrays):
+    arrays = {name: np.array(array, order="C") for name, array in arrays.items()}
+    content = b"".join(pickle.dumps(part, 2) for part in (MAGIC, 1001, {"little_endian": True}))
+    content += state({name: dense(f"{i}", a, b"N") for i, (name, a) in enumerate(arrays.items())})
+    content += pickle.dumps([f"{i}" for i in range(len(arrays))], 2)
+    for array in arrays.values():
+        content += struct.pack("<q", array.size) + array.tobytes()
+    path.write_bytes(content)
+    return str(path)
+
+
+@pytest.fixture
+def weights():
+    return numpy_bert.random_weights(CONFIG, heads=("pretraining", "classifier", "squad"))
+
+
+@pytest.mark.parametrize("save", [saved, saved_before_1_6])
+@pytest.mark.parametrize("prefix", ["", "module.", "0.auto_model.", "module.0.auto_model."])
+def test_all_weights_behind_wrappers_names(tmp_path, weights, save, prefix):
+    tensors = {f"{prefix}{n}": a for n, a in huggingface.huggingface_weights(weights).items()}
+    words = tensors[f"{prefix}bert.embeddings.word_embeddings.weight"]
+    decoder, buffer = f"{prefix}cls.predictions.decoder.weight", f"{prefix}embeddings.position_ids"
+    tensors |= {decoder: words, buffer: np.arange(6)[None], "other": words}
+    file = save(tmp_path / "pytorch_model.bin", tensors)
+    assert torch_file(str(tmp_path)) == torch_file(file) == file
+    contents = torch_contents(file)
+    assert contents.shapes == {name: array.shape for name, array in weights.items()}
+    for name, array in weights.items():
+        np.testing.assert_array_equal(contents.read(name), array)
+    assert (contents.unmapped, contents.ignored) == (["other"], sorted([decoder, buffer]))
+    tensors[decoder] = words + 1
+    contents = torch_contents(save(tmp_path / "pytorch_model.bin", tensors))
+    assert contents.untied_decoder
+    assert contents.unmapped == [decoder, "other"]
+
+
+def test_shards(tmp_path, weights):
+    tensors = huggingface.huggingface_weights(weights)
+    weight_map = {name: f"pytorch_model-{i % 2}.bin" for i, name in enumerate(tensors)}
+    for shard in set(weight_map.values()):
+        saved(tmp_path / shard, {n: tensors[n] for n in tensors if weight_map[n] == shard})
+    index = tmp_path / "pytorch_model.bin.index.json"
+    index.write_text(json.dumps({"weight_map": weight_map}))
+    assert torch_file(str(tmp_path)) == str(index)
+    contents = torch_contents(str(index))
+    for name, array in weights.items():
+        np.testing.assert_array_equal(contents.read(name), array)
+    index.write_text(json.dumps({"weight_map": {"classifier.bias": "../pytorch_model-0.bin"}}))
+    with pytest.raises(ModelingError, match="Nothing outside its folder is read"):
+        torch_contents(str(index))
+
+
+@pytest.mark.parametrize("save", [saved, saved_before_1_6])
+def test_types_and_shapes(tmp_path, save):
+    bfloat16 = np.array([1.5, -2.0], tf.bfloat16.as_numpy_dtype)
+    arrays = {name: np.array([[0, 1, 1]]).astype(name) for name in STORAGES if name != "bfloat16"}
+    arrays |= {"bfloat16": bfloat16, "empty": np.zeros((0, 3), np.float32), "one": np.float32(2)}
+    file = TorchFile(save(tmp_path / "a.pt", arrays))
+    for name, array in arrays.items():
+        got = file.read(name)
+        assert (got.shape, got.dtype) == (np.shape(array), array.dtype)
+        np.testing.assert_array_equal(got, array)
+
+
+def test_views_of_one_storage(tmp_path):
+    numbers = np.arange(24, dtype=np.float32)
+    parts = {
+        "transposed": tensor("0", (3, 4), (1, 3), offset=12, size=24),
+        "column": tensor("0", (4,), (3,), offset=1, size=24),
+        "last": tensor("0", (), (), offset=23, size=24),
+    }
+    file = TorchFile(archive(tmp_path / "a.bin", state(parts), {"0": numbers.tobytes()}))
+    np.testing.assert_array_equal(file.read("transposed"), numbers[12:].reshape(4, 3).T)
+    np.testing.assert_array_equal(file.read("column"), numbers[1:12:3])
+    assert file.read("last") == 23
+
+
+class _Runs:
+    def __init__(self, function, *arguments):
+        self.called = (function, arguments)
+
+    def __reduce__(self):
+        return self.called
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [
+        ((__import__("os").system, "echo > hacked"), "posix.system"),
+        ((eval, "open('hacked', 'w')"), "builtin.*eval"),
+        ((getattr, "", "join"), "builtin.*getattr"),
+        ((BertConfig, 5), "modeling.config.BertConfig"),
+        ((np.zeros, 5), "numpy.*zeros"),
+    ],
+)
+@pytest.mark.parametrize("protocol", [2, 4])
+@pytest.mark.parametrize("legacy", [False, True])
+def test_nothing_is_called(tmp_path, monkeypatch, function, name, protocol, legacy):
+    monkeypatch.chdir(tmp_path)
+    pickled = pickle.dumps({"classifier.bias": _Runs(*function)}, protocol)
+    path = tmp_path / "a.bin"
+    archive(path, pickled)
+    if legacy:
+        head = (pickle.dumps(part, 2) for part in (MAGIC, 1001, {"little_endian": True}))
+        path.write_bytes(b"".join(head) + pickled)
+    with pytest.raises(ModelingError, match=rf"asks for '.*{name}' to be called") as raised:
+        torch_contents(str(path))
+    assert "\n" not in str(raised.value)
+    assert not (tmp_path / "hacked").exists()
+
+
+BIG = 1 << 30
+PERSISTENT = b"(" + text("storage")
+
+
+@pytest.mark.parametrize(
+    "pickled",
+    [
+        state({"a": tensor("0", (5,), (1,), size=4)}),  # beyond its storage
+        state({"a": tensor("0", (4,), (1,), offset=1, size=4)}),
+        state({"a": tensor("0", (2, 2), (3, 1), size=4)}),
+        state({"a": tensor("0", (BIG, BIG), (0, 0), size=4)}),  # one number repeated
+        state({"a": tensor("0", (4,), (-1,), offset=3, size=4)}),
+        state({"a": tensor("0", (4,), (1, 1), size=4)}),
+        state({"a": tensor("0", (-4,), (1,), size=4)}),
+        state({"a": tensor("0", (4,), (1,), size=BIG)}),  # beyond the file
+        state({"a": tensor("0", (4,), (1,), storage="Double")}),
+        state({"a": tensor("1", (4,), (1,))}),  # no such storage
+        state({"a": tensor("../data.pkl", (4,), (1,))}),
+        state({"a": tensor("0", (4,), (1,), storage="Untyped")}),
+        state({"a": tensor("0", (1,), (1,), size=4), "b": tensor("0", (1,), (1,), size=2)}),
+        state({"a": b"N"}),
+        state({"optimizer": b"}"}),
+        b"\x80\x02" + b"]" * 10_000 + b"a" * 9_999 + b".",  # nested lists
+        b"\x80\x02)" + b"\x85" * 20_000 + b".",
+        b"\x80\x02)" + b"q\0h\0\x86" * 100 + b"q\0}h\0Ns.",  # hashed, it would take for ever
+        b"\x80\x02" + b"}" * 2_000_000,
+        b"\x80\x02(" + text("a") + b"u.",
+        b"\x80\x02}}NNs.",
+        b"\x80\x02ctorch\nFloatStorage\n)R.",
+        b"\x80\x02h\x07.",
+        state({"a": tensor("0", (4,), (1,)), "b": b"ccollections\nOrderedDict\n}\x85R"}),
+        b"\x80\x02" + PERSISTENT + b"tQ.",
+        b"\x80\x02" + PERSISTENT + b"NNNNtQ.",
+        b"\x80\x02NQ.",
+        b"cos\nsystem\n.",
+        b".",
+        b"",
+    ],
+)
+def test_pickles_that_lie(tmp_path, pickled):
+    file = archive(tmp_path / "a.bin", pickled, {"0": bytes(16)})
+    with pytest.raises(ModelingError, match=r"a\.bin ") as raised:
+        torch_contents(file)
+    assert "\n" not in str(raised.value)
+    assert len(str(raised.value)) < 700
+
+
+@pytest.mark.parametrize("save", [saved, saved_before_1_6])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: content[:-1],
+        lambda content: content[: len(content) // 2],
+        lambda content: content[:40],
+        lambda content: content[:4],
+        lambda content: b"",
+        lambda content: b"version https://git-lfs.github.com/spec/v1\n",
+        lambda content: content[:60] + content[200:60:-1] + content[200:],
+    ],
+)
+def test_damaged_files(tmp_path, save, damage):
+    path = tmp_path / "pytorch_model.bin"
+    save(path, {"classifier.weight": np.ones((9, 9), np.float32)})
+    path.write_bytes(damage(path.read_bytes()))
+    assert torch_file(str(tmp_path)) == str(path)
+    with pytest.raises(ModelingError, match=r"pytorch_model\.bin (is no|holds no|asks for)"):
+        torch_contents(str(path)).read("output_weights")
+
+
+def test_changed_numbers_are_noticed(tmp_path):
+    """By the checksum that the archive has of each storage."""
+    path = tmp_path / "pytorch_model.bin"
+    saved(path, {"classifier.weight": np.arange(81, dtype=np.float32)})
+    content = path.read_bytes()
+    path.write_bytes(content.replace(np.float32(7).tobytes(), np.float32(8).tobytes()))
+    with pytest.raises(ModelingError, match="Bad CRC"):
+        torch_contents(str(path)).read("output_weights")
+
+
+def test_packed_archives_are_refused(tmp_path):
+    """A few kilobytes of them could be gigabytes of zeros."""
+    parts = {"a": tensor("0", (1 << 24,), (1,))}
+    zeros = {"0": bytes(1 << 26)}
+    file = archive(tmp_path / "a.bin", state(parts), zeros, zipfile.ZIP_DEFLATED)
+    with pytest.raises(ModelingError, match="is compressed"):
+        torch_contents(file)
+
+
+def test_folders(tmp_path):
+    assert torch_file(str(tmp_path)) is None
+    saved(tmp_path / "training_args.bin", {"a": np.ones(1, np.float32)})
+    (tmp_path / "notes.bin").write_bytes(b"no model")
+    assert torch_file(str(tmp_path)) is None
+    file = saved(tmp_path / "weights.pt", {"a": np.ones(1, np.float32)})
+    assert torch_file(str(tmp_path)) == file
+    saved(tmp_path / "weights.pth", {"a": np.ones(1, np.float32)})
+    with pytest.raises(ModelingError, match=r"weights\.pt, weights\.pth"):
+        torch_file(str(tmp_path))
