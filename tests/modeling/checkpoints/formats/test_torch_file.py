@@ -1,8 +1,12 @@
 """PyTorch's files, made byte by byte: both layouts, every type, and what must not be opened."""
 
+import collections
+import io
 import json
 import pickle
 import struct
+import sys
+import types
 import zipfile
 
 import numpy as np
@@ -104,6 +108,55 @@ def test_all_weights_behind_wrappers_names(tmp_path, weights, save, prefix):
     contents = torch_contents(save(tmp_path / "pytorch_model.bin", tensors))
     assert contents.untied_decoder
     assert contents.unmapped == [decoder, "other"]
+
+
+class FloatStorage:
+    """What a pickle calls torch.FloatStorage."""
+
+    def __init__(self, key, size):
+        self.key, self.size = key, size
+
+
+def _rebuild_tensor_v2():
+    """Only named in the pickle."""
+
+
+class _Tensor:
+    def __init__(self, storage, shape, strides):
+        self.parts = (storage, 0, shape, strides, False, collections.OrderedDict())
+
+    def __reduce__(self):
+        return _rebuild_tensor_v2, self.parts
+
+
+class _Pickler(pickle.Pickler):
+    def persistent_id(self, value):
+        if isinstance(value, FloatStorage):
+            return ("storage", FloatStorage, value.key, "cpu", value.size)
+        return None
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_pickles_of_python_s_own_pickler(tmp_path, monkeypatch, protocol):
+    """As torch.save does it: with a state dict's _metadata, shared objects and any protocol."""
+    for module, named in (("torch", FloatStorage), ("torch._utils", _rebuild_tensor_v2)):
+        monkeypatch.setitem(sys.modules, module, types.ModuleType(module))
+        monkeypatch.setattr(sys.modules[module], named.__name__, named, raising=False)
+        monkeypatch.setattr(named, "__module__", module)
+    shared = FloatStorage("0", 12)
+    held = collections.OrderedDict(a=_Tensor(shared, (3, 4), (4, 1)))
+    held["b"] = _Tensor(shared, (4, 3), (1, 4))
+    held["again"] = held["a"]
+    held._metadata = collections.OrderedDict({"": {"version": 1}, "bert": {"version": 1}})
+    written = io.BytesIO()
+    _Pickler(written, protocol).dump(held)
+    numbers = np.arange(12, dtype=np.float32)
+    path = archive(tmp_path / "a.bin", written.getvalue(), {"0": numbers.tobytes()})
+    file = TorchFile(path)
+    assert list(file.shapes) == ["a", "b", "again"]
+    for name in ("a", "again"):
+        np.testing.assert_array_equal(file.read(name), numbers.reshape(3, 4))
+    np.testing.assert_array_equal(file.read("b"), numbers.reshape(3, 4).T)
 
 
 def test_shards(tmp_path, weights):
