@@ -24,7 +24,7 @@ _DEEPEST = 32  # groups inside groups; these files have about ten
 _READ_ERRORS = (OSError, RuntimeError, KeyError, ValueError, TypeError)
 
 
-class PlainH5File:
+class _H5File:
     """An HDF5 file, its names read, tensors read on demand. Links aren't followed.
 
     Attributes:
@@ -46,7 +46,7 @@ class PlainH5File:
             raise
         except _READ_ERRORS as error:
             raise ModelingError(
-                f"{path} is not a whole HDF5 file: {error}. Copy or download it again."
+                f"{path} is not a whole HDF5 file: {str(error)[:300]}. Copy or download it again."
             ) from error
 
     def _open(self) -> h5py.File:
@@ -86,8 +86,8 @@ class PlainH5File:
                     return dataset[()]
         except _READ_ERRORS as error:
             raise ModelingError(
-                f"Tensor {name} in {self.path} can't be read: {error}. Copy or download the file "
-                f"again."
+                f"Tensor {name} in {self.path} can't be read: {str(error)[:300]}. Copy or "
+                f"download the file again."
             ) from error
         raise ModelingError(
             f"Tensor {name} in {self.path} is compressed, incomplete or stored in another file; "
@@ -96,7 +96,7 @@ class PlainH5File:
         )
 
 
-def is_h5(path: str) -> bool:
+def _is_h5(path: str) -> bool:
     """Whether a file begins as HDF5 does."""
     with tf.io.gfile.GFile(path, "rb") as file:
         return file.read(len(_SIGNATURE)) == _SIGNATURE
@@ -124,8 +124,8 @@ def hf_h5_file(path: str) -> str | None:
 
 
 def _is_huggingface(path: str) -> bool:
-    return is_h5(path) and any(
-        "/bert/" in name and names.from_huggingface(name) for name in PlainH5File(path).shapes
+    return _is_h5(path) and any(
+        "/bert/" in name and names.from_huggingface(name) for name in _H5File(path).shapes
     )
 
 
@@ -135,7 +135,7 @@ def hf_h5_contents(file: str) -> Contents:
     Raises:
         ModelingError: A damaged file, or copies that differ.
     """
-    held = PlainH5File(file)
+    held = _H5File(file)
     first: dict[str, str] = {}
     ignored = [name for name in held.shapes if name.startswith("optimizer_weights/")]
     for name in sorted(held.shapes.keys() - set(ignored)):

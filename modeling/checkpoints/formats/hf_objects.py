@@ -22,7 +22,7 @@ _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _OPTIMIZER = ("/.OPTIMIZER_SLOT/", "/_variables/")
 
 
-class ObjectCheckpoint:
+class _Variables:
     """An object-based checkpoint, tensors read on demand.
 
     Attributes:
@@ -93,7 +93,7 @@ def hf_objects_file(path: str) -> str | None:
 
 
 def _is_huggingface(prefix: str) -> bool:
-    variable_names = ObjectCheckpoint(prefix).variable_names.values()
+    variable_names = _Variables(prefix).variable_names.values()
     return any("/layer_._" in name and names.from_huggingface(name) for name in variable_names)
 
 
@@ -103,7 +103,7 @@ def hf_objects_contents(file: str) -> Contents:
     Raises:
         ModelingError: A damaged checkpoint, or two models in it.
     """
-    held = ObjectCheckpoint(file)
+    held = _Variables(file)
     ignored = [
         key
         for key, shape in held.shapes.items()

@@ -85,7 +85,8 @@ class TorchFile:
 
     def _damaged(self, what: object) -> ModelingError:
         return ModelingError(
-            f"{self.path} is not a whole PyTorch file: {what}. Copy or download it again."
+            f"{self.path} is not a whole PyTorch file: {str(what)[:300]}. Copy or download it "
+            f"again."
         )
 
     def _open_zip(self) -> Any:

@@ -145,8 +145,9 @@ def read_torch_pickle(data: bytes, path: str) -> tuple[Any, int]:
         raise
     except (_BadPickleError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise ModelingError(
-            f"{path} is not a dictionary of tensors as torch.save writes it: {error}. Copy or "
-            f"download it again; if it holds more than weights, save the model's state_dict alone."
+            f"{path} is not a dictionary of tensors as torch.save writes it: {str(error)[:300]}. "
+            f"Copy or download it again; if it holds more than weights, save the model's "
+            f"state_dict alone."
         ) from error
 
 

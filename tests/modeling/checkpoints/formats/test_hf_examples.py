@@ -23,17 +23,18 @@ EXAMPLES = [
 EXAMPLES += [("hf_checkpoint", []), ("pytorch_bin", [])]
 
 
+OTHERS = ("mg_release", "mg_trainer", "mg_classifier", "tfhub")
+OTHERS += ("kh_preset", "kh_keras", "kh_classifier", "pytorch_safetensors")
+FORMATS = (
+    (hf_h5.hf_h5_file, hf_h5.hf_h5_contents),
+    (hf_objects.hf_objects_file, hf_objects.hf_objects_contents),
+    (torch_file.torch_file, torch_file.torch_contents),
+)
+
+
 def contents_of(folder: str):
     """As a user's path is looked at, every format asked."""
-    found = [
-        (file, read)
-        for find, read in (
-            (hf_h5.hf_h5_file, hf_h5.hf_h5_contents),
-            (hf_objects.hf_objects_file, hf_objects.hf_objects_contents),
-            (torch_file.torch_file, torch_file.torch_contents),
-        )
-        if (file := find(folder))
-    ]
+    found = [(file, read) for find, read in FORMATS if (file := find(folder))]
     found += [(file, huggingface.contents) for file in huggingface.huggingface_files(folder)]
     assert len(found) == 1
     file, read = found[0]
@@ -68,6 +69,12 @@ def test_outputs(golden, monkeypatch, folder, new):
             ours, values = ours[there], values[there]
         within = 2e-5 if name == "prediction_logits" else 1e-5
         np.testing.assert_allclose(ours, values, rtol=0, atol=within, err_msg=name)
+
+
+@pytest.mark.parametrize("folder", OTHERS)
+def test_other_examples_are_not_claimed(golden, folder):
+    paths = [golden / "formats" / folder, *(golden / "formats" / folder).rglob("*")]
+    assert not [(path, find) for path in paths for find, _ in FORMATS if find(str(path))]
 
 
 OURS = {
