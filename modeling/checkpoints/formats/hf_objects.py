@@ -9,7 +9,7 @@ import re
 import numpy as np
 import tensorflow as tf
 from google.protobuf.message import DecodeError
-from tensorflow.core.protobuf import trackable_object_graph_pb2
+from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
 
 from modeling.checkpoints import names, tf1
 from modeling.checkpoints.contents import Contents
@@ -36,26 +36,22 @@ class _Variables:
 
     def __init__(self, prefix: str):
         self.path = prefix
-        self.variable_names: dict[str, str] = {}
         try:
             self._reader = tf.train.load_checkpoint(prefix)
         except tf1.READ_ERRORS as error:
             raise self._damaged("it", error) from error
         shapes = self._reader.get_variable_to_shape_map()
         self.shapes = {key: tuple(shape) for key, shape in shapes.items()}
-        if _OBJECT_GRAPH in self.shapes:
-            try:
-                graph = trackable_object_graph_pb2.TrackableObjectGraph.FromString(
-                    self.read(_OBJECT_GRAPH)
-                )
-            except (DecodeError, TypeError) as error:
-                raise self._damaged("its object graph", error) from error
-            attributes = (attribute for node in graph.nodes for attribute in node.attributes)
-            self.variable_names = {
-                attribute.checkpoint_key: attribute.full_name
-                for attribute in attributes
-                if attribute.checkpoint_key in self.shapes
-            }
+        try:
+            graph = TrackableObjectGraph.FromString(self.read(_OBJECT_GRAPH))
+        except (DecodeError, TypeError) as error:
+            raise self._damaged("its object graph", error) from error
+        attributes = (attribute for node in graph.nodes for attribute in node.attributes)
+        self.variable_names = {
+            attribute.checkpoint_key: attribute.full_name
+            for attribute in attributes
+            if attribute.checkpoint_key in self.shapes
+        }
 
     def read(self, name: str) -> np.ndarray:
         """One tensor in its stored dtype."""
@@ -93,6 +89,11 @@ def hf_objects_file(path: str) -> str | None:
 
 
 def _is_huggingface(prefix: str) -> bool:
+    try:
+        if not tf.train.load_checkpoint(prefix).has_tensor(_OBJECT_GRAPH):
+            return False
+    except tf1.READ_ERRORS:  # which the original's reader describes
+        return False
     variable_names = _Variables(prefix).variable_names.values()
     return any("/layer_._" in name and names.from_huggingface(name) for name in variable_names)
 

@@ -229,6 +229,8 @@ def test_other_bundles_are_not_claimed(tmp_path, weights):
     tf1.write_bundle(tmp_path / "bert_model.ckpt", weights)
     assert hf_objects_file(str(tmp_path)) is None
     assert hf_objects_file(str(tmp_path / "absent")) is None
+    (tmp_path / "bert_model.ckpt.index").write_bytes(b"damaged")
+    assert hf_objects_file(str(tmp_path)) is None
 
 
 def test_damaged_objects(tmp_path, weights):
