@@ -32,7 +32,7 @@ def linear_scores(train: list[dict], dev: list[dict], label: str) -> float:
         # STS-B from 1 to 100. At 1e-4 the steps of Adam without bias correction are too long here.
         ("label", "a,b", 3e-5, 150),
         # Persons' words in a sentence; types of entities in a sentence.
-        ("persons", "a", 1e-4, 300),
+        ("persons", "a", 1e-4, 200),
         ("types", "a", 1e-4, 100),
     ],
 )
