@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import keras
 import tensorflow as tf
@@ -11,6 +11,13 @@ from absl import logging
 from modeling.checkpoints import huggingface, names, tf1
 from modeling.checkpoints.contents import Contents
 from modeling.checkpoints.files import listing_of_names
+from modeling.checkpoints.formats.garden import GARDEN, garden_contents, garden_file
+from modeling.checkpoints.formats.hub import HUB, hub_contents, hub_file
+from modeling.checkpoints.formats.keras_hub import (
+    KERAS_HUB,
+    keras_hub_contents,
+    keras_hub_file,
+)
 from modeling.checkpoints.target_unit import (
     BIAS,
     SCALE,
@@ -19,6 +26,13 @@ from modeling.checkpoints.target_unit import (
     fold_target_unit,
 )
 from modeling.errors import ModelingError
+
+# Other libraries' formats, asked in turn: which file of theirs a path means, and what it holds.
+_FORMATS: dict[str, tuple[Callable[[str], str | None], Callable[[str], Contents]]] = {
+    GARDEN: (garden_file, garden_contents),
+    HUB: (hub_file, hub_contents),
+    KERAS_HUB: (keras_hub_file, keras_hub_contents),
+}
 
 _OTHER_FORMATS = {
     ".bin": "a PyTorch pickle, which can run code when it is opened",
@@ -42,7 +56,7 @@ class LoadReport:
         ignored: Tensors in the file that are no weights: optimizer slots, step counters, position
             buffers, copies of tied weights.
         path: The file that was read, or the TF1 prefix.
-        format: "tf1" or "huggingface".
+        format: "tf1", "huggingface" or another library's, as `find` says.
     """
 
     loaded: list[str]
@@ -84,8 +98,9 @@ def load(
     Args:
         model: A model whose weights carry the original's names; built if it isn't yet. Half
             precision in the file is widened, and everything is cast to the weights' dtypes.
-        path: A TF1 prefix (`…/bert_model.ckpt`), a .safetensors file, or a folder that holds a
-            checkpoint of either kind. Any path that tf.io.gfile knows.
+        path: A TF1 prefix (`…/bert_model.ckpt`), a .safetensors file, a file of another library's
+            (formats/), or a folder that holds one checkpoint of any kind. Any path that
+            tf.io.gfile knows.
         required: Beginnings of weight names that must be in the checkpoint, if the model has
             them: ("bert/",) for fine-tuning, ("",) where every weight must come from the file.
         skip: Beginnings of weight names that keep their initial values even if the checkpoint
@@ -136,6 +151,8 @@ def load(
         format=held.format,
     )
     logging.info("%s", report.summary())
+    for note in held.notes:
+        logging.warning("%s", note)
     if held.ignored:
         # Nearly every checkpoint has some, and nothing is amiss with it.
         logging.debug(
@@ -161,13 +178,17 @@ def find(path: str | os.PathLike) -> tuple[str, str]:
     """Tells what checkpoint `path` means.
 
     Returns:
-        (format, file): "tf1" with the bundle's prefix, or "huggingface" with the .safetensors
-        file or shard index.
+        (format, file): "tf1" with the bundle's prefix, "huggingface" with the .safetensors file
+        or shard index, or another library's format with the file that its reader takes.
 
     Raises:
         ModelingError: Nothing that can be read, or several checkpoints in one folder.
     """
     path = os.fspath(path)
+    asked = [(format_, file_of(path)) for format_, (file_of, _) in _FORMATS.items()]
+    others = [(format_, file) for format_, file in asked if file]
+    if others and not tf.io.gfile.isdir(path):
+        return others[0]
     if tf1.is_tf1_prefix(path):
         return names.TF1, path
     if not tf.io.gfile.exists(path):
@@ -186,7 +207,10 @@ def find(path: str | os.PathLike) -> tuple[str, str]:
             f"{path} is {_describe(path)}. Expected a TF1 prefix such as bert_model.ckpt (without "
             f".index or .data), a .safetensors file, or a folder that holds one of them."
         )
-    checkpoints = [(names.TF1, prefix) for prefix in tf1.tf1_prefixes_in(path)]
+    taken = {file for _, file in others}
+    prefixes = [prefix for prefix in tf1.tf1_prefixes_in(path) if prefix not in taken]
+    checkpoints = [(names.TF1, prefix) for prefix in prefixes]
+    checkpoints += others
     checkpoints += [(names.HUGGINGFACE, file) for file in huggingface.huggingface_files(path)]
     if len(checkpoints) == 1:
         return checkpoints[0]
@@ -206,8 +230,10 @@ def find(path: str | os.PathLike) -> tuple[str, str]:
 
 
 def open_contents(path: str | os.PathLike) -> Contents:
-    """Opens the checkpoint that `path` means, of either format; reads names and shapes only."""
+    """Opens the checkpoint that `path` means, of any format; reads names and shapes only."""
     format_, file = find(path)
+    if format_ in _FORMATS:
+        return _FORMATS[format_][1](file)
     return (tf1 if format_ == names.TF1 else huggingface).contents(file)
 
 
