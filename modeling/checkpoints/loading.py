@@ -119,6 +119,7 @@ def load(
     if not common:
         raise _nothing_in_common(held, model_weights)
     _check_shapes(held, {name: tuple(assignable[name].shape) for name in common})
+    _check_heads(held, model, common)
     implied = {n for n in UNIT_OF_OTHERS if WEIGHTS in common and n not in held.shapes}
     implied &= assignable.keys()
     missing = sorted(model_weights.keys() - set(common) - implied)
@@ -221,7 +222,11 @@ def find(path: str | os.PathLike) -> tuple[str, str]:
             f"folder."
         )
     other = [e for e in sorted(tf.io.gfile.listdir(path)) if _describe(e) != _UNKNOWN]
-    hint = f" {other[0]} is {_describe(other[0])}, which is not read here." if other else ""
+    hint = (
+        f" {other[0]} is {_describe(other[0])}, but damaged or none that is read here."
+        if other
+        else ""
+    )
     raise ModelingError(
         f"The folder {path} holds no checkpoint that can be read: expected bert_model.ckpt.index "
         f"(with its .data file), a `checkpoint` file that names a bundle, or model.safetensors; "
@@ -264,6 +269,18 @@ def _check_shapes(held: Contents, expected: Mapping[str, tuple[int, ...]]) -> No
         f"Tensor {held.file_names[name]} in {held.path} has the wrong shape: the file holds "
         f"{list(has)}, the model expects {list(wants)}{also}. {_shape_hint(name, has, wants)}"
     )
+
+
+def _check_heads(held: Contents, model: keras.Model, common: list[str]) -> None:
+    config = getattr(model, "config", None)
+    wants = getattr(config, "num_attention_heads", held.num_attention_heads)
+    attends = any("/attention/self/" in name for name in common)
+    if attends and held.num_attention_heads not in (None, wants):
+        raise ModelingError(
+            f"{held.path} has {held.num_attention_heads} attention heads in each layer, the "
+            f"configuration says num_attention_heads {wants}; the shapes are alike, but the "
+            f"answers wouldn't be. Use the configuration that came with the checkpoint."
+        )
 
 
 def _shape_hint(name: str, has: tuple[int, ...], wants: tuple[int, ...]) -> str:
