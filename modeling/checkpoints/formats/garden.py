@@ -1,9 +1,9 @@
 """Checkpoints of TensorFlow's Model Garden (tf-models-official), object-based.
 
 Told by the variables' own names, which all of its BERT encoders share whatever class they are
-(BertEncoder, BertEncoderV2, their predecessors): official/nlp/modeling and, for the oldest, the
-table in official/nlp/tools/tf1_bert_checkpoint_converter_lib.py. Attention kernels are
-[H, heads, size] and [heads, size, H] there.
+(BertEncoder, BertEncoderV2, their predecessors): see official/nlp/modeling there and, for the
+oldest, the tables of tf1_bert_checkpoint_converter_lib in official/nlp/tools. Attention kernels are
+[H, heads, size] and [heads, size, H].
 """
 
 import re

@@ -253,17 +253,41 @@ def keras_hub_config(file: str) -> dict[str, Any] | None:
         ModelingError: It isn't JSON.
     """
     config = _WeightsFile(file).config
-    beside = join(os.path.dirname(file), "config.json")
-    if config is None and tf.io.gfile.exists(beside):
-        with tf.io.gfile.GFile(beside, "rb") as opened:
-            content = opened.read(_LARGEST_CONFIG)
-        try:
-            config = _json(content)
-        except ValueError as error:
-            raise ModelingError(
-                f"{beside} is no JSON object in UTF-8: {error}. Copy or download it again."
-            ) from error
+    if config is None:
+        config = _config_file(join(os.path.dirname(file), "config.json"))
     return config if config and "class_name" in config else None
+
+
+def keras_hub_vocabulary(file: str) -> str | None:
+    """Path of a preset's vocabulary, None if the file is of no preset or it has none."""
+    folder = join(os.path.dirname(file), "assets")
+    vocabulary = join(join(folder, "tokenizer"), "vocabulary.txt")
+    return vocabulary if tf.io.gfile.exists(vocabulary) else None
+
+
+def keras_hub_do_lower_case(file: str) -> bool | None:
+    """Whether a preset's vocabulary is lower-cased, as its tokenizer.json says; None if none does.
+
+    Raises:
+        ModelingError: tokenizer.json isn't JSON.
+    """
+    told = _config_file(join(os.path.dirname(file), "tokenizer.json"))
+    given = told.get("config") if told else None
+    lower = given.get("lowercase") if isinstance(given, dict) else None
+    return lower if isinstance(lower, bool) else None
+
+
+def _config_file(path: str) -> dict[str, Any] | None:
+    if not tf.io.gfile.exists(path):
+        return None
+    with tf.io.gfile.GFile(path, "rb") as opened:
+        content = opened.read(_LARGEST_CONFIG)
+    try:
+        return _json(content)
+    except ValueError as error:
+        raise ModelingError(
+            f"{path} is no JSON object in UTF-8: {error}. Copy or download it again."
+        ) from error
 
 
 def _json(content: bytes) -> dict[str, Any]:
