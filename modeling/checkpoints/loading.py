@@ -33,6 +33,7 @@ _FORMATS: dict[str, tuple[Callable[[str], str | None], Callable[[str], Contents]
     HUB: (hub_file, hub_contents),
     KERAS_HUB: (keras_hub_file, keras_hub_contents),
 }
+_LIBRARIES = "Model Garden's, TensorFlow Hub's or KerasHub's"
 
 _OTHER_FORMATS = {
     ".bin": "a PyTorch pickle, which can run code when it is opened",
@@ -206,7 +207,8 @@ def find(path: str | os.PathLike) -> tuple[str, str]:
             return names.TF1, tf1.find_tf1_checkpoint(path)
         raise ModelingError(
             f"{path} is {_describe(path)}. Expected a TF1 prefix such as bert_model.ckpt (without "
-            f".index or .data), a .safetensors file, or a folder that holds one of them."
+            f".index or .data), a .safetensors file, a file of {_LIBRARIES}, or a folder that holds "
+            f"one of them."
         )
     taken = {file for _, file in others}
     prefixes = [prefix for prefix in tf1.tf1_prefixes_in(path) if prefix not in taken]
@@ -229,8 +231,8 @@ def find(path: str | os.PathLike) -> tuple[str, str]:
     )
     raise ModelingError(
         f"The folder {path} holds no checkpoint that can be read: expected bert_model.ckpt.index "
-        f"(with its .data file), a `checkpoint` file that names a bundle, or model.safetensors; "
-        f"found {listing_of_names(path)}.{hint}"
+        f"(with its .data file), a `checkpoint` file that names a bundle, model.safetensors, or a "
+        f"file of {_LIBRARIES}; found {listing_of_names(path)}.{hint}"
     )
 
 

@@ -10,6 +10,7 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
+from modeling.checkpoints import tf1
 from modeling.checkpoints.contents import Contents
 from modeling.checkpoints.files import join
 from modeling.checkpoints.formats.garden import contents_of_variables, garden_file
@@ -21,11 +22,18 @@ _GRAPH_FILE = "saved_model.pb"
 
 
 def hub_file(path: str) -> str | None:
-    """The saved_model.pb of a BERT encoder at `path`, that file or its folder; None if none is."""
+    """The saved_model.pb of a BERT encoder at `path`, that file or its folder; None if none is.
+
+    Raises:
+        ModelingError: Its variables are damaged.
+    """
     folder = path if tf.io.gfile.isdir(path) else os.path.dirname(path) or "."
     file = join(folder, _GRAPH_FILE)
     if path not in (file, folder) or not tf.io.gfile.exists(file):
         return None
+    if not tf1.is_tf1_prefix(_variables(file)):
+        return None
+    tf1.open_bundle(_variables(file))
     return file if garden_file(_variables(file)) else None
 
 
