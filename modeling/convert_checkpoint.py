@@ -6,9 +6,9 @@
         --format tf1
 
 Reads TF1 bundles (bert_model.ckpt), fine-tuned or pre-trained, and .safetensors files, with or
-without the `bert.` prefix, in float32, float16 or bfloat16; and checkpoints of Model Garden, TensorFlow Hub and
-KerasHub, see modeling/checkpoints/README.md. Writes bert_model.ckpt.* with
-bert_config.json, or model.safetensors with config.json; and vocab.txt.
+without the `bert.` prefix, in float32, float16 or bfloat16; and other libraries' checkpoints, see
+modeling/checkpoints/README.md. Writes bert_model.ckpt.* with bert_config.json, or model.safetensors
+with config.json; and vocab.txt.
 """
 
 from modeling import quiet  # noqa: F401  isort: skip
@@ -47,8 +47,8 @@ if __name__ == "__main__":
     flags.DEFINE_string(
         "input",
         None,
-        "Checkpoint to read: a TF1 prefix such as bert_model.ckpt, a .safetensors file, one of Model "
-        "Garden's, TensorFlow Hub's or KerasHub's, or a folder that holds one of them.",
+        "Checkpoint to read: a TF1 prefix such as bert_model.ckpt, a .safetensors file, one of "
+        "Model Garden's, TensorFlow Hub's or KerasHub's, or a folder that holds one of them.",
         required=True,
     )
     flags.DEFINE_string("output", None, "Folder to write to; made if absent.", required=True)

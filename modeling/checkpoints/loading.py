@@ -207,8 +207,8 @@ def find(path: str | os.PathLike) -> tuple[str, str]:
             return names.TF1, tf1.find_tf1_checkpoint(path)
         raise ModelingError(
             f"{path} is {_describe(path)}. Expected a TF1 prefix such as bert_model.ckpt (without "
-            f".index or .data), a .safetensors file, a file of {_LIBRARIES}, or a folder that holds "
-            f"one of them."
+            f".index or .data), a .safetensors file, a file of {_LIBRARIES}, or a folder that "
+            f"holds one of them."
         )
     taken = {file for _, file in others}
     prefixes = [prefix for prefix in tf1.tf1_prefixes_in(path) if prefix not in taken]

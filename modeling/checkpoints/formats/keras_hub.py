@@ -80,7 +80,7 @@ def keras_hub_file(path: str) -> str | None:
         return path if tf.io.gfile.exists(path) and _is_keras_hub(path) else None
     entries = [entry for entry in sorted(tf.io.gfile.listdir(path)) if not entry.endswith("/")]
     files = [join(path, entry) for entry in entries]
-    files = [f for f in files if not tf.io.gfile.isdir(f) and _is_keras_hub(f)]
+    files = [f for f in files if not tf.io.gfile.isdir(f) and _is_keras_hub_in_folder(f)]
     if len(files) > 1 and join(path, _MODEL) in files:
         return join(path, _MODEL)
     if len(files) > 1:
@@ -89,6 +89,15 @@ def keras_hub_file(path: str) -> str | None:
             f"read instead of the folder."
         )
     return files[0] if files else None
+
+
+def _is_keras_hub_in_folder(file: str) -> bool:
+    try:
+        return _is_keras_hub(file)
+    except ModelingError:
+        if file.endswith((".h5", ".keras")):
+            raise
+        return False  # What else lies beside a checkpoint may be broken.
 
 
 def _is_keras_hub(file: str) -> bool:

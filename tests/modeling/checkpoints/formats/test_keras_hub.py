@@ -143,6 +143,15 @@ def test_archive(tmp_path):
         checkpoints.open_contents(packed)
 
 
+def test_other_broken_files_in_the_folder_do_no_harm(tmp_path):
+    file = _write(tmp_path / "model.weights.h5", ENCODER)
+    archive = _archive(tmp_path / "logs.zip", file)
+    archive.write_bytes(archive.read_bytes()[:100])
+    assert checkpoints.open_contents(tmp_path).path == str(file)
+    with pytest.raises(ModelingError, match=r"logs\.zip begins as a zip archive"):
+        checkpoints.open_contents(archive)
+
+
 def test_other_models_are_refused_by_name(tmp_path):
     _write(tmp_path / "model.weights.h5", ENCODER)
     (tmp_path / "config.json").write_text(json.dumps({**CONFIG, "class_name": "ElectraBackbone"}))
