@@ -9,15 +9,14 @@ from modeling.checkpoints import huggingface, names, tf1
 from modeling.checkpoints.contents import Contents
 from modeling.checkpoints.files import join
 from modeling.checkpoints.formats.configs import config_of_weights
-from modeling.checkpoints.formats.hub import HUB, hub_vocabulary
 from modeling.checkpoints.formats.keras_hub import (
     KERAS_HUB,
     keras_hub_config,
-    keras_hub_vocabulary,
 )
 from modeling.checkpoints.loading import open_contents
 from modeling.checkpoints.saving import write_checkpoint
 from modeling.checkpoints.target_unit import UNIT_OF_OTHERS, fold_target_unit
+from modeling.checkpoints.vocabularies import vocabulary_file
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
 
@@ -26,7 +25,6 @@ _CONFIG_NAMES = {
     names.HUGGINGFACE: ("config.json", "bert_config.json"),
 }
 _OTHER_CONFIG_NAMES = ("bert_config.json", "config.json", "params.yaml")
-_VOCABULARIES = {HUB: hub_vocabulary, KERAS_HUB: keras_hub_vocabulary}
 _WRITTEN_NAMES = {
     names.TF1: (f"{tf1.RELEASE_NAME}.index", "bert_config.json"),
     names.HUGGINGFACE: (huggingface.FILE_NAME, "config.json"),
@@ -81,12 +79,9 @@ def convert(
             a folder that can't be written.
     """
     held = open_contents(path)
-    beside = os.path.dirname(held.path) or "."
     config = config_of_checkpoint(held, config_file)
-    if vocab_file is None and held.format in _VOCABULARIES:
-        vocab_file = _VOCABULARIES[held.format](held.path)
-    if vocab_file is None and tf.io.gfile.exists(join(beside, "vocab.txt")):
-        vocab_file = join(beside, "vocab.txt")
+    if vocab_file is None:
+        vocab_file = vocabulary_file(held.format, held.path)
     kept = [n for n in held.shapes if names.to_huggingface(n) or n in UNIT_OF_OTHERS]
     if not kept:
         raise ModelingError(

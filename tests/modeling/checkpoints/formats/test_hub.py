@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from modeling.checkpoints import open_contents
+from modeling.checkpoints import check_vocabulary, open_contents
 from modeling.checkpoints.formats import hub
 from modeling.errors import ModelingError
 
@@ -58,3 +58,12 @@ def test_damaged(saved_model, name, damage):
             held.read(weight)
     assert "\n\n" not in str(raised.value)
     assert str(saved_model) in str(raised.value)
+
+
+def test_ids_of_another_vocabulary_are_refused(saved_model, tmp_path):
+    own = saved_model / "assets" / "vocab.txt"
+    check_vocabulary(saved_model, own)
+    other = tmp_path / "vocab.txt"
+    other.write_text("".join(reversed(own.read_text().splitlines(keepends=True))))
+    with pytest.raises(ModelingError, match="belongs to another vocabulary"):
+        check_vocabulary(saved_model, other)
