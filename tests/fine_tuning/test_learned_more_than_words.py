@@ -9,8 +9,6 @@ import pytest
 from tests.fine_tuning import learnable_cases as cases
 from tests.scripts import succeed
 
-ADAMW = ("--optimizer=adamw", "--lr_schedule=linear_from_peak")
-
 
 def linear_scores(train: list[dict], dev: list[dict], label: str) -> float:
     """Pearson's correlation of numbers, micro F1 of labels."""
@@ -29,18 +27,17 @@ def linear_scores(train: list[dict], dev: list[dict], label: str) -> float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("label", "columns", "length", "steps", "more"),
+    ("label", "columns", "rate", "steps"),
     [
-        # STS-B from 1 to 100; persons' words in a sentence; types of entities in a sentence.
-        ("label", "a,b", 48, 150, ADAMW),
-        ("persons", "a", 128, 300, ()),
-        ("types", "a", 128, 100, ()),
+        # STS-B from 1 to 100. At 1e-4 the steps of Adam without bias correction are too long here.
+        ("label", "a,b", 3e-5, 150),
+        # Persons' words in a sentence; types of entities in a sentence.
+        ("persons", "a", 1e-4, 200),
+        ("types", "a", 1e-4, 100),
     ],
 )
-def test_more_than_a_linear_model(
-    shared_data, minilm, tmp_path, label, columns, length, steps, more
-):
-    """70 to 130 seconds each on two free cores, two trainings in it."""
+def test_more_than_a_linear_model(shared_data, minilm, tmp_path, label, columns, rate, steps):
+    """Some 130 CPU seconds each, two trainings in it."""
     read = cases.similarities if label == "label" else cases.entity_types
     train = read(shared_data, "train")
     dev = read(shared_data, "dev" if label == "label" else "testa")[:1200]
@@ -56,8 +53,8 @@ def test_more_than_a_linear_model(
             f"--label_kind={'multi_label' if label == 'types' else 'regression'}",
             *(f"--vocab_file={minilm}/vocab.txt", f"--bert_config_file={minilm}/config.json"),
             *(f"--init_checkpoint={minilm}/model.safetensors", f"--output_dir={tmp_path}/{name}"),
-            *("--do_train", "--do_eval", f"--max_seq_length={length}", "--eval_batch_size=64"),
-            *("--learning_rate=1e-4", f"--num_train_steps={steps}", "--dtype=auto", *more, *flags),
+            *("--do_train", "--do_eval", "--max_seq_length=64", "--eval_batch_size=64"),
+            *(f"--learning_rate={rate}", f"--num_train_steps={steps}", "--dtype=auto", *flags),
             timeout=1800,
         )
         lines = (tmp_path / name / "eval_results.txt").read_text().splitlines()
