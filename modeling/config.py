@@ -1,9 +1,10 @@
 """The size and shape of a BERT model: reading, checking and writing its configuration.
 
-Reads the original release's `bert_config.json` and Hugging Face's `config.json`. The two spell
-one thing alike and mean another: `"hidden_act": "gelu"` is the tanh approximation in the
-original release and the exact erf form at Hugging Face. Here "gelu" is the former and "gelu_erf"
-the latter, and reading maps them.
+Reads the original release's `bert_config.json` and Hugging Face's `config.json`, and what
+checkpoints/formats/configs.py knows of other libraries'. The first two spell one thing alike and
+mean another: `"hidden_act": "gelu"` is the tanh approximation in the original release and the
+exact erf form at Hugging Face. Here "gelu" is the former and "gelu_erf" the latter, and reading
+maps them.
 """
 
 import dataclasses
@@ -39,6 +40,8 @@ _TO_HUGGINGFACE_ACTIVATION = {ours: theirs for theirs, ours in _FROM_HUGGINGFACE
 # Keys that only a Hugging Face configuration has. They tell the format, so they are not kept
 # among the extra keys: a bert_config.json that held one would be read in the wrong terms.
 _HUGGINGFACE_KEYS = {"model_type", "architectures", "transformers_version"}
+# Keys that only KerasHub's and Model Garden's have, at the top.
+_FOREIGN_KEYS = {"class_name", "num_layers", "task", "model", "encoder"}
 # What Hugging Face leaves out of its files when it equals its own default.
 _HUGGINGFACE_DEFAULTS = {"vocab_size": 30522, "type_vocab_size": 2, "hidden_act": "gelu"}
 
@@ -163,15 +166,24 @@ class BertConfig:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "BertConfig":
-        """Builds a configuration from the contents of either file format."""
+        """Builds a configuration from the contents of any file format."""
         values = dict(values)
+        ours = _HUGGINGFACE_KEYS | {"num_hidden_layers"}
+        if _FOREIGN_KEYS & values.keys() and not ours & values.keys():
+            # Here alone: checkpoints know the configuration.
+            from modeling.checkpoints.formats.configs import fields_of_foreign_config
+
+            return cls._from_known_keys(fields_of_foreign_config(values))
         if _HUGGINGFACE_KEYS & values.keys():
             return cls._from_huggingface(values)
         return cls._from_known_keys(values)
 
     @classmethod
     def from_json_file(cls, path: str | os.PathLike) -> "BertConfig":
-        """Reads `bert_config.json` (original release) or `config.json` (Hugging Face)."""
+        """Reads `bert_config.json` (original release), `config.json` (Hugging Face, KerasHub).
+
+        Model Garden's files are read as well, in JSON or, where they end in .yaml, in YAML.
+        """
         # Here alone, so that the models also run where TensorFlow isn't installed.
         import tensorflow as tf
 
@@ -185,7 +197,13 @@ class BertConfig:
         with tf.io.gfile.GFile(path, "rb") as file:
             content = file.read()
         try:
-            values = json.loads(content.decode("utf-8"))
+            text = content.decode("utf-8")
+            if path.endswith((".yaml", ".yml")):
+                from modeling.checkpoints.formats.configs import read_garden_yaml
+
+                values = read_garden_yaml(text)
+            else:
+                values = json.loads(text)
         except ValueError as error:
             raise ModelingError(f"{path} is not a JSON file in UTF-8: {error}.") from error
         except RecursionError:

@@ -1,4 +1,4 @@
-"""Converts a checkpoint between the original release's format and Hugging Face's.
+"""Converts a checkpoint to the original release's format or to Hugging Face's.
 
     python -m modeling.convert_checkpoint --input uncased_L-12_H-768_A-12 --output bert-hf \
         --format huggingface
@@ -6,8 +6,9 @@
         --format tf1
 
 Reads TF1 bundles (bert_model.ckpt), fine-tuned or pre-trained, and .safetensors files, with or
-without the `bert.` prefix, in float32, float16 or bfloat16. Writes bert_model.ckpt.* with
-bert_config.json, or model.safetensors with config.json; and vocab.txt.
+without the `bert.` prefix, in float32, float16 or bfloat16; and other libraries' checkpoints, see
+modeling/checkpoints/README.md. Writes bert_model.ckpt.* with bert_config.json, or model.safetensors
+with config.json; and vocab.txt.
 """
 
 from modeling import quiet  # noqa: F401  isort: skip
@@ -46,8 +47,8 @@ if __name__ == "__main__":
     flags.DEFINE_string(
         "input",
         None,
-        "Checkpoint to read: a TF1 prefix such as bert_model.ckpt, a .safetensors file, or a "
-        "folder that holds one of them.",
+        "Checkpoint to read: a TF1 prefix such as bert_model.ckpt, a .safetensors file, one of "
+        "Model Garden's, TensorFlow Hub's or KerasHub's, or a folder that holds one of them.",
         required=True,
     )
     flags.DEFINE_string("output", None, "Folder to write to; made if absent.", required=True)

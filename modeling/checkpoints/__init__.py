@@ -4,11 +4,17 @@
     save(model, "out", vocab_file="vocab.txt")                # bert_model.ckpt, bert_config.json
     save(model, "out", vocab_file="vocab.txt", format="huggingface")    # model.safetensors, …
 
-Weights go by the original's variable names (`names.weights_by_name`). `tf1.read_bundle` and
-`tf1.write_bundle` read and write any dictionary of tensors in the same file format.
+Other libraries' formats are read as well, see formats/. Weights go by the original's variable names
+(`names.weights_by_name`). `tf1.read_bundle` and `tf1.write_bundle` read and write any dictionary of
+tensors in the same file format.
 """
 
-from modeling.checkpoints.converting import Conversion, conversion_files, convert
+from modeling.checkpoints.converting import (
+    Conversion,
+    config_of_checkpoint,
+    conversion_files,
+    convert,
+)
 from modeling.checkpoints.loading import LoadReport, find, load, open_contents
 from modeling.checkpoints.names import ENCODER, HUGGINGFACE, TF1, weights_by_name
 from modeling.checkpoints.saving import FORMATS, save, write_checkpoint
@@ -28,6 +34,7 @@ __all__ = [
     "LoadReport",
     "agreed_vocabulary",
     "check_vocabulary",
+    "config_of_checkpoint",
     "conversion_files",
     "convert",
     "describe_vocabulary",

@@ -14,7 +14,7 @@ class Contents:
 
     Attributes:
         path: The file (or TF1 prefix) for messages.
-        format: "tf1" or "huggingface".
+        format: Short name of the format, such as "tf1" or "huggingface".
         shapes: Original name → shape as the original stores it (kernels are [in, out]).
         file_names: Original name → the name in the file.
         unmapped: Names in the file that stand for no known BERT weight.
@@ -22,6 +22,8 @@ class Contents:
         read: Original name → tensor in that shape, see `checked_weight`.
         untied_decoder: The file has a masked-LM output matrix that differs from its word
             embeddings, which no model here can hold; its name is among `unmapped`.
+        num_attention_heads: Heads per layer where the file's own shapes tell them.
+        notes: Sentences about where the model here computes otherwise than the file's own library.
     """
 
     path: str
@@ -32,6 +34,8 @@ class Contents:
     ignored: list[str]
     read: Callable[[str], np.ndarray]
     untied_decoder: bool = False
+    num_attention_heads: int | None = None
+    notes: list[str] = dataclasses.field(default_factory=list)
 
 
 def checked_weight(array: np.ndarray, name: str, path: str) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""From one checkpoint format to the other without building a model."""
+"""From any checkpoint format to one of ours without building a model."""
 
 import dataclasses
 import os
@@ -8,9 +8,15 @@ import tensorflow as tf
 from modeling.checkpoints import huggingface, names, tf1
 from modeling.checkpoints.contents import Contents
 from modeling.checkpoints.files import join
+from modeling.checkpoints.formats.configs import config_of_weights
+from modeling.checkpoints.formats.keras_hub import (
+    KERAS_HUB,
+    keras_hub_config,
+)
 from modeling.checkpoints.loading import open_contents
 from modeling.checkpoints.saving import write_checkpoint
 from modeling.checkpoints.target_unit import UNIT_OF_OTHERS, fold_target_unit
+from modeling.checkpoints.vocabularies import vocabulary_file
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
 
@@ -18,6 +24,7 @@ _CONFIG_NAMES = {
     names.TF1: ("bert_config.json", "config.json"),
     names.HUGGINGFACE: ("config.json", "bert_config.json"),
 }
+_OTHER_CONFIG_NAMES = ("bert_config.json", "config.json", "params.yaml")
 _WRITTEN_NAMES = {
     names.TF1: (f"{tf1.RELEASE_NAME}.index", "bert_config.json"),
     names.HUGGINGFACE: (huggingface.FILE_NAME, "config.json"),
@@ -63,18 +70,18 @@ def convert(
         path: As in `load`.
         directory: Made if absent.
         format: "tf1" or "huggingface".
-        config_file: Either format; by default bert_config.json or config.json beside the weights.
-        vocab_file: By default vocab.txt beside the weights; none is written if there is none.
+        config_file: Any format; by default bert_config.json, config.json or params.yaml beside the
+            weights, or what other libraries' files tell themselves.
+        vocab_file: By default vocab.txt beside or inside; none is written if there is none.
 
     Raises:
         ModelingError: No checkpoint, no configuration, one that doesn't describe the weights, or
             a folder that can't be written.
     """
     held = open_contents(path)
-    beside = os.path.dirname(held.path) or "."
-    config = BertConfig.from_json_file(config_file or _config_beside(beside, held))
-    if vocab_file is None and tf.io.gfile.exists(join(beside, "vocab.txt")):
-        vocab_file = join(beside, "vocab.txt")
+    config = config_of_checkpoint(held, config_file)
+    if vocab_file is None:
+        vocab_file = vocabulary_file(held.format, held.path)
     kept = [n for n in held.shapes if names.to_huggingface(n) or n in UNIT_OF_OTHERS]
     if not kept:
         raise ModelingError(
@@ -108,14 +115,35 @@ def conversion_files(
     held = open_contents(path)
     config_file = config_file or _config_beside(os.path.dirname(held.path) or ".", held)
     written = _WRITTEN_NAMES[format]
-    return [held.path, f"{held.path}.index", config_file], [join(directory, n) for n in written]
+    read = [held.path, f"{held.path}.index", *([config_file] if config_file else [])]
+    return read, [join(directory, n) for n in written]
 
 
-def _config_beside(directory: str, held: Contents) -> str:
-    candidates = _CONFIG_NAMES[held.format]
+def config_of_checkpoint(
+    held: Contents, config_file: str | os.PathLike | None = None
+) -> BertConfig:
+    """The configuration that belongs to a checkpoint.
+
+    It is that of `config_file`, else that of the file beside the weights, else, for other
+    libraries' formats, what the file itself or the weights' shapes tell.
+
+    Raises:
+        ModelingError: There is none, or it can't be read.
+    """
+    config_file = config_file or _config_beside(os.path.dirname(held.path) or ".", held)
+    if config_file:
+        return BertConfig.from_json_file(config_file)
+    inside = keras_hub_config(held.path) if held.format == KERAS_HUB else None
+    return BertConfig.from_dict(inside) if inside else config_of_weights(held)
+
+
+def _config_beside(directory: str, held: Contents) -> str | None:
+    candidates = _CONFIG_NAMES.get(held.format, _OTHER_CONFIG_NAMES)
     for name in candidates:
         if tf.io.gfile.exists(join(directory, name)):
             return join(directory, name)
+    if held.format not in _CONFIG_NAMES:
+        return None
     raise ModelingError(
         f"There is no {' or '.join(candidates)} beside {held.path}. The configuration says how "
         f"many attention heads the weights stand for: name its file with --bert_config_file."
@@ -130,6 +158,9 @@ def _check(held: Contents, config: BertConfig) -> None:
         if shape is not None and (axis >= len(shape) or shape[axis] != said):
             wrong.append(f"{field} is {said} but {held.file_names[name]} is {list(shape)}")
     layers = names.number_of_checkpoint_layers(held.shapes)
+    heads = held.num_attention_heads or config.num_attention_heads
+    if heads != config.num_attention_heads:
+        wrong.append(f"num_attention_heads is {config.num_attention_heads} but there are {heads}")
     if layers not in (0, config.num_hidden_layers):
         wrong.append(f"num_hidden_layers is {config.num_hidden_layers} but there are {layers}")
     if wrong:
@@ -140,7 +171,7 @@ def _check(held: Contents, config: BertConfig) -> None:
 
 
 def _notes(held: Contents, config: BertConfig, format: str, has_vocab: bool) -> list[str]:
-    notes = []
+    notes = list(held.notes)
     if UNIT_OF_OTHERS.keys() & held.shapes.keys():
         notes.append(
             f"The model predicts numbers, and {' and '.join(UNIT_OF_OTHERS)} say in which unit. "

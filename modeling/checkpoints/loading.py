@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import keras
 import tensorflow as tf
@@ -11,6 +11,13 @@ from absl import logging
 from modeling.checkpoints import huggingface, names, tf1
 from modeling.checkpoints.contents import Contents
 from modeling.checkpoints.files import listing_of_names
+from modeling.checkpoints.formats.garden import GARDEN, garden_contents, garden_file
+from modeling.checkpoints.formats.hub import HUB, hub_contents, hub_file
+from modeling.checkpoints.formats.keras_hub import (
+    KERAS_HUB,
+    keras_hub_contents,
+    keras_hub_file,
+)
 from modeling.checkpoints.target_unit import (
     BIAS,
     SCALE,
@@ -19,6 +26,14 @@ from modeling.checkpoints.target_unit import (
     fold_target_unit,
 )
 from modeling.errors import ModelingError
+
+# Other libraries' formats, asked in turn: which file of theirs a path means, and what it holds.
+_FORMATS: dict[str, tuple[Callable[[str], str | None], Callable[[str], Contents]]] = {
+    GARDEN: (garden_file, garden_contents),
+    HUB: (hub_file, hub_contents),
+    KERAS_HUB: (keras_hub_file, keras_hub_contents),
+}
+_LIBRARIES = "Model Garden's, TensorFlow Hub's or KerasHub's"
 
 _OTHER_FORMATS = {
     ".bin": "a PyTorch pickle, which can run code when it is opened",
@@ -42,7 +57,7 @@ class LoadReport:
         ignored: Tensors in the file that are no weights: optimizer slots, step counters, position
             buffers, copies of tied weights.
         path: The file that was read, or the TF1 prefix.
-        format: "tf1" or "huggingface".
+        format: "tf1", "huggingface" or another library's, as `find` says.
     """
 
     loaded: list[str]
@@ -84,8 +99,9 @@ def load(
     Args:
         model: A model whose weights carry the original's names; built if it isn't yet. Half
             precision in the file is widened, and everything is cast to the weights' dtypes.
-        path: A TF1 prefix (`…/bert_model.ckpt`), a .safetensors file, or a folder that holds a
-            checkpoint of either kind. Any path that tf.io.gfile knows.
+        path: A TF1 prefix (`…/bert_model.ckpt`), a .safetensors file, a file of another library's
+            (formats/), or a folder that holds one checkpoint of any kind. Any path that
+            tf.io.gfile knows.
         required: Beginnings of weight names that must be in the checkpoint, if the model has
             them: ("bert/",) for fine-tuning, ("",) where every weight must come from the file.
         skip: Beginnings of weight names that keep their initial values even if the checkpoint
@@ -104,6 +120,7 @@ def load(
     if not common:
         raise _nothing_in_common(held, model_weights)
     _check_shapes(held, {name: tuple(assignable[name].shape) for name in common})
+    _check_heads(held, model, common)
     implied = {n for n in UNIT_OF_OTHERS if WEIGHTS in common and n not in held.shapes}
     implied &= assignable.keys()
     missing = sorted(model_weights.keys() - set(common) - implied)
@@ -136,6 +153,8 @@ def load(
         format=held.format,
     )
     logging.info("%s", report.summary())
+    for note in held.notes:
+        logging.warning("%s", note)
     if held.ignored:
         # Nearly every checkpoint has some, and nothing is amiss with it.
         logging.debug(
@@ -161,13 +180,17 @@ def find(path: str | os.PathLike) -> tuple[str, str]:
     """Tells what checkpoint `path` means.
 
     Returns:
-        (format, file): "tf1" with the bundle's prefix, or "huggingface" with the .safetensors
-        file or shard index.
+        (format, file): "tf1" with the bundle's prefix, "huggingface" with the .safetensors file
+        or shard index, or another library's format with the file that its reader takes.
 
     Raises:
         ModelingError: Nothing that can be read, or several checkpoints in one folder.
     """
     path = os.fspath(path)
+    asked = [(format_, file_of(path)) for format_, (file_of, _) in _FORMATS.items()]
+    others = [(format_, file) for format_, file in asked if file]
+    if others and not tf.io.gfile.isdir(path):
+        return others[0]
     if tf1.is_tf1_prefix(path):
         return names.TF1, path
     if not tf.io.gfile.exists(path):
@@ -184,9 +207,13 @@ def find(path: str | os.PathLike) -> tuple[str, str]:
             return names.TF1, tf1.find_tf1_checkpoint(path)
         raise ModelingError(
             f"{path} is {_describe(path)}. Expected a TF1 prefix such as bert_model.ckpt (without "
-            f".index or .data), a .safetensors file, or a folder that holds one of them."
+            f".index or .data), a .safetensors file, a file of {_LIBRARIES}, or a folder that "
+            f"holds one of them."
         )
-    checkpoints = [(names.TF1, prefix) for prefix in tf1.tf1_prefixes_in(path)]
+    taken = {file for _, file in others}
+    prefixes = [prefix for prefix in tf1.tf1_prefixes_in(path) if prefix not in taken]
+    checkpoints = [(names.TF1, prefix) for prefix in prefixes]
+    checkpoints += others
     checkpoints += [(names.HUGGINGFACE, file) for file in huggingface.huggingface_files(path)]
     if len(checkpoints) == 1:
         return checkpoints[0]
@@ -197,17 +224,23 @@ def find(path: str | os.PathLike) -> tuple[str, str]:
             f"folder."
         )
     other = [e for e in sorted(tf.io.gfile.listdir(path)) if _describe(e) != _UNKNOWN]
-    hint = f" {other[0]} is {_describe(other[0])}, which is not read here." if other else ""
+    hint = (
+        f" {other[0]} is {_describe(other[0])}, but damaged or none that is read here."
+        if other
+        else ""
+    )
     raise ModelingError(
         f"The folder {path} holds no checkpoint that can be read: expected bert_model.ckpt.index "
-        f"(with its .data file), a `checkpoint` file that names a bundle, or model.safetensors; "
-        f"found {listing_of_names(path)}.{hint}"
+        f"(with its .data file), a `checkpoint` file that names a bundle, model.safetensors, or a "
+        f"file of {_LIBRARIES}; found {listing_of_names(path)}.{hint}"
     )
 
 
 def open_contents(path: str | os.PathLike) -> Contents:
-    """Opens the checkpoint that `path` means, of either format; reads names and shapes only."""
+    """Opens the checkpoint that `path` means, of any format; reads names and shapes only."""
     format_, file = find(path)
+    if format_ in _FORMATS:
+        return _FORMATS[format_][1](file)
     return (tf1 if format_ == names.TF1 else huggingface).contents(file)
 
 
@@ -238,6 +271,18 @@ def _check_shapes(held: Contents, expected: Mapping[str, tuple[int, ...]]) -> No
         f"Tensor {held.file_names[name]} in {held.path} has the wrong shape: the file holds "
         f"{list(has)}, the model expects {list(wants)}{also}. {_shape_hint(name, has, wants)}"
     )
+
+
+def _check_heads(held: Contents, model: keras.Model, common: list[str]) -> None:
+    config = getattr(model, "config", None)
+    wants = getattr(config, "num_attention_heads", held.num_attention_heads)
+    attends = any("/attention/self/" in name for name in common)
+    if attends and held.num_attention_heads not in (None, wants):
+        raise ModelingError(
+            f"{held.path} has {held.num_attention_heads} attention heads in each layer, the "
+            f"configuration says num_attention_heads {wants}; the shapes are alike, but the "
+            f"answers wouldn't be. Use the configuration that came with the checkpoint."
+        )
 
 
 def _shape_hint(name: str, has: tuple[int, ...], wants: tuple[int, ...]) -> str:

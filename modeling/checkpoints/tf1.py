@@ -90,7 +90,12 @@ def find_tf1_checkpoint(path: str | os.PathLike) -> str:
     )
 
 
-def _open(prefix: str) -> _Reader:
+def open_bundle(prefix: str) -> _Reader:
+    """TensorFlow's reader of the bundle with this prefix.
+
+    Raises:
+        ModelingError: It is damaged.
+    """
     try:
         return tf.train.load_checkpoint(prefix)
     except READ_ERRORS as error:
@@ -123,7 +128,7 @@ def read_bundle(path: str | os.PathLike) -> dict[str, np.ndarray]:
         ModelingError: No bundle, or a damaged one.
     """
     prefix = find_tf1_checkpoint(path)
-    reader = _open(prefix)
+    reader = open_bundle(prefix)
     return {n: _read(reader, prefix, n) for n in sorted(reader.get_variable_to_shape_map())}
 
 
@@ -149,7 +154,7 @@ def write_bundle(prefix: str | os.PathLike, tensors: Mapping[str, np.ndarray]) -
 def contents(path: str | os.PathLike) -> Contents:
     """What the bundle at `path` holds. Nothing but names and shapes is read yet."""
     prefix = find_tf1_checkpoint(path)
-    reader = _open(prefix)
+    reader = open_bundle(prefix)
     shapes = reader.get_variable_to_shape_map()
     if _OBJECT_GRAPH in shapes:
         raise ModelingError(

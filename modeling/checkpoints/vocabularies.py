@@ -21,6 +21,8 @@ import tensorflow as tf
 from absl import logging
 
 from modeling.checkpoints.files import join, write_staged_text
+from modeling.checkpoints.formats.hub import HUB, hub_vocabulary
+from modeling.checkpoints.formats.keras_hub import KERAS_HUB, keras_hub_vocabulary
 from modeling.checkpoints.loading import find
 from modeling.errors import ModelingError
 
@@ -119,8 +121,8 @@ def vocabulary_of(path: str | os.PathLike) -> tuple[Description | None, str]:
     Raises:
         ModelingError: There is no checkpoint.
     """
-    _, file = find(path)
-    note, release = f"{file}{ENDING}", join(os.path.dirname(file), "vocab.txt")
+    format_, file = find(path)
+    note, release = f"{file}{ENDING}", vocabulary_file(format_, file)
     if tf.io.gfile.exists(note):
         try:
             with tf.io.gfile.GFile(note, "r") as opened:
@@ -131,9 +133,16 @@ def vocabulary_of(path: str | os.PathLike) -> tuple[Description | None, str]:
             pass
         logging.warning("%s is damaged: it doesn't tell the checkpoint's vocabulary.", note)
         return None, note
-    if tf.io.gfile.exists(release):
+    if release:
         return describe_vocabulary(release), release
     return None, ""
+
+
+def vocabulary_file(format: str, file: str) -> str | None:
+    """The vocabulary beside or inside a checkpoint, as `find` names it; None if there is none."""
+    beside = join(os.path.dirname(file), "vocab.txt")
+    inside = {HUB: hub_vocabulary, KERAS_HUB: keras_hub_vocabulary}.get(format, lambda _: None)
+    return inside(file) or (beside if tf.io.gfile.exists(beside) else None)
 
 
 def _tokens(vocab_file: str) -> list[str]:

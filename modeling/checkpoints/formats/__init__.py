@@ -1,1 +1,1 @@
-"""Readers of checkpoints that other libraries wrote, one file a format."""
+"""Readers of other libraries' checkpoints, one file for each library's way of laying them out."""

@@ -1,0 +1,311 @@
+"""KerasHub's files of BERT: presets, `.weights.h5` and `.keras`.
+
+    A preset      model.weights.h5 (encoder), task.weights.h5 (head), config.json, task.json
+    .keras        a zip archive of config.json and model.weights.h5
+    .weights.h5   an HDF5 file; the encoder under layers/bert_backbone where a task holds it
+
+Told by what lies inside. Names are those of layers by class and order:
+layers/transformer_encoder_1/_self_attention_layer/query_dense/vars/0.
+"""
+
+import json
+import os
+import re
+import tempfile
+import zipfile
+from typing import Any
+
+import h5py
+import numpy as np
+import tensorflow as tf
+
+from modeling.checkpoints import names
+from modeling.checkpoints.contents import Contents, checked_weight
+from modeling.checkpoints.files import join
+from modeling.checkpoints.formats.layout import in_original_layout, original_shape
+from modeling.errors import ModelingError
+
+KERAS_HUB = "keras hub"
+
+_HDF5, _ZIP = b"\x89HDF\r\n\x1a\n", b"PK\x03\x04"
+_MODEL, _TASK = "model.weights.h5", "task.weights.h5"
+_LARGEST_CONFIG = 10_000_000  # bytes
+# What h5py raises on damage depends on where it is.
+_READ_ERRORS = (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError)
+_WORDS = "layers/reversible_embedding/vars/0"
+
+_NORM, _DENSE = ("gamma", "beta"), ("kernel", "bias")
+_LAYER = {
+    r"_self_attention_layer/_?query_dense": ("attention/self/query", _DENSE),
+    r"_self_attention_layer/_?key_dense": ("attention/self/key", _DENSE),
+    r"_self_attention_layer/_?value_dense": ("attention/self/value", _DENSE),
+    r"_self_attention_layer/_?output_dense": ("attention/output/dense", _DENSE),
+    r"_self_attention_layer_norm": ("attention/output/LayerNorm", _NORM),
+    r"_feedforward_intermediate_dense": ("intermediate/dense", _DENSE),
+    r"_feedforward_output_dense": ("output/dense", _DENSE),
+    r"_feedforward_layer_norm": ("output/LayerNorm", _NORM),
+}
+_ENCODER = {
+    r"layers/reversible_embedding": (names.WORD_EMBEDDINGS, ()),
+    r"layers/position_embedding": ("bert/embeddings/position_embeddings", ()),
+    r"layers/embedding": ("bert/embeddings/token_type_embeddings", ()),
+    r"layers/layer_normalization": ("bert/embeddings/LayerNorm", _NORM),
+    r"layers/dense": ("bert/pooler/dense", _DENSE),
+}
+_HEADS = {
+    r"layers/masked_lm_head/_intermediate_dense": ("cls/predictions/transform/dense", _DENSE),
+    r"layers/masked_lm_head/_intermediate_layer_norm": (
+        "cls/predictions/transform/LayerNorm",
+        _NORM,
+    ),
+    r"layers/masked_lm_head": (names.MASKED_LM_BIAS, ()),
+    r"layers/dense": ("", ("output_weights", "output_bias")),
+}
+_MASKED_LM_NOTE = (
+    "KerasHub's masked-LM head computes the exact gelu and adds 1e-5 to the variance in its layer "
+    "norm, whereas its encoder, and BERT's own head, compute gelu's tanh approximation and add "
+    "1e-12. The head here is BERT's, so its logits differ a little from KerasHub's."
+)
+
+
+def keras_hub_file(path: str) -> str | None:
+    """The file of KerasHub's BERT at `path`, a file or a folder; None if there is none.
+
+    For a preset it is model.weights.h5; `keras_hub_contents` takes task.weights.h5 with it.
+
+    Raises:
+        ModelingError: An HDF5 file or zip archive that isn't whole, or a folder with several.
+    """
+    if not tf.io.gfile.isdir(path):
+        return path if tf.io.gfile.exists(path) and _is_keras_hub(path) else None
+    entries = [entry for entry in sorted(tf.io.gfile.listdir(path)) if not entry.endswith("/")]
+    files = [join(path, entry) for entry in entries]
+    files = [f for f in files if not tf.io.gfile.isdir(f) and _is_keras_hub_in_folder(f)]
+    if len(files) > 1 and join(path, _MODEL) in files:
+        return join(path, _MODEL)
+    if len(files) > 1:
+        raise ModelingError(
+            f"The folder {path} holds several checkpoints: {', '.join(files)}. Give the one to "
+            f"read instead of the folder."
+        )
+    return files[0] if files else None
+
+
+def _is_keras_hub_in_folder(file: str) -> bool:
+    try:
+        return _is_keras_hub(file)
+    except ModelingError:
+        if file.endswith((".h5", ".keras")):
+            raise
+        return False  # What else lies beside a checkpoint may be broken.
+
+
+def _is_keras_hub(file: str) -> bool:
+    if file.endswith(".safetensors"):  # Their own reader says what is wrong with them.
+        return False
+    try:
+        with tf.io.gfile.GFile(file, "rb") as opened:
+            start = opened.read(len(_HDF5))
+    except tf.errors.OpError:
+        return False
+    if start.startswith(_ZIP):
+        try:
+            with zipfile.ZipFile(tf.io.gfile.GFile(file, "rb")) as archive:
+                if _MODEL not in archive.namelist():
+                    return False
+        except (zipfile.BadZipFile, *_READ_ERRORS) as error:
+            raise ModelingError(
+                f"{file} begins as a zip archive does, as .keras files and PyTorch's do, but isn't "
+                f"a whole one: {error}. Copy or download it again."
+            ) from error
+    elif start != _HDF5:
+        return False
+    stored = _WeightsFile(file)
+    # The groups of layers are there in all of Keras's files; what BERT's hold no others do.
+    return any(
+        re.search(r"(^|/)layers/(transformer_encoder|masked_lm_head)/", name)
+        for name in stored.datasets
+    ) or (os.path.basename(file) == _TASK and bool(_other_part(file)))
+
+
+def _other_part(file: str) -> str | None:
+    """The other file of a preset that holds a task: the encoder's or the head's."""
+    other = {_MODEL: _TASK, _TASK: _MODEL}.get(os.path.basename(file), "")
+    beside = join(os.path.dirname(file), other)
+    return beside if other and tf.io.gfile.exists(beside) else None
+
+
+class _WeightsFile:
+    """An HDF5 file, or the one inside a .keras archive; tensors are read on demand."""
+
+    def __init__(self, path: str):
+        self.path = path
+        local = path
+        if "://" in path:  # h5py and zipfile seek a lot.
+            self._folder = tempfile.TemporaryDirectory()
+            local = os.path.join(self._folder.name, "copy")
+            tf.io.gfile.copy(path, local)
+        self.config: dict[str, Any] | None = None
+        try:
+            if zipfile.is_zipfile(local):
+                archive = zipfile.ZipFile(local)
+                if archive.getinfo(_MODEL).compress_type != zipfile.ZIP_STORED:
+                    raise ValueError(f"{_MODEL} inside of it is compressed, which Keras never does")
+                self._file = h5py.File(archive.open(_MODEL), "r")
+                if "config.json" in archive.namelist():
+                    self.config = _json(archive.open("config.json").read(_LARGEST_CONFIG))
+            else:
+                self._file = h5py.File(local, "r")
+            self.datasets: dict[str, h5py.Dataset] = {}
+            # Goes along no soft or external link.
+            self._file.visititems(self._add)
+        except (zipfile.BadZipFile, *_READ_ERRORS) as error:
+            raise ModelingError(
+                f"{path} isn't a whole file of Keras's weights: {error}. Copy or download it again."
+            ) from error
+
+    def _add(self, name: str, item) -> None:
+        if isinstance(item, h5py.Dataset):
+            self.datasets[name] = item
+
+    def read(self, name: str) -> np.ndarray:
+        """One tensor in its dtype."""
+        try:
+            dataset = self.datasets[name]
+            size = dataset.size * dataset.dtype.itemsize
+            if dataset.external or dataset.is_virtual or dataset.id.get_storage_size() != size:
+                raise ValueError("its numbers aren't stored plainly inside the file")
+            array = dataset[()]
+            if dataset.attrs.get("dtype") == "bfloat16" and array.dtype.itemsize == 2:
+                array = array.view(tf.bfloat16.as_numpy_dtype)
+            return array
+        except _READ_ERRORS as error:
+            raise ModelingError(
+                f"Tensor {name} of {self.path} can't be read: {error}. Copy or download the file "
+                f"again."
+            ) from error
+
+
+def keras_hub_contents(file: str) -> Contents:
+    """What KerasHub's file holds, under the original's names.
+
+    Raises:
+        ModelingError: A damaged file, one with several encoders, or one of another model.
+    """
+    parts = [_WeightsFile(part) for part in (file, _other_part(file)) if part]
+    config = keras_hub_config(file) or {}
+    inner = config.get("config")
+    backbone = inner.get("backbone", config) if isinstance(inner, dict) else config
+    kind = backbone.get("class_name") if isinstance(backbone, dict) and backbone else "BertBackbone"
+    if kind != "BertBackbone":
+        raise ModelingError(
+            f"{file} is of KerasHub's {str(kind)[:60]}; only BertBackbone, alone or in a task, is "
+            f"read."
+        )
+    where: dict[str, tuple[_WeightsFile, str]] = {}
+    unmapped, ignored = [], []
+    for part in parts:
+        roots = [n.removesuffix(_WORDS) for n in part.datasets if f"/{n}".endswith(f"/{_WORDS}")]
+        if len(roots) > 1:
+            raise ModelingError(
+                f"{part.path} holds {len(roots)} encoders, under {', '.join(sorted(roots))}. It "
+                f"must hold one."
+            )
+        for name, dataset in part.datasets.items():
+            inside = bool(roots) and name.startswith(f"{roots[0]}layers/")
+            original = _original_name(name.removeprefix(roots[0]) if inside else name, inside)
+            if name.startswith("optimizer/") or dataset.dtype.kind in "iub" or not dataset.shape:
+                ignored.append(name)
+            elif original is None or original in where:
+                unmapped.append(name)
+            else:
+                where[original] = (part, name)
+
+    def read(name: str) -> np.ndarray:
+        part, stored_name = where[name]
+        array = checked_weight(part.read(stored_name), stored_name, part.path)
+        return in_original_layout(name, array)
+
+    own = {name: part.datasets[stored_name].shape for name, (part, stored_name) in where.items()}
+    query = own.get("bert/encoder/layer_0/attention/self/query/kernel", ())
+    return Contents(
+        path=file,
+        format=KERAS_HUB,
+        shapes={name: original_shape(name, shape) for name, shape in sorted(own.items())},
+        file_names={name: where[name][1] for name in sorted(where)},
+        unmapped=sorted(unmapped),
+        ignored=sorted(ignored),
+        read=read,
+        num_attention_heads=query[1] if len(query) == 3 else None,
+        notes=[_MASKED_LM_NOTE] if names.MASKED_LM_BIAS in where else [],
+    )
+
+
+def _original_name(name: str, in_encoder: bool) -> str | None:
+    path, _, number = name.rpartition("/vars/")
+    table, scope = _ENCODER if in_encoder else _HEADS, ""
+    layer = re.fullmatch(r"layers/transformer_encoder(?:_(\d+))?/(.+)", path)
+    if in_encoder and layer:
+        table, scope = _LAYER, f"bert/encoder/layer_{layer.group(1) or 0}/"
+        path = layer.group(2)
+    for pattern, (original, variables) in table.items():
+        if re.fullmatch(pattern, path):
+            if not variables:
+                return f"{scope}{original}" if number == "0" else None
+            if number in ("0", "1"):
+                return f"{scope}{original}/{variables[int(number)]}".removeprefix("/")
+    return None
+
+
+def keras_hub_config(file: str) -> dict[str, Any] | None:
+    """KerasHub's configuration that belongs to a file: inside of it, or beside; None if none is.
+
+    Raises:
+        ModelingError: It isn't JSON.
+    """
+    config = _WeightsFile(file).config
+    if config is None:
+        config = _config_file(join(os.path.dirname(file), "config.json"))
+    return config if config and "class_name" in config else None
+
+
+def keras_hub_vocabulary(file: str) -> str | None:
+    """Path of a preset's vocabulary, None if the file is of no preset or it has none."""
+    folder = join(os.path.dirname(file), "assets")
+    vocabulary = join(join(folder, "tokenizer"), "vocabulary.txt")
+    return vocabulary if tf.io.gfile.exists(vocabulary) else None
+
+
+def keras_hub_do_lower_case(file: str) -> bool | None:
+    """Whether a preset's vocabulary is lower-cased, as its tokenizer.json says; None if none does.
+
+    Raises:
+        ModelingError: tokenizer.json isn't JSON.
+    """
+    told = _config_file(join(os.path.dirname(file), "tokenizer.json"))
+    given = told.get("config") if told else None
+    lower = given.get("lowercase") if isinstance(given, dict) else None
+    return lower if isinstance(lower, bool) else None
+
+
+def _config_file(path: str) -> dict[str, Any] | None:
+    if not tf.io.gfile.exists(path):
+        return None
+    with tf.io.gfile.GFile(path, "rb") as opened:
+        content = opened.read(_LARGEST_CONFIG)
+    try:
+        return _json(content)
+    except ValueError as error:
+        raise ModelingError(
+            f"{path} is no JSON object in UTF-8: {error}. Copy or download it again."
+        ) from error
+
+
+def _json(content: bytes) -> dict[str, Any]:
+    try:
+        values = json.loads(content.decode("utf-8"))
+    except RecursionError as error:
+        raise ValueError("it is nested too deep") from error
+    if not isinstance(values, dict):
+        raise ValueError(f"expected an object, not a {type(values).__name__}")
+    return values
