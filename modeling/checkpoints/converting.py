@@ -9,10 +9,10 @@ from modeling.checkpoints import huggingface, names, tf1
 from modeling.checkpoints.contents import Contents
 from modeling.checkpoints.files import join
 from modeling.checkpoints.formats.configs import config_of_weights
-from modeling.checkpoints.formats.keras_hub import (
-    KERAS_HUB,
-    keras_hub_config,
-)
+from modeling.checkpoints.formats.hf_h5 import HF_H5
+from modeling.checkpoints.formats.hf_objects import HF_OBJECTS
+from modeling.checkpoints.formats.keras_hub import KERAS_HUB, keras_hub_config
+from modeling.checkpoints.formats.torch_file import PYTORCH
 from modeling.checkpoints.loading import open_contents
 from modeling.checkpoints.saving import write_checkpoint
 from modeling.checkpoints.target_unit import UNIT_OF_OTHERS, fold_target_unit
@@ -22,7 +22,9 @@ from modeling.errors import ModelingError
 
 _CONFIG_NAMES = {
     names.TF1: ("bert_config.json", "config.json"),
-    names.HUGGINGFACE: ("config.json", "bert_config.json"),
+    **dict.fromkeys(
+        (names.HUGGINGFACE, HF_H5, HF_OBJECTS, PYTORCH), ("config.json", "bert_config.json")
+    ),
 }
 _OTHER_CONFIG_NAMES = ("bert_config.json", "config.json", "params.yaml")
 _WRITTEN_NAMES = {

@@ -12,12 +12,19 @@ from modeling.checkpoints import huggingface, names, tf1
 from modeling.checkpoints.contents import Contents
 from modeling.checkpoints.files import listing_of_names
 from modeling.checkpoints.formats.garden import GARDEN, garden_contents, garden_file
+from modeling.checkpoints.formats.hf_h5 import HF_H5, hf_h5_contents, hf_h5_file
+from modeling.checkpoints.formats.hf_objects import (
+    HF_OBJECTS,
+    hf_objects_contents,
+    hf_objects_file,
+)
 from modeling.checkpoints.formats.hub import HUB, hub_contents, hub_file
 from modeling.checkpoints.formats.keras_hub import (
     KERAS_HUB,
     keras_hub_contents,
     keras_hub_file,
 )
+from modeling.checkpoints.formats.torch_file import PYTORCH, torch_contents, torch_file
 from modeling.checkpoints.target_unit import (
     BIAS,
     SCALE,
@@ -32,12 +39,17 @@ _FORMATS: dict[str, tuple[Callable[[str], str | None], Callable[[str], Contents]
     GARDEN: (garden_file, garden_contents),
     HUB: (hub_file, hub_contents),
     KERAS_HUB: (keras_hub_file, keras_hub_contents),
+    HF_OBJECTS: (hf_objects_file, hf_objects_contents),
+    HF_H5: (hf_h5_file, hf_h5_contents),
+    PYTORCH: (torch_file, torch_contents),
 }
-_LIBRARIES = "Model Garden's, TensorFlow Hub's or KerasHub's"
+# Hugging Face's own folders hold one model in several of these; safetensors is what they load.
+_BESIDE_SAFETENSORS = (HF_H5, PYTORCH)
+_LIBRARIES = "Hugging Face's, PyTorch's, Model Garden's, TensorFlow Hub's or KerasHub's"
 
 _OTHER_FORMATS = {
-    ".bin": "a PyTorch pickle, which can run code when it is opened",
-    ".pt": "a PyTorch pickle, which can run code when it is opened",
+    ".bin": "a PyTorch pickle",
+    ".pt": "a PyTorch pickle",
     ".h5": "an HDF5 file",
     ".msgpack": "a Flax file",
     ".onnx": "an ONNX graph",
@@ -126,8 +138,9 @@ def load(
     missing = sorted(model_weights.keys() - set(common) - implied)
     _check_required(held, missing, tuple(required), tuple(skip))
     if held.untied_decoder and names.MASKED_LM_BIAS in assignable:
+        untied = [n for n in held.unmapped if names.plain_huggingface(n) in names.TIED]
         raise ModelingError(
-            f"{held.path} holds {' and '.join(n for n in held.unmapped if n in names.TIED)} "
+            f"{held.path} holds {' and '.join(untied)} "
             f"different from the word embeddings or bias that BERT ties it to. The masked-LM head "
             f"here is always tied, so it would not compute what that file's model computes. Load "
             f"it into a model without this head, or with skip=('cls/predictions/',)."
@@ -213,8 +226,10 @@ def find(path: str | os.PathLike) -> tuple[str, str]:
     taken = {file for _, file in others}
     prefixes = [prefix for prefix in tf1.tf1_prefixes_in(path) if prefix not in taken]
     checkpoints = [(names.TF1, prefix) for prefix in prefixes]
-    checkpoints += others
-    checkpoints += [(names.HUGGINGFACE, file) for file in huggingface.huggingface_files(path)]
+    safetensors = [(names.HUGGINGFACE, file) for file in huggingface.huggingface_files(path)]
+    if safetensors:
+        others = [other for other in others if other[0] not in _BESIDE_SAFETENSORS]
+    checkpoints += others + safetensors
     if len(checkpoints) == 1:
         return checkpoints[0]
     if checkpoints:

@@ -185,8 +185,8 @@ def test_two_formats_in_one_folder(prefix, weights):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("pytorch_model.bin", "PyTorch pickle"),
-        ("tf_model.h5", "HDF5"),
+        ("pytorch_model.bin", "no file of PyTorch's"),
+        ("tf_model.h5", "HDF5 file, but damaged"),
         ("readme.md", r"found readme\.md"),
     ],
 )

@@ -1,11 +1,15 @@
 """Every example of Hugging Face's formats computes here what it computed in its own library."""
 
+import shutil
+
 import numpy as np
 import pytest
 
-from modeling.checkpoints import huggingface, loading
+from modeling import checkpoints
+from modeling.checkpoints import loading
 from modeling.checkpoints.formats import hf_h5, hf_objects, torch_file
 from modeling.config import BertConfig
+from modeling.errors import ModelingError
 from modeling.models import BertClassifier, BertPretrainer, BertQuestionAnswering, BertTagger
 
 POOLER = ["bert/pooler/dense/bias", "bert/pooler/dense/kernel"]
@@ -25,26 +29,12 @@ EXAMPLES += [("hf_checkpoint", []), ("pytorch_bin", [])]
 
 OTHERS = ("mg_release", "mg_trainer", "mg_classifier", "tfhub")
 OTHERS += ("kh_preset", "kh_keras", "kh_classifier", "pytorch_safetensors")
-FORMATS = (
-    (hf_h5.hf_h5_file, hf_h5.hf_h5_contents),
-    (hf_objects.hf_objects_file, hf_objects.hf_objects_contents),
-    (torch_file.torch_file, torch_file.torch_contents),
-)
-
-
-def contents_of(folder: str):
-    """As a user's path is looked at, every format asked."""
-    found = [(file, read) for find, read in FORMATS if (file := find(folder))]
-    found += [(file, huggingface.contents) for file in huggingface.huggingface_files(folder)]
-    assert len(found) == 1
-    file, read = found[0]
-    return read(file)
+FINDERS = (hf_h5.hf_h5_file, hf_objects.hf_objects_file, torch_file.torch_file)
 
 
 @pytest.mark.parametrize(("folder", "new"), EXAMPLES)
-def test_outputs(golden, monkeypatch, folder, new):
+def test_outputs(golden, folder, new):
     examples = golden / "formats"
-    contents = contents_of(str(examples / folder))
     config = BertConfig.from_json_file(examples / folder / "config.json")
     wanted = dict(np.load(examples / folder / "outputs.npz"))
     inputs = dict(np.load(examples / "inputs.npz"))
@@ -58,8 +48,7 @@ def test_outputs(golden, monkeypatch, folder, new):
         model = BertTagger(config, num_tags=3)
     else:
         model = BertClassifier(config, num_labels=3)
-    monkeypatch.setattr(loading, "open_contents", lambda _: contents)
-    report = loading.load(model, folder)
+    report = checkpoints.load(model, examples / folder)
     assert (report.newly_initialised, report.left_over) == (new, [])
     outputs = model(inputs)
     there = inputs["input_mask"].astype(bool)
@@ -71,10 +60,27 @@ def test_outputs(golden, monkeypatch, folder, new):
         np.testing.assert_allclose(ours, values, rtol=0, atol=within, err_msg=name)
 
 
+def test_safetensors_come_first(golden, tmp_path):
+    examples = golden / "formats"
+    for folder, name in (
+        ("TFBertForSequenceClassification.safetensors", "model.safetensors"),
+        ("TFBertForSequenceClassification.h5", "tf_model.h5"),
+        ("pytorch_bin", "pytorch_model.bin"),
+    ):
+        shutil.copy(examples / folder / name, tmp_path)
+        format, file = loading.find(tmp_path / name)
+        assert file == str(tmp_path / name)
+    assert format == "pytorch"
+    assert loading.find(tmp_path) == ("huggingface", str(tmp_path / "model.safetensors"))
+    (tmp_path / "model.safetensors").unlink()
+    with pytest.raises(ModelingError, match="several checkpoints"):
+        loading.find(tmp_path)
+
+
 @pytest.mark.parametrize("folder", OTHERS)
 def test_other_examples_are_not_claimed(golden, folder):
     paths = [golden / "formats" / folder, *(golden / "formats" / folder).rglob("*")]
-    assert not [(path, find) for path in paths for find, _ in FORMATS if find(str(path))]
+    assert not [(path, find) for path in paths for find in FINDERS if find(str(path))]
 
 
 OURS = {
