@@ -1,5 +1,6 @@
 """No command writes over what it reads: every output is new, or its own earlier one."""
 
+import glob
 import os
 from collections.abc import Iterable, Mapping
 
@@ -9,6 +10,7 @@ from data.errors import DataError
 from data.files.text_files import placed_file
 
 Paths = Iterable[str | None]
+_WEIGHTS = ("*.index", "*.data-*", "*.safetensors", "*.safetensors.index.json")
 
 
 def check_inputs_survive(inputs: Mapping[str, Paths], outputs: Mapping[str, Paths]) -> None:
@@ -50,8 +52,16 @@ def input_files(values) -> dict[str, list[str]]:
             paths = [placed_file(folder, pattern.strip()) for pattern in patterns]
             files[name] = [found for path in paths for found in [path, *_matches(path)]]
     weights = (values.init_checkpoint if "init_checkpoint" in values else None) or ""
-    folders = (weights, os.path.join(weights, "bert_model.ckpt"))
-    return files | {"init_checkpoint": [weights, *(f"{path}.index" for path in folders)]}
+    return files | {"init_checkpoint": _weights_files(weights) if weights else []}
+
+
+def _weights_files(path: str) -> list[str]:
+    """Of a checkpoint: a prefix, a file, or a folder that holds one of them."""
+    here = glob.escape(path)
+    # Of an index, the files that it names lie beside it.
+    folder = os.path.dirname(here) if path.endswith(".index.json") else here
+    patterns = [f"{here}.data-*", *(os.path.join(folder, name) for name in _WEIGHTS)]
+    return [path, f"{path}.index", *(found for pattern in patterns for found in glob.glob(pattern))]
 
 
 def _matches(pattern: str) -> list[str]:

@@ -173,7 +173,7 @@ def existing_records_not_from_text(
     files = list(dict.fromkeys(train_files + eval_files))
     described = manifest.verify_manifest(files, max_seq_length, max_predictions_per_seq, vocab_file)
     checksum = vocabulary.vocabulary_checksum(tokens) if tokens else None
-    sets = record_sets.examine_sets(files, checksum, described)
+    sets = record_sets.examine_sets(files, checksum, described, vocab_file)
     sets.check()
     sets.log_notes()
     made_with = checksum or sets.vocabulary
@@ -274,7 +274,7 @@ def make_records_from_text(
         )
         tokens = vocabulary.load_vocab(used_vocab)
         checksum = vocabulary.vocabulary_checksum(tokens)
-        record_sets.examine_sets(files, checksum, described).check()
+        record_sets.examine_sets(files, checksum, described, used_vocab).check()
         logging.info("Records for this text and these settings are in %s already.", folder)
         return records
     tf.io.gfile.makedirs(folder)

@@ -290,7 +290,7 @@ def _shapes(values: Mapping[str, Any]) -> tuple:
 
 def _own_length(texts: np.ndarray) -> int:
     """Of texts [T, ...], how many there are before nothing but empty ones."""
-    there = np.flatnonzero((texts != b"").reshape(len(texts), -1).any(1))
+    there = np.flatnonzero((texts != b"").any(tuple(range(1, texts.ndim))))
     return int(there[-1]) + 1 if len(there) else 0
 
 

@@ -51,6 +51,7 @@ class Case:
         code: Exit code.
         stdin: What the command reads from standard input.
         traces: Besides the job's: patterns of files that may be new or other than before.
+        bytes: That it may hold.
     """
 
     job: str
@@ -61,6 +62,7 @@ class Case:
     code: int = 1
     stdin: str = ""
     traces: tuple[str, ...] = ()
+    bytes: float = MOST_BYTES
 
     @property
     def name(self) -> str:
@@ -241,9 +243,10 @@ def judge(case: Case, job: world.Job, result: dict, before: dict, after: dict) -
         problems.append(f"exit code {status}, not {case.code}")
     if "Traceback" in result["stderr"]:
         problems.append(f"a traceback: {result['stderr'].strip().splitlines()[-1][:200]}")
-    if result["bytes"] > MOST_BYTES:
+    if result["bytes"] > case.bytes:
         problems.append(f"{result['bytes'] / 1e6:.0f} MB")
-    partial = [name for name in after if any(fnmatch.fnmatch(name, p) for p in _PARTIAL)]
+    leftovers = _PARTIAL if case.code else (*_PARTIAL, "*.lock")
+    partial = [name for name in after if any(fnmatch.fnmatch(name, p) for p in leftovers)]
     if partial:
         problems.append(f"left behind: {partial[:3]}")
     if case.code:

@@ -167,7 +167,7 @@ def inspect_sets(
     except DataError as error:
         described, problem = set(files), [str(error)]
     checksum = vocabulary.vocabulary_checksum(tokens) if tokens else None
-    sets = examine_sets(files, checksum, described)
+    sets = examine_sets(files, checksum, described, vocab_file)
     sets.problems[:0] = problem
     return sets
 

@@ -68,7 +68,10 @@ class RecordSets:
 
 
 def examine_sets(
-    files: Sequence[str], vocabulary: str | None = None, described: Collection[str] = ()
+    files: Sequence[str],
+    vocabulary: str | None = None,
+    described: Collection[str] = (),
+    vocab_file: str | None = None,
 ) -> RecordSets:
     """Looks at names and marks of record files.
 
@@ -76,6 +79,7 @@ def examine_sets(
         files: Paths.
         vocabulary: Checksum of the tokens that they are to be read with, None if it isn't known.
         described: Those that a manifest tells of, which need no mark.
+        vocab_file: Where the tokens are from, for messages.
     """
     sets, empty = RecordSets(), []
 
@@ -97,10 +101,10 @@ def examine_sets(
                 empty.append(path)
             if mark and not is_whole:
                 _examine_length(path, mark, sets)
-    sets.problems += _wrong_vocabularies(sets.marks, vocabulary)
+    sets.problems += _wrong_vocabularies(sets.marks, vocabulary, vocab_file)
     sets.problems += _doubles(sets.marks)
     for family, numbers in _families(files).items():
-        _examine_family(family, numbers, sets)
+        empty = _examine_family(family, numbers, empty, sets)
     sets.notes += _unread(sets.marks)
     if empty:
         sets.notes.append(f"Not checked: whether these were made empty, {_named(empty)}.")
@@ -136,7 +140,7 @@ def _examine_length(path: str, mark: ShardMark, sets: RecordSets) -> None:
 
 
 def _wrong_vocabularies(
-    marks: Mapping[str, ShardMark | None], vocabulary: str | None
+    marks: Mapping[str, ShardMark | None], vocabulary: str | None, vocab_file: str | None
 ) -> Iterator[str]:
     first = None
     for path, mark in marks.items():
@@ -144,8 +148,9 @@ def _wrong_vocabularies(
             continue
         if vocabulary and mark.vocabulary != vocabulary:
             yield (
-                f"{path} was made with another vocabulary than the one given: the checksum of its "
-                f"tokens, which the first record tells, begins with {mark.vocabulary[:8]}, that of "
+                f"{path} was made with another vocabulary than "
+                f"{vocab_file or 'the one given'}: the checksum of its tokens, which the first "
+                f"record tells, begins with {mark.vocabulary[:8]}, that of "
                 f"the vocabulary given with {vocabulary[:8]}. Give the vocabulary that the records "
                 f"were made with, or make them again."
             )
@@ -184,8 +189,10 @@ def _family(name: re.Match) -> Family:
     return name[1], int(name[3]), name[4]
 
 
-def _examine_family(family: Family, numbers: Mapping[int, str], sets: RecordSets) -> None:
-    """One whose files are named -00000-of-00003 and so on."""
+def _examine_family(
+    family: Family, numbers: Mapping[int, str], empty: Sequence[str], sets: RecordSets
+) -> list[str]:
+    """One whose files are named -00000-of-00003 and so on; returns what of `empty` is open."""
     before, count, behind = family
     example = next(iter(numbers.values()))
     total = _NAME.match(example)[3]
@@ -212,6 +219,17 @@ def _examine_family(family: Family, numbers: Mapping[int, str], sets: RecordSets
             f"The files {pattern} are of different sets, by what their first records tell: some "
             f"were made by another run than the others. Make all of them again."
         )
+    here = [path for path in numbers.values() if path in empty]
+    mark = marks[0] if marks and len(of_sets) == 1 else None
+    if mark is None or mark.count != count:
+        return list(empty)
+    if len(here) > mark.empty:
+        sets.problems.append(
+            f"{_named(here)} {'has' if len(here) == 1 else 'have'} no records, but by the first "
+            f"records of the others {mark.empty or 'none'} of the {count} files were made empty. "
+            f"Copy or make them again."
+        )
+    return [path for path in empty if path not in here]
 
 
 def _unread(marks: Mapping[str, ShardMark | None]) -> Iterator[str]:

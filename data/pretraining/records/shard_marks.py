@@ -4,6 +4,7 @@ The first record of each file that we write has features beside those of the sch
 don't ask for them, the original release's among them, pass over them.
 
     shard_number, shard_count   int64 [1]   which file, from 0, of how many
+    shard_empty                 int64 [1]   how many of these files have no record, and no mark
     shard_records               int64 [1]   records in this file
     shard_bytes_behind          int64 [1]   length of the unpacked file behind the first record
     shard_set                   bytes [1]   the same in all files of one job, and in no others
@@ -31,6 +32,7 @@ class ShardMark:
 
     number: int
     count: int
+    empty: int
     records: int
     bytes_behind: int
     set: str
@@ -38,10 +40,16 @@ class ShardMark:
 
     @classmethod
     def of_job(
-        cls, fingerprint: str, tokens: Sequence[str], number: int, count: int, records: int
+        cls,
+        fingerprint: str,
+        tokens: Sequence[str],
+        number: int,
+        count: int,
+        empty: int,
+        records: int,
     ) -> "ShardMark":
         """All that is known before the file is written: its length isn't."""
-        return cls(number, count, records, 0, fingerprint[:16], vocabulary_checksum(tokens))
+        return cls(number, count, empty, records, 0, fingerprint[:16], vocabulary_checksum(tokens))
 
 
 def mark_record(record: bytes, mark: ShardMark) -> bytes:

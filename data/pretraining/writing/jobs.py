@@ -208,8 +208,14 @@ def write_job_part(
     return counts
 
 
-def make_shard(job: Job, number: int) -> dict[str, Any]:
-    """Joins the pieces of a shard, unless it is there; returns path, records, bytes and sha256."""
+def make_shard(job: Job, number: int, empty: int) -> dict[str, Any]:
+    """Joins the pieces of a shard, unless it is there; returns path, records, bytes and sha256.
+
+    Args:
+        job: All of whose parts are written.
+        number: Of the shard.
+        empty: How many of the shards get no record.
+    """
     path, note = job.output_files[number], job.note("shard", number)
     finished = unless_damaged(read_job_note, note, path=str, records=int, bytes=int, sha256=str)
     if finished is not None and shards.shard_size(path) == finished["bytes"]:
@@ -225,7 +231,7 @@ def make_shard(job: Job, number: int) -> dict[str, Any]:
         tokenizer = _tokenizer(job.vocab_file, job.settings.do_lower_case)
         unpacked = dataclasses.replace(job, compression="none")  # the same set
         mark = ShardMark.of_job(
-            unpacked.fingerprint(), tokenizer.vocab, number, len(job.output_files), records
+            unpacked.fingerprint(), tokenizer.vocab, number, len(job.output_files), empty, records
         )
         sizes = shards.join_shard_pieces(pieces, file, job.compression, mark)
         file.flush()

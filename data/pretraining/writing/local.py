@@ -119,7 +119,13 @@ def carry_out_job(
     counts = sum((InstanceCounts(**note["counts"]) for note in notes), InstanceCounts())
     generate.check_instances_generated(counts, job.corpus.names())
     manifest.remove_manifest(job.name)
-    each(jobs.make_shard, len(files), "shards")
+    filled = {
+        shard
+        for part, note in zip(parts, notes, strict=True)
+        for shard, records in zip(job.shards_of(part), note["records"], strict=True)
+        if records
+    }
+    each(partial(jobs.make_shard, empty=len(files) - len(filled)), len(files), "shards")
     manifest.write_manifest(
         job, counts, [jobs.read_job_note(job.note("shard", number)) for number in files]
     )
@@ -362,11 +368,12 @@ def create_pretraining_records(
         ):
             writers.write(schema.encode_records(batch))
         generate.check_instances_generated(counts, "the documents given")
+    empty = writers.counts.count(0)
     content = hashlib.sha256(f"{tokenizer.vocab} {settings} {counts}".encode()).hexdigest()
     with contextlib.ExitStack() as stack:
         for number, path in enumerate(output_files):
             mark = ShardMark.of_job(
-                content, tokenizer.vocab, number, len(output_files), writers.counts[number]
+                content, tokenizer.vocab, number, len(output_files), empty, writers.counts[number]
             )
             file = stack.enter_context(atomic.writing(path))
             shards.join_shard_pieces(pieces[number : number + 1], file, mark=mark)

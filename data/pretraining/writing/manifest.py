@@ -46,6 +46,11 @@ def read_manifest(path: str) -> Manifest | None:
     entries = {"name": str, "records": int, "bytes": int, "sha256": str}
     for file in content["files"] if content else []:
         jobs.check_entries(path, file, entries)
+    if content is not None and not content["files"]:
+        raise DataError(
+            f"{path} names no files, so it isn't the manifest of a finished job. Make the records "
+            f"again; without it they are read as they are."
+        )
     if content:
         names = {"max_seq_length": int, "max_predictions_per_seq": int, "dynamic_masking": bool}
         jobs.check_entries(path, content["settings"], names)
@@ -161,9 +166,15 @@ def _check_others(path: str, others: set[str]) -> None:
 
 
 def _check_unfinished(folder: str, names: set[str]) -> None:
-    job = jobs.read_job_note(os.path.join(folder, JOB), output_files=list)
+    note = os.path.join(folder, JOB)
+    job = jobs.read_job_note(note, output_files=list)
     if not job:
         return
+    if not all(isinstance(path, str) for path in job["output_files"]):
+        raise DataError(
+            f"{note} is damaged: its output_files aren't names. Remove {folder} to use the record "
+            f"files as they are, or make them again."
+        )
     mine = names & {os.path.basename(path) for path in job["output_files"]}
     if mine:
         raise DataError(

@@ -2,6 +2,7 @@
 
 from tests.attacks.cases import (
     configs,
+    locks,
     numbers,
     outputs,
     records,
@@ -20,4 +21,5 @@ ALL = [
     *states.CASES,
     *outputs.CASES,
     *requests.CASES,
+    *locks.CASES,
 ]

@@ -42,6 +42,8 @@ CASES = [
             (f"--input_file={name}",),
             {name: d.holding(content)},
             (f"{name}:1",),
+            # 20 MB are cut into pieces before they are found to be too many.
+            bytes=2e9,
         )
         for job, name, content in (
             ("prediction of tags", "own.txt", LONG + "\n"),

@@ -33,6 +33,17 @@ def test_other_files_are_fine(tmp_path):
     check_inputs_survive(inputs, outputs)
 
 
+def test_weights_in_a_folder(tmp_path):
+    (tmp_path / "model.safetensors").touch()
+    (tmp_path / "config.json").touch()
+
+    class Values(dict):
+        init_checkpoint = str(tmp_path)
+
+    files = input_files(Values(init_checkpoint=""))["init_checkpoint"]
+    assert f"{tmp_path}/model.safetensors" in files and f"{tmp_path}/config.json" not in files
+
+
 def test_files_that_flags_name(tmp_path):
     for name in ("a.txt", "b.txt", "c"):
         (tmp_path / name).touch()

@@ -82,7 +82,7 @@ def test_marks(made, caplog):
         assert set(parsed) == set(feature_description(16, 3))
         plain = set(tf.train.Example.FromString(second.numpy()).features.feature)
         marked = set(tf.train.Example.FromString(first.numpy()).features.feature)
-        assert plain == set(parsed) and len(marked - plain) == 6
+        assert plain == set(parsed) and len(marked - plain) == 7
     caplog.set_level(logging.INFO)
     assert opened(made).vocabulary == vocabulary_checksum(TOKENS)
     assert not caplog.text
@@ -169,12 +169,24 @@ def test_another_vocabulary_of_equal_size(folder, tmp_path):
         opened(folder, vocab_file=other)
 
 
-def test_an_empty_file_is_said(folder, caplog):
+def test_an_emptied_file_is_refused(folder):
     path = folder / "a-00001-of-00003.tfrecord"
     path.write_bytes(b"")
+    with pytest.raises(DataError, match=f"{path} has no records, but .*none of the 3 files"):
+        opened(folder)
+
+
+def test_files_that_were_made_empty(tmp_path, caplog):
+    files = make(tmp_path / "b", 200)
+    empty = [path for path in files if not pathlib.Path(path).stat().st_size]
     caplog.set_level(logging.INFO)
-    opened(folder)
-    assert f"whether these were made empty, {path}" in caplog.text
+    opened(tmp_path / "b")
+    assert 0 < len(empty) < 200 and "made empty" not in caplog.text
+    pathlib.Path(files[0]).write_bytes(b"")
+    with pytest.raises(
+        DataError, match=rf"and {len(empty) - 2} more have no records.*{len(empty)}"
+    ):
+        opened(tmp_path / "b")
 
 
 def test_files_of_the_original(tmp_path, folder, caplog):

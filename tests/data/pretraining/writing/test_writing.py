@@ -123,10 +123,10 @@ def test_goes_on_where_it_stopped(done, folder, tmp_path, monkeypatch):
     make_part, make_shard = jobs.write_job_part, jobs.make_shard
 
     def fail_at(name, function, last):
-        def wrapped(job, number, *rest):
+        def wrapped(job, number, *rest, **named):
             if number == last:
                 raise KeyboardInterrupt
-            return function(job, number, *rest)
+            return function(job, number, *rest, **named)
 
         monkeypatch.setattr(jobs, name, wrapped)
 
