@@ -36,7 +36,11 @@ def names(folder):
 def owned_by(path, **changes):
     """A lock file as another process would have left it."""
     owner = json.loads(lock_files.own_lock("a" * 16, "")) | changes
-    path.write_text(json.dumps(owner) + "\n")
+    path.touch()
+    # As a sign of life is given: in place, so that nobody reads an empty file.
+    with path.open("r+") as file:
+        file.write(json.dumps(owner) + "\n")
+        file.truncate()
 
 
 def ended_process() -> int:
