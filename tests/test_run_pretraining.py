@@ -319,7 +319,8 @@ def without_masks(path):
             for position, label, weight in zip(*values, strict=True):
                 if weight:
                     ids[position] = label
-            for name in names:
+            # Of other records, so it isn't a second copy of that shard.
+            for name in [*names, *(name for name in features if name.startswith("shard_"))]:
                 del features[name]
             writer.write(example.SerializeToString())
     return path
