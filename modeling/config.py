@@ -31,6 +31,25 @@ BIDIRECTIONAL, LEFT_TO_RIGHT = "bidirectional", "left_to_right"
 RIGHT_TO_LEFT = "right_to_left"
 ATTENTION_DIRECTIONS = (BIDIRECTIONAL, LEFT_TO_RIGHT, RIGHT_TO_LEFT)
 ACTIVATIONS = ("gelu", "gelu_erf", "relu", "tanh", "linear")
+_SENTENCES = "BertForSequenceClassification"
+HEADS = {
+    "pretraining": "BertForPreTraining",
+    "masked_lm": "BertForMaskedLM",
+    "next_sentence": "BertForNextSentencePrediction",
+    "classes": _SENTENCES,
+    "multi_label": _SENTENCES,
+    "regression": _SENTENCES,
+    "choices": "BertForMultipleChoice",
+    "tags": "BertForTokenClassification",
+    "spans": "BertForQuestionAnswering",
+}
+"""What a model answers → Hugging Face's class of such models."""
+# What Hugging Face calls those that share a class.
+_PROBLEM_TYPES = {
+    "classes": "single_label_classification",
+    "multi_label": "multi_label_classification",
+    "regression": "regression",
+}
 
 # Where Hugging Face's spelling isn't ours. Of those with one meaning the last is written.
 _FROM_HUGGINGFACE_ACTIVATION = {name: name for name in ACTIVATIONS if not name.startswith("gelu")}
@@ -85,6 +104,8 @@ class BertConfig:
         attention_direction: One of `ATTENTION_DIRECTIONS`; "left_to_right" lets no position see
             the ones after it, "right_to_left" none before it (paper, section 5.1). Not in the
             original's file format, where it is always "bidirectional".
+        head: What a fine-tuned or pre-trained model answers, a key of `HEADS`; None for an encoder
+            alone, or where the file doesn't tell. Not in the original's file format.
         extra: Keys of the file that are not known here, kept and written back.
 
     Raises:
@@ -104,6 +125,7 @@ class BertConfig:
     initializer_range: float = 0.02
     layer_norm_eps: float = 1e-12
     attention_direction: str = BIDIRECTIONAL
+    head: str | None = None
     extra: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self):
@@ -144,6 +166,11 @@ class BertConfig:
             raise ModelingError(
                 f"BertConfig field 'attention_direction' must be one of "
                 f"{', '.join(ATTENTION_DIRECTIONS)}; got {self.attention_direction!r}."
+            )
+        if not (self.head is None or (isinstance(self.head, str) and self.head in HEADS)):
+            raise ModelingError(
+                f"BertConfig field 'head' must be one of {', '.join(HEADS)}, or null; got "
+                f"{str(self.head)[:60]!r}."
             )
 
     @classmethod
@@ -249,8 +276,9 @@ class BertConfig:
                 "pools its first token; left-to-right models here pool the last one, so its "
                 "weights would not compute the same. Only encoders (is_decoder false) are read."
             )
+        head = _huggingface_head(values)
         values = {k: v for k, v in values.items() if k not in _HUGGINGFACE_KEYS}
-        values = _HUGGINGFACE_DEFAULTS | values
+        values = _HUGGINGFACE_DEFAULTS | values | {"head": head}
         activation = str(values["hidden_act"]).lower()
         if activation not in _FROM_HUGGINGFACE_ACTIVATION:
             raise ModelingError(
@@ -273,6 +301,8 @@ class BertConfig:
             del values["layer_norm_eps"]
         if values["attention_direction"] == BIDIRECTIONAL:
             del values["attention_direction"]
+        if values["head"] is None:
+            del values["head"]
         return extra | values
 
     def to_json_string(self) -> str:
@@ -296,7 +326,25 @@ class BertConfig:
         values["hidden_act"] = _TO_HUGGINGFACE_ACTIVATION[self.hidden_act]
         values["layer_norm_eps"] = self.layer_norm_eps
         values["model_type"] = "bert"
+        head = values.pop("head", None)
+        values["architectures"] = [HEADS.get(head, "BertModel")]
+        if head in _PROBLEM_TYPES:
+            values["problem_type"] = _PROBLEM_TYPES[head]
         return values
+
+
+def _huggingface_head(values: dict[str, Any]) -> str | None:
+    """What a model of this Hugging Face configuration answers; None if it doesn't tell."""
+    classes = values.get("architectures")
+    name = str(classes[0]).removeprefix("TF") if isinstance(classes, list) and classes else ""
+    heads = [head for head, of_head in HEADS.items() if of_head == name]
+    if len(heads) <= 1:
+        return heads[0] if heads else None
+    told = [head for head in heads if _PROBLEM_TYPES[head] == values.get("problem_type")]
+    # Theirs, by default, of as many labels.
+    labels = values.get("id2label")
+    one = isinstance(labels, dict) and len(labels) == 1
+    return told[0] if told else "regression" if one else "classes"
 
 
 def _is_deep(values: dict[str, Any]) -> bool:
