@@ -31,8 +31,8 @@ training_flags.define_class_weights_flag()
 training_flags.define_head_flag()
 hardware_flags.define_hardware_flags()
 export_flags.define_export_flags()
-# The original's command line requires these, and data_dir, which own files can do without.
-REQUIRED = ("bert_config_file", "task_name", "vocab_file", "output_dir")
+# What the original requires besides, the folder of a trained model tells.
+REQUIRED = ("output_dir",)
 
 if __name__ == "__main__":
     # Before TensorFlow is imported, which takes seconds.
@@ -56,21 +56,18 @@ from data.tasks.sentences.rows import SentenceSettings
 from data.tokenization import Tokenizer, build_choice_inputs, build_inputs, casing
 from modeling import checkpoints, errors, metrics
 from modeling.config import BertConfig
-from modeling.sentences import SentenceHead, load_second_encoder, read_second_config
 from modeling.serving.export import Export
 from modeling.serving.sentences import export_sentence_model
 from modeling.training.engine.distribution import is_chief
 from modeling.training.engine.evaluation import ReplicaPredictor
 from modeling.training.fine_tuning import fine_tune
+from modeling.training.given_model import check_training_fits_model, open_given_model
 from modeling.training.runs import charts
 from modeling.training.runs.identity import weights_identity
 from modeling.training.runs.reporting import write_run_results
 from modeling.training.runs.session import run_outputs, session
-from modeling.training.settings import (
-    check_training_fits_model,
-    fine_tuning_settings,
-    training_class_weights,
-)
+from modeling.training.sentences import SentenceHead, load_second_encoder, read_second_config
+from modeling.training.settings import fine_tuning_settings, training_class_weights
 from modeling.training.task import TaskEvaluation
 
 
@@ -80,7 +77,7 @@ class SentenceClassification:
     def __init__(self, task: SentenceTask, tokenizer: Tokenizer, config: BertConfig):
         self.task = task
         self.tokenizer = tokenizer
-        self.config = config
+        self.config = config.with_head(task.kind.value, task.labels)
         self.second = read_second_config(FLAGS, config)
         if self.second:
             path = FLAGS.second_bert_config_file
@@ -101,8 +98,8 @@ class SentenceClassification:
             "label_column": FLAGS.label_column,
             "labels": task.labels,
             "label_kind": task.kind.value,
-            "bert_config_file": config.to_dict(),
-            "second_bert_config_file": self.second and self.second.to_dict(),
+            "bert_config_file": config.encoder_dict(),
+            "second_bert_config_file": self.second and self.second.encoder_dict(),
             "second_init_checkpoint": weights_identity(FLAGS.second_init_checkpoint),
             **{name: FLAGS[name].value for name in names},
         }
@@ -124,10 +121,8 @@ class SentenceClassification:
                 self._weights(splits[0]),
                 None if FLAGS.original_head else splits[0].features.label_ids,
             )
-            if self.task.name == sentence_flags.OWN_FILES:
-                labels.keep_labels(
-                    FLAGS.output_dir, delimited.saved_sentence_labels(self.task), is_chief()
-                )
+            content = delimited.saved_sentence_labels(self.task)
+            labels.keep_labels(FLAGS.output_dir, content, is_chief())
         return splits
 
     def _weights(self, train) -> list[float] | None:
@@ -266,15 +261,15 @@ def _with_label(split) -> np.ndarray:
 
 
 def main(_) -> None:
+    config = open_given_model(FLAGS)
     settings = fine_tuning_settings(FLAGS)
     sizes = [trial.batch_size for trial in settings.trials]
     evaluations = {name: FLAGS[name].value for name in ("eval_batch_size", "predict_batch_size")}
     with one_run(FLAGS, *run_outputs(FLAGS)), session(FLAGS, sizes, **evaluations) as summary:
-        config = BertConfig.from_json_file(FLAGS.bert_config_file)
         casing.check_casing(FLAGS.do_lower_case, FLAGS.init_checkpoint)
         tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)
         check_training_fits_model(FLAGS, config, tokenizer.vocab_size)
-        task = reading.open_sentence_task(FLAGS, FLAGS.do_train)
+        task = reading.open_sentence_task(FLAGS, FLAGS.do_train, config.head, config.labels)
         fine_tune(SentenceClassification(task, tokenizer, config), settings, summary)
 
 

@@ -32,7 +32,7 @@ training_flags.define_training_evaluation_flag()
 training_flags.define_head_flag()
 hardware_flags.define_hardware_flags()
 export_flags.define_export_flags()
-REQUIRED = ("bert_config_file", "vocab_file", "output_dir")
+REQUIRED = ("output_dir",)
 
 if __name__ == "__main__":
     # Before TensorFlow is imported, which takes seconds.
@@ -67,13 +67,10 @@ from modeling.serving.tagging import export_tagger
 from modeling.training.engine.distribution import is_chief
 from modeling.training.engine.evaluation import ReplicaPredictor
 from modeling.training.fine_tuning import fine_tune
+from modeling.training.given_model import check_training_fits_model, open_given_model
 from modeling.training.runs.reporting import write_run_results
 from modeling.training.runs.session import run_outputs, session
-from modeling.training.settings import (
-    FineTuningSettings,
-    check_training_fits_model,
-    fine_tuning_settings,
-)
+from modeling.training.settings import FineTuningSettings, fine_tuning_settings
 from modeling.training.task import TaskEvaluation
 from modeling.vectors.extraction import FrozenEncoder, FrozenEncoderTagger
 from modeling.vectors.vector_tagger import VectorTagger
@@ -89,7 +86,6 @@ class Tagging:
 
     def __init__(self, tokenizer: Tokenizer, config: BertConfig, frozen: FrozenEncoder | None):
         self.tokenizer = tokenizer
-        self.config = config
         self.frozen = frozen
         self.settings = TaggingSettings(
             FLAGS.max_seq_length, FLAGS.window_stride, FLAGS.document_context
@@ -104,10 +100,11 @@ class Tagging:
         else:
             # Of a frozen model's checkpoint the tagger beside it isn't this one.
             checkpoint = None if frozen else FLAGS.init_checkpoint
-            self.tags = tags.load_tags(FLAGS.output_dir, checkpoint)
+            self.tags = tags.load_tags(FLAGS.output_dir, checkpoint, config.labels)
+        self.config = config.with_head("tags", self.tags.names)
         self.identity = {
             "labels": self.tags.names,
-            "bert_config_file": config.to_dict(),
+            "bert_config_file": config.encoder_dict(),
             "vectors": frozen.fingerprint if frozen else None,
             "original_head": FLAGS.original_head,
             **{name: FLAGS[name].value for name in ("token_column", "tag_column", "scheme")},
@@ -232,12 +229,12 @@ def check_files(settings: FineTuningSettings) -> None:
 
 
 def main(_) -> None:
+    config = open_given_model(FLAGS)
     settings = fine_tuning_settings(FLAGS)
     check_files(settings)
     sizes = [trial.batch_size for trial in settings.trials]
     evaluations = {name: FLAGS[name].value for name in ("eval_batch_size", "predict_batch_size")}
     with one_run(FLAGS, *run_outputs(FLAGS)), session(FLAGS, sizes, **evaluations) as summary:
-        config = BertConfig.from_json_file(FLAGS.bert_config_file)
         casing.check_casing(FLAGS.do_lower_case, FLAGS.init_checkpoint)
         tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)
         check_training_fits_model(FLAGS, config, tokenizer.vocab_size)

@@ -54,12 +54,14 @@ from data.pretraining.instances.settings import MLM, MLM_NSP, InstanceSettings
 from data.tokenization import Tokenizer, build_inputs
 from modeling import checkpoints, errors
 from modeling.answers.fill_mask import fill_masks
+from modeling.checkpoints import model_folder
 from modeling.config import LEFT_TO_RIGHT, RIGHT_TO_LEFT, BertConfig
 from modeling.costs.estimate import estimate_run
 from modeling.losses import PretrainingLosses
 from modeling.models import BertPretrainer
 from modeling.serving.export import Export
 from modeling.serving.pretraining import export_pretrainer
+from modeling.training import given_model
 from modeling.training import settings as training_settings
 from modeling.training.engine import distribution
 from modeling.training.engine.evaluation import Evaluator
@@ -90,18 +92,16 @@ def check_flags() -> None:
     if not FLAGS.output_dir:
         raise errors.ModelingError("--output_dir is missing: the folder for checkpoints.")
     reading = FLAGS.do_train or FLAGS.do_eval
+    if not FLAGS.demo:
+        given_model.open_given_model(FLAGS, learns_vocabulary=reading)
     if reading:
         pretraining_flags.check_pretraining_sources(FLAGS)
         pretraining_flags.check_pretraining_flags(FLAGS)
     if FLAGS.input_file:
         pretraining_flags.check_idle_pretraining_flags(FLAGS, exporting=FLAGS.do_export)
-    if FLAGS.do_export and not FLAGS.vocab_file and (FLAGS.input_file or not reading):
+    if FLAGS.do_export and not FLAGS.vocab_file and FLAGS.input_file:
         raise errors.ModelingError(
             "--vocab_file is missing: the vocabulary that the exported model reads texts with."
-        )
-    if not FLAGS.demo and not FLAGS.bert_config_file:
-        raise errors.ModelingError(
-            "--bert_config_file is missing: the JSON file with the model's sizes."
         )
     if FLAGS.phases and FLAGS.demo:
         raise errors.ModelingError("--phases and --demo exclude each other.")
@@ -128,10 +128,10 @@ def read_phases() -> list[Phase]:
 
 def read_config(phases: list[Phase]) -> BertConfig:
     """The model's configuration, checked against the length of the records."""
-    if FLAGS.bert_config_file:
-        config = BertConfig.from_json_file(FLAGS.bert_config_file)
-    else:
+    if FLAGS.demo and not FLAGS.bert_config_file:
         config = BertConfig.named("tiny", demo.VOCAB_SIZE, **demo.CONFIG)
+    else:
+        config = given_model.open_given_model(FLAGS, learns_vocabulary=True)
     longest = max(phase.max_seq_length for phase in phases)
     if longest > config.max_position_embeddings:
         raise errors.ModelingError(
@@ -230,10 +230,9 @@ def load_weights(model: BertPretrainer) -> int:
 def export(model: BertPretrainer, vocab_file: str) -> None:
     """A SavedModel that fills in [MASK] and scores texts."""
     tokenizer = Tokenizer(vocab_file, FLAGS.do_lower_case, never_split=["[MASK]"])
-    config_file = FLAGS.bert_config_file or os.path.join(FLAGS.output_dir, "bert_config.json")
     folder = export_pretrainer(
         model,
-        Export.from_flags(FLAGS, vocab_file, config_file),
+        Export.from_flags(FLAGS, vocab_file),
         functools.partial(
             build_inputs, tokenizer, max_seq_length=FLAGS.max_seq_length, pad_to="longest"
         ),
@@ -257,7 +256,7 @@ def main(_) -> None:
             run(summary)
         else:
             model = make_model(read_config(read_phases()))
-            training_settings.check_run_vocabulary(FLAGS)
+            given_model.check_run_vocabulary(FLAGS)
             load_weights(model)
             export(model, FLAGS.vocab_file)
 
@@ -322,6 +321,9 @@ def run(summary: RunSummary) -> None:
     try:
         # ---- Train ----
         if FLAGS.do_train:
+            folding = given_model.known_text_folding(FLAGS)
+            kept = (config, records[0].vocab_file, folding, distribution.is_chief())
+            model_folder.keep_model_files(FLAGS.output_dir, *kept)
             settings = training_settings.training_settings(
                 FLAGS, num_train_steps, FLAGS.num_warmup_steps
             )
@@ -358,7 +360,7 @@ def run(summary: RunSummary) -> None:
                 vocabulary=vocabulary,
             )
             if distribution.is_chief():
-                checkpoints.save(model, FLAGS.output_dir, records[0].vocab_file)
+                checkpoints.save(model, FLAGS.output_dir, records[0].vocab_file, folding=folding)
                 logging.info("Wrote bert_model.ckpt and bert_config.json to %s", FLAGS.output_dir)
         else:
             step = load_weights(model)

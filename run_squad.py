@@ -27,7 +27,7 @@ model_flags.define_model_flags()
 training_flags.define_fine_tuning_flags()
 hardware_flags.define_hardware_flags()
 export_flags.define_export_flags()
-REQUIRED = ("bert_config_file", "vocab_file", "output_dir")
+REQUIRED = ("output_dir",)
 
 if __name__ == "__main__":
     # Before TensorFlow is imported, which takes seconds.
@@ -60,13 +60,10 @@ from modeling.serving.question_answering import export_question_answering
 from modeling.training.engine.distribution import is_chief
 from modeling.training.engine.evaluation import ReplicaPredictor
 from modeling.training.fine_tuning import fine_tune
+from modeling.training.given_model import check_training_fits_model, open_given_model
 from modeling.training.runs.run_state import load_trained_run
 from modeling.training.runs.session import run_outputs, session
-from modeling.training.settings import (
-    FineTuningSettings,
-    check_training_fits_model,
-    fine_tuning_settings,
-)
+from modeling.training.settings import FineTuningSettings, fine_tuning_settings
 from modeling.training.task import TaskEvaluation
 
 
@@ -77,13 +74,13 @@ class QuestionAnswering:
 
     def __init__(self, tokenizer: Tokenizer, config: BertConfig):
         self.tokenizer = tokenizer
-        self.config = config
+        self.config = config.with_head("spans")
         self.scoring = scoring.Scoring(FLAGS)
         self.settings = reading.question_settings(FLAGS)
         exact = "eval_exact" if self.scoring.version_2 else "eval_exact_match"
         self.result_names = ["eval_f1", exact]
         self.identity = {
-            "bert_config_file": config.to_dict(),
+            "bert_config_file": config.encoder_dict(),
             "version_2_with_negative": self.scoring.version_2,
             "epochs_per_file": FLAGS.epochs_per_file,
             "original_step_count": FLAGS.original_step_count,
@@ -238,13 +235,13 @@ def check_flags(settings: FineTuningSettings) -> None:
 def main(_) -> None:
     if FLAGS.verbose_logging:
         logging.set_verbosity(logging.DEBUG)
+    config = open_given_model(FLAGS)
     settings = fine_tuning_settings(FLAGS)
     sizes = [trial.batch_size for trial in settings.trials]
     with (
         one_run(FLAGS, *run_outputs(FLAGS)),
         session(FLAGS, sizes, predict_batch_size=FLAGS.predict_batch_size) as summary,
     ):
-        config = BertConfig.from_json_file(FLAGS.bert_config_file)
         casing.check_casing(FLAGS.do_lower_case, FLAGS.init_checkpoint)
         tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)
         check_training_fits_model(FLAGS, config, tokenizer.vocab_size)

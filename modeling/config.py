@@ -10,6 +10,7 @@ maps them.
 import dataclasses
 import json
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from absl import logging
@@ -61,6 +62,7 @@ _TO_HUGGINGFACE_ACTIVATION = {ours: theirs for theirs, ours in _FROM_HUGGINGFACE
 _HUGGINGFACE_KEYS = {"model_type", "architectures", "transformers_version"}
 # Keys that only KerasHub's and Model Garden's have, at the top.
 _FOREIGN_KEYS = {"class_name", "num_layers", "task", "model", "encoder"}
+_LABEL_KEYS = {"id2label", "label2id", "problem_type"}
 # What Hugging Face leaves out of its files when it equals its own default.
 _HUGGINGFACE_DEFAULTS = {"vocab_size": 30522, "type_vocab_size": 2, "hidden_act": "gelu"}
 
@@ -304,6 +306,40 @@ class BertConfig:
         if values["head"] is None:
             del values["head"]
         return extra | values
+
+    @property
+    def labels(self) -> list[str] | None:
+        """What the head's outputs are called, in their order, as `id2label` says; None if unknown.
+
+        Raises:
+            ModelingError: It isn't an object that names outputs 0, 1, ….
+        """
+        names = self.extra.get("id2label")
+        if names is None:
+            return None
+        try:
+            by_number = {int(number): name for number, name in names.items()}
+            ordered = [by_number[number] for number in range(len(names))]
+            if all(isinstance(name, str) for name in ordered):
+                return ordered
+        except (AttributeError, ValueError, TypeError, KeyError):
+            pass
+        raise ModelingError(
+            f"The configuration's id2label is {str(names)[:100]}; expected an object with a name "
+            f'for each number from "0" on.'
+        )
+
+    def with_head(self, head: str | None, labels: Sequence[str] = ()) -> "BertConfig":
+        """The same encoder with another head, whose outputs are called so if they have names."""
+        extra = {name: value for name, value in self.extra.items() if name not in _LABEL_KEYS}
+        if labels:
+            extra["id2label"] = {str(number): label for number, label in enumerate(labels)}
+            extra["label2id"] = {label: number for number, label in enumerate(labels)}
+        return dataclasses.replace(self, head=head, extra=extra)
+
+    def encoder_dict(self) -> dict[str, Any]:
+        """`to_dict` without what is said of the head."""
+        return self.with_head(None).to_dict()
 
     def to_json_string(self) -> str:
         """The original's file format: keys sorted, indented by two, newline at the end."""

@@ -35,6 +35,7 @@ from modeling.serving.vectors import export_embeddings
 from modeling.training import settings
 from modeling.training.engine import distribution, precision
 from modeling.training.engine import flags as hardware_flags
+from modeling.training.given_model import check_training_fits_model, open_given_model
 from modeling.vectors import vector_models
 from modeling.vectors.extraction import Extractor
 
@@ -76,7 +77,7 @@ flags.DEFINE_enum(
 flags.DEFINE_string("export_dir", None, "Also write a SavedModel there: text to vectors.")
 export_flags.define_export_dtype()
 
-REQUIRED = ("bert_config_file", "vocab_file", "init_checkpoint")
+REQUIRED = ("init_checkpoint",)
 VALUES_AT_ONCE = 2**25
 """Numbers that are held in memory where every piece has vectors; 128 MB."""
 
@@ -170,10 +171,10 @@ def main(_: list[str]) -> None:
         writers.enter_context(
             one_writer({"export_dir": FLAGS.export_dir}, {"output_file": written})
         )
-        config = BertConfig.from_json_file(FLAGS.bert_config_file)
+        config = open_given_model(FLAGS)
         casing.check_casing(FLAGS.do_lower_case, FLAGS.init_checkpoint)
         tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)
-        settings.check_training_fits_model(FLAGS, config, tokenizer.vocab_size)
+        check_training_fits_model(FLAGS, config, tokenizer.vocab_size)
         if FLAGS.input_file:
             _extract(config, tokenizer)
         if FLAGS.export_dir:

@@ -112,7 +112,8 @@ def test_records_as_input_hold_out_a_share(folder):
     start = f"--init_checkpoint={folder}/out/bert_model.ckpt"
     log = succeed(*from_records(folder, "--do_eval", start, out="other"))
     assert "Start: weights of" in log and "eval_results" in log
-    assert not (folder / "other" / "vocab.txt").exists()
+    kept = (folder / "other" / "vocab.txt").read_text()
+    assert kept == (folder / "out" / "vocab.txt").read_text()
 
 
 @pytest.fixture
@@ -189,11 +190,13 @@ def test_random_weights_are_not_evaluated(folder):
     assert "no weights to evaluate" in message
 
 
-def test_flags_without_work_are_refused(folder):
+def test_flags_without_work_are_refused(folder, tmp_path):
     assert "Nothing to do" in fail("run_pretraining.py", "--output_dir=/tmp/x")
     nothing = fail("run_pretraining.py", "--do_train", f"--output_dir={folder}/bad")
     assert "--input_file" in nothing and "got none" in nothing
-    start = f"--init_checkpoint={folder}/out/bert_model.ckpt"
+    for path in (folder / "out").glob("bert_model.ckpt.*"):  # and no vocab.txt
+        shutil.copy(path, tmp_path)
+    start = f"--init_checkpoint={tmp_path}/bert_model.ckpt"
     assert "needs the --vocab_file" in fail(*command(folder, "bad", start))
     idle = fail(*from_records(folder, "--mask_share=0.5", "--dupe_factor=3"))
     assert "--dupe_factor, --mask_share would change nothing" in idle
@@ -210,12 +213,12 @@ def answer(loaded, asked):
 
 def test_a_trained_model_is_exported(folder, tmp_path):
     start = ("run_pretraining.py", f"--output_dir={folder}/out", "--do_export")
-    message = fail(*start, f"--bert_config_file={folder}/config.json")
+    elsewhere = f"--output_dir={tmp_path}/out"
+    message = fail(*start, elsewhere, f"--bert_config_file={folder}/config.json")
     assert "--vocab_file is missing" in message
-    vocab = f"--vocab_file={folder}/out/vocab.txt"
-    config = f"--bert_config_file={folder}/out/bert_config.json"
+    # The folder of the run tells the rest.
     length = "--max_seq_length=24"
-    succeed(*start, vocab, config, length, "--export_top_k=2", f"--export_dir={tmp_path}/export")
+    succeed(*start, length, "--export_top_k=2", f"--export_dir={tmp_path}/export")
     text = " ".join(SENTENCES[0].split()[:2])
     asked = [f"{text} [MASK]", text, ""]
     got = served(SERVED, tmp_path / "export/1", asked, tmp_path)

@@ -82,7 +82,10 @@ def keep_labels(output_dir: str, content: Mapping[str, Any], write: bool) -> Non
     if tf.io.gfile.exists(path):
         earlier = read_labels(path)
         names = earlier.get("labels") if isinstance(earlier, dict) else None
-        if earlier == json.loads(json.dumps(content)):
+        known = earlier.keys() if isinstance(earlier, dict) else ()
+        # An older version didn't name the task.
+        told = {key: value for key, value in content.items() if key in (*known, "labels")}
+        if earlier == json.loads(json.dumps(told)):
             return
         raise DataError(
             f"The model in {output_dir} was trained for the labels {_listed(names)} ({path}), and "

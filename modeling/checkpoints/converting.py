@@ -13,10 +13,10 @@ from modeling.checkpoints.formats.hf_h5 import HF_H5
 from modeling.checkpoints.formats.hf_objects import HF_OBJECTS
 from modeling.checkpoints.formats.keras_hub import KERAS_HUB, keras_hub_config
 from modeling.checkpoints.formats.torch_file import PYTORCH
-from modeling.checkpoints.loading import open_contents
+from modeling.checkpoints.loading import folders_of_checkpoint, open_contents
 from modeling.checkpoints.saving import write_checkpoint
 from modeling.checkpoints.target_unit import UNIT_OF_OTHERS, fold_target_unit
-from modeling.checkpoints.vocabularies import vocabulary_file
+from modeling.checkpoints.vocabularies import text_folding, vocabulary_file
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
 
@@ -94,7 +94,9 @@ def convert(
     if format == names.TF1 and held.format == names.TF1:
         kept = list(held.shapes)  # The names need no translation, so unknown heads stay too.
     tensors = {name: held.read(name) for name in kept}
-    written = write_checkpoint(directory, fold_target_unit(tensors), config, vocab_file, format)
+    tensors = fold_target_unit(tensors)
+    folding = text_folding(path)
+    written = write_checkpoint(directory, tensors, config, vocab_file, format, folding)
     stored = {held.file_names[name] for name in kept}
     return Conversion(
         source=held.path,
@@ -115,7 +117,7 @@ def conversion_files(
     vocab.txt isn't among them: it is copied as it is.
     """
     held = open_contents(path)
-    config_file = config_file or _config_beside(os.path.dirname(held.path) or ".", held)
+    config_file = config_file or _config_beside(held)
     written = _WRITTEN_NAMES[format]
     read = [held.path, f"{held.path}.index", *([config_file] if config_file else [])]
     return read, [join(directory, n) for n in written]
@@ -132,18 +134,19 @@ def config_of_checkpoint(
     Raises:
         ModelingError: There is none, or it can't be read.
     """
-    config_file = config_file or _config_beside(os.path.dirname(held.path) or ".", held)
+    config_file = config_file or _config_beside(held)
     if config_file:
         return BertConfig.from_json_file(config_file)
     inside = keras_hub_config(held.path) if held.format == KERAS_HUB else None
     return BertConfig.from_dict(inside) if inside else config_of_weights(held)
 
 
-def _config_beside(directory: str, held: Contents) -> str | None:
+def _config_beside(held: Contents) -> str | None:
     candidates = _CONFIG_NAMES.get(held.format, _OTHER_CONFIG_NAMES)
-    for name in candidates:
-        if tf.io.gfile.exists(join(directory, name)):
-            return join(directory, name)
+    for directory in folders_of_checkpoint(held.path):
+        for name in candidates:
+            if tf.io.gfile.exists(join(directory, name)):
+                return join(directory, name)
     if held.format not in _CONFIG_NAMES:
         return None
     raise ModelingError(

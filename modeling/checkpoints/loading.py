@@ -10,7 +10,7 @@ from absl import logging
 
 from modeling.checkpoints import huggingface, names, tf1
 from modeling.checkpoints.contents import Contents
-from modeling.checkpoints.files import listing_of_names
+from modeling.checkpoints.files import join, listing_of_names
 from modeling.checkpoints.formats.garden import GARDEN, garden_contents, garden_file
 from modeling.checkpoints.formats.hf_h5 import HF_H5, hf_h5_contents, hf_h5_file
 from modeling.checkpoints.formats.hf_objects import (
@@ -45,6 +45,8 @@ _FORMATS: dict[str, tuple[Callable[[str], str | None], Callable[[str], Contents]
 }
 # Hugging Face's own folders hold one model in several of these; safetensors is what they load.
 _BESIDE_SAFETENSORS = (HF_H5, PYTORCH)
+# Where a run keeps its best weights.
+_BEST = "best"
 _LIBRARIES = "Hugging Face's, PyTorch's, Model Garden's, TensorFlow Hub's or KerasHub's"
 
 _OTHER_FORMATS = {
@@ -192,6 +194,9 @@ def load(
 def find(path: str | os.PathLike) -> tuple[str, str]:
     """Tells what checkpoint `path` means.
 
+    Of a folder that holds both a release and checkpoints of training that is the release; of one
+    whose only weights are the best of a search, in its folder `best`, these.
+
     Returns:
         (format, file): "tf1" with the bundle's prefix, "huggingface" with the .safetensors file
         or shard index, or another library's format with the file that its reader takes.
@@ -230,6 +235,11 @@ def find(path: str | os.PathLike) -> tuple[str, str]:
     if safetensors:
         others = [other for other in others if other[0] not in _BESIDE_SAFETENSORS]
     checkpoints += others + safetensors
+    released = [(kind, file) for kind, file in checkpoints if not tf1.is_run_checkpoint(file)]
+    checkpoints = released or checkpoints
+    best = join(path, _BEST)
+    if not checkpoints and tf.io.gfile.isdir(best):
+        return find(best)
     if len(checkpoints) == 1:
         return checkpoints[0]
     if checkpoints:
@@ -249,6 +259,16 @@ def find(path: str | os.PathLike) -> tuple[str, str]:
         f"(with its .data file), a `checkpoint` file that names a bundle, model.safetensors, or a "
         f"file of {_LIBRARIES}; found {listing_of_names(path)}.{hint}"
     )
+
+
+def folders_of_checkpoint(file: str) -> list[str]:
+    """Where what belongs to a checkpoint, as `find` names it, may lie: beside it.
+
+    What belongs to the best weights of a run, in its folder `best`, lies in the run's folder.
+    """
+    folder = os.path.dirname(file) or "."
+    above = [os.path.dirname(folder) or "."] if os.path.basename(folder) == _BEST else []
+    return [folder, *above]
 
 
 def open_contents(path: str | os.PathLike) -> Contents:

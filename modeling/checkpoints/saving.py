@@ -11,6 +11,7 @@ from modeling.checkpoints import huggingface, names, tf1
 from modeling.checkpoints.contents import weights_as_float32
 from modeling.checkpoints.files import join, staged, write_staged_text
 from modeling.checkpoints.target_unit import fold_target_unit
+from modeling.checkpoints.vocabularies import TOKENIZER_NAME, TextFolding, tokenizer_config
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
 
@@ -22,6 +23,7 @@ def save(
     directory: str | os.PathLike,
     vocab_file: str | os.PathLike | None = None,
     format: str = names.TF1,
+    folding: TextFolding | None = None,
 ) -> list[str]:
     """Saves a model's weights (no optimizer state) with its configuration and vocabulary.
 
@@ -35,6 +37,7 @@ def save(
         directory: Made if absent. Files of the same names are replaced once all are complete.
         vocab_file: Copied as vocab.txt. Without it no vocab.txt is written.
         format: "tf1" or "huggingface".
+        folding: How its texts are folded, for tokenizer_config.json; without it none is written.
 
     Returns:
         The paths of the files written.
@@ -51,7 +54,7 @@ def save(
             f"The model's weights {', '.join(nameless)} have no name in Hugging Face's format, so "
             f"nothing was written to {os.fspath(directory)}. Save with format='tf1'."
         )
-    return write_checkpoint(directory, tensors, model.config, vocab_file, format)
+    return write_checkpoint(directory, tensors, model.config, vocab_file, format, folding)
 
 
 def write_checkpoint(
@@ -60,6 +63,7 @@ def write_checkpoint(
     config: BertConfig,
     vocab_file: str | os.PathLike | None = None,
     format: str = names.TF1,
+    folding: TextFolding | None = None,
 ) -> list[str]:
     """`save` for weights that are in no model: original name → array.
 
@@ -77,6 +81,9 @@ def write_checkpoint(
             write_staged_text(join(temporary, "bert_config.json"), config.to_json_string())
         else:
             huggingface.write_huggingface(temporary, tensors, config)
+        if folding is not None and folding.do_lower_case is not None:
+            content = tokenizer_config(folding, config.max_position_embeddings)
+            write_staged_text(join(temporary, TOKENIZER_NAME), content)
         if vocab is not None:
             with tf.io.gfile.GFile(join(temporary, "vocab.txt"), "wb") as file:
                 file.write(vocab)

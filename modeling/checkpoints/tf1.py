@@ -37,23 +37,23 @@ def is_tf1_prefix(path: str) -> bool:
 def tf1_prefixes_in(directory: str) -> list[str]:
     """The bundles that a folder offers.
 
-    These are the one that its `checkpoint` file names and `bert_model.ckpt`; only where neither
-    is there, every bundle in the folder. A `checkpoint` file that names a folder which has moved
-    is followed to the same name in this folder.
+    That is `bert_model.ckpt`, the release, else the one that its `checkpoint` file names, else
+    every bundle in the folder. A `checkpoint` file that names a folder which has moved is followed
+    to the same name in this folder.
     """
-    prefixes = []
+    release = join(directory, RELEASE_NAME)
+    if is_tf1_prefix(release):
+        return [release]
     latest = _latest(directory)
     if latest:
-        prefixes.append(latest)
-    release = join(directory, RELEASE_NAME)
-    if is_tf1_prefix(release) and release not in prefixes:
-        prefixes.append(release)
-    if not prefixes:
-        entries = sorted(tf.io.gfile.listdir(directory))
-        prefixes = [
-            join(directory, e.removesuffix(".index")) for e in entries if e.endswith(".index")
-        ]
-    return prefixes
+        return [latest]
+    entries = sorted(tf.io.gfile.listdir(directory))
+    return [join(directory, e.removesuffix(".index")) for e in entries if e.endswith(".index")]
+
+
+def is_run_checkpoint(prefix: str) -> bool:
+    """Whether a bundle has the name of those that training leaves on its way."""
+    return bool(re.fullmatch(r"model\.ckpt-\d+", os.path.basename(prefix)))
 
 
 def _latest(directory: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Which vocabulary a checkpoint's weights belong to.
+"""Which vocabulary a checkpoint's weights belong to, and how texts are folded for it.
 
 Beside each checkpoint of a run, CHECKPOINT, lies CHECKPOINT.vocabulary, which tells it:
 
@@ -7,6 +7,7 @@ Beside each checkpoint of a run, CHECKPOINT, lies CHECKPOINT.vocabulary, which t
 Where only the records were known that it was trained on, there is nothing but the checksum.
 Beside a release, the original's included, lies its vocab.txt itself. Words that take the place of
 [unused…] tokens, or stand behind all others, make no other vocabulary: the ids keep their meaning.
+Folding is what tokenizer_config.json tells, as Hugging Face writes it.
 """
 
 import hashlib
@@ -15,20 +16,44 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from absl import logging
 
 from modeling.checkpoints.files import join, write_staged_text
-from modeling.checkpoints.formats.hub import HUB, hub_vocabulary
-from modeling.checkpoints.formats.keras_hub import KERAS_HUB, keras_hub_vocabulary
-from modeling.checkpoints.loading import find
+from modeling.checkpoints.formats.hub import HUB, hub_do_lower_case, hub_vocabulary
+from modeling.checkpoints.formats.keras_hub import (
+    KERAS_HUB,
+    keras_hub_do_lower_case,
+    keras_hub_vocabulary,
+)
+from modeling.checkpoints.loading import find, folders_of_checkpoint
 from modeling.errors import ModelingError
 
 ENDING = ".vocabulary"
+TOKENIZER_NAME = "tokenizer_config.json"
 Description = Mapping[str, Any]
 _UNUSED = re.compile(r"\[unused\d+\]")
+_FAST_TOKENIZER = "tokenizer.json"
+_LARGEST_TOKENIZER = 100_000_000  # bytes
+
+
+class TextFolding(NamedTuple):
+    """How a model's texts are folded before they are cut into pieces.
+
+    Attributes:
+        do_lower_case: Whether case is folded; None if unknown.
+        strip_accents: Whether accents are dropped; None: as `do_lower_case`.
+    """
+
+    do_lower_case: bool | None = None
+    strip_accents: bool | None = None
+
+    @property
+    def drops_accents(self) -> bool | None:
+        """What `strip_accents` comes to."""
+        return self.do_lower_case if self.strip_accents is None else self.strip_accents
 
 
 def describe_vocabulary(vocab_file: str | os.PathLike) -> Description:
@@ -140,9 +165,74 @@ def vocabulary_of(path: str | os.PathLike) -> tuple[Description | None, str]:
 
 def vocabulary_file(format: str, file: str) -> str | None:
     """The vocabulary beside or inside a checkpoint, as `find` names it; None if there is none."""
-    beside = join(os.path.dirname(file), "vocab.txt")
     inside = {HUB: hub_vocabulary, KERAS_HUB: keras_hub_vocabulary}.get(format, lambda _: None)
-    return inside(file) or (beside if tf.io.gfile.exists(beside) else None)
+    beside = [join(folder, "vocab.txt") for folder in folders_of_checkpoint(file)]
+    return inside(file) or next((path for path in beside if tf.io.gfile.exists(path)), None)
+
+
+def text_folding(path: str | os.PathLike) -> TextFolding:
+    """How the texts of the model at `path` are folded, as the files beside its weights tell.
+
+    That is tokenizer_config.json or tokenizer.json, what a TF-Hub SavedModel holds, or a KerasHub
+    preset's tokenizer.
+
+    Raises:
+        ModelingError: There is no checkpoint, or such a file is damaged.
+    """
+    format_, file = find(path)
+    if format_ in (HUB, KERAS_HUB):
+        own = hub_do_lower_case if format_ == HUB else keras_hub_do_lower_case
+        return TextFolding(own(file))
+    for folder in folders_of_checkpoint(file):
+        told = kept_folding(folder)
+        if told.do_lower_case is not None:
+            return told
+    return TextFolding()
+
+
+def kept_folding(folder: str) -> TextFolding:
+    """What tokenizer_config.json, or else tokenizer.json, in a folder tells.
+
+    Raises:
+        ModelingError: Such a file is damaged.
+    """
+    for name, lower in ((TOKENIZER_NAME, "do_lower_case"), (_FAST_TOKENIZER, "lowercase")):
+        values = _read_object(join(folder, name))
+        if name == _FAST_TOKENIZER:
+            normalizer = values.get("normalizer")
+            values = normalizer if isinstance(normalizer, dict) else {}
+        folded, stripped = values.get(lower), values.get("strip_accents")
+        if isinstance(folded, bool):
+            return TextFolding(folded, stripped if isinstance(stripped, bool) else None)
+    return TextFolding()
+
+
+def _read_object(path: str) -> dict[str, Any]:
+    if not tf.io.gfile.exists(path):
+        return {}
+    with tf.io.gfile.GFile(path, "rb") as file:
+        content = file.read(_LARGEST_TOKENIZER)
+    try:
+        values = json.loads(content)
+        if not isinstance(values, dict):
+            raise ValueError(f"it holds a {type(values).__name__}")
+        return values
+    except (ValueError, RecursionError) as error:
+        raise ModelingError(
+            f"{path} is no JSON object in UTF-8: {error}. It says whether the model's texts are "
+            f"lower-cased: copy or download it again, or remove it and give --do_lower_case."
+        ) from error
+
+
+def tokenizer_config(folding: TextFolding, max_length: int) -> str:
+    """The contents of tokenizer_config.json."""
+    values = {
+        "do_lower_case": folding.do_lower_case,
+        "model_max_length": max_length,
+        "strip_accents": folding.strip_accents,
+        "tokenizer_class": "BertTokenizer",
+    }
+    return json.dumps(values, indent=2, sort_keys=True) + "\n"
 
 
 def _tokens(vocab_file: str) -> list[str]:

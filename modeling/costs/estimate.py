@@ -16,7 +16,6 @@ from modeling.config import BIDIRECTIONAL, BertConfig
 from modeling.costs import cost_model
 from modeling.costs import machines as cost_machines
 from modeling.costs.machines import Machine
-from modeling.errors import ModelingError
 from modeling.training.engine.precision import fastest_dtype
 from modeling.training.phases import Phase
 
@@ -103,14 +102,7 @@ def estimate_run(
         values: The script's flag values.
         config, phases: What it makes of them.
         corpus_files: Raw text that records are to be made of; only their sizes are read.
-
-    Raises:
-        ModelingError: No model is named.
     """
-    if not values.bert_config_file and not values.demo:
-        raise ModelingError(
-            "--estimate needs --bert_config_file, the JSON file with the model's sizes; or --demo."
-        )
     return estimate(
         config,
         phases,

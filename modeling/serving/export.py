@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 import tensorflow as tf
 
 from modeling.checkpoints.files import join, remove_abandoned, temporary_folder
+from modeling.checkpoints.model_folder import CONFIG_NAME
 from modeling.errors import ModelingError
 from modeling.logs import only_warnings
 from modeling.serving import warm_up
@@ -94,19 +95,14 @@ class Export:
     max_seq_length: int = 128
 
     @classmethod
-    def from_flags(
-        cls, values, vocab_file: str | None = None, bert_config_file: str | None = None
-    ) -> "Export":
+    def from_flags(cls, values, vocab_file: str | None = None) -> "Export":
         """As a script's flags say.
 
         Args:
             values: The flags' values.
-            vocab_file, bert_config_file: If they aren't the flags'.
+            vocab_file: If it isn't the flags'.
         """
-        assets = {
-            "vocab.txt": vocab_file or values.vocab_file,
-            "bert_config.json": bert_config_file or values.bert_config_file,
-        }
+        assets = {"vocab.txt": vocab_file or values.vocab_file}
         directory = values.export_dir or os.path.join(values.output_dir, "export")
         return cls(directory, assets, values.export_dtype, values.max_seq_length)
 
@@ -174,6 +170,9 @@ class Export:
             for name, content in texts.items():
                 with tf.io.gfile.GFile(join(folder, name), "w") as file:
                     file.write(json.dumps(list(content), ensure_ascii=False) + "\n")
+            if servable.config is not None:
+                with tf.io.gfile.GFile(join(folder, CONFIG_NAME), "w") as file:
+                    file.write(servable.config.to_json_string())
             name = os.path.basename(self.directory.rstrip("/"))
             vocab_file = self.assets.get("vocab.txt")
             words = warm_up.warm_up_words(vocab_file) if vocab_file else None

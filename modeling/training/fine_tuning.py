@@ -16,6 +16,8 @@ import tensorflow as tf
 from absl import logging
 
 from modeling import checkpoints
+from modeling.checkpoints.model_folder import keep_model_files
+from modeling.checkpoints.vocabularies import TextFolding
 from modeling.training.engine import distribution, precision
 from modeling.training.engine.setup import make_train_step
 from modeling.training.runs import run_folder, run_state
@@ -44,6 +46,10 @@ def fine_tune(task: Task, settings: FineTuningSettings, summary: RunSummary) -> 
     train = task.read("train") if settings.do_train else []
     dev = task.read("dev") if settings.evaluating else []
     test = task.read("test") if settings.do_predict else []
+    if settings.do_train:
+        folding = TextFolding(settings.do_lower_case, settings.strip_accents)
+        folder, vocab_file = settings.output_dir, settings.vocab_file
+        keep_model_files(folder, task.config, vocab_file, folding, distribution.is_chief())
     driver = _Driver(task, settings, train, dev)
     if settings.searching:
         driver.search()

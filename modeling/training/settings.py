@@ -8,22 +8,13 @@ import sys
 from dataclasses import dataclass, fields
 
 import tensorflow as tf
-from absl import logging
 
-from modeling import checkpoints
-from modeling.checkpoints.files import join
-from modeling.config import BertConfig
 from modeling.errors import ModelingError
 from modeling.training.engine import distribution
 from modeling.training.engine.loop import LoopOptions
 from modeling.training.engine.setup import EngineSettings
 from modeling.training.flags import MAX_BATCH_SIZE
-from modeling.training.runs import best as best_weights
-from modeling.training.runs import run_folder
 from modeling.training.search import Trial, trial_grid
-
-# Vocabularies are often padded to a multiple of 8 to 128 in the configuration, for speed.
-_PADDING = 128
 
 
 @dataclass(frozen=True)
@@ -42,6 +33,7 @@ class FineTuningSettings:
         eval_batch_size, predict_batch_size: Examples over all replicas.
         length_buckets: Whether batches may differ in length.
         vocab_file: The vocabulary that the texts are read with; None if it isn't known.
+        do_lower_case, strip_accents: How texts are folded before, see `vocabularies.TextFolding`.
     """
 
     output_dir: str
@@ -59,6 +51,8 @@ class FineTuningSettings:
     predict_batch_size: int
     length_buckets: bool
     vocab_file: str | None = None
+    do_lower_case: bool | None = None
+    strip_accents: bool | None = None
 
     @property
     def searching(self) -> bool:
@@ -138,68 +132,6 @@ def make_strategy(values) -> tf.distribute.Strategy:
         values.master,
         values.num_tpu_cores,
     )
-
-
-def check_training_fits_model(
-    values, config: BertConfig, vocab_size: int, config_file: str | None = None
-) -> None:
-    """Refuses a sequence length or a vocabulary that the model has no embeddings for.
-
-    And a vocabulary other than that of the checkpoints that are going to be read.
-
-    Args:
-        values: The flag values `max_seq_length`, `bert_config_file`, `vocab_file`,
-            `init_checkpoint` and, if there is one, `output_dir`.
-        config: Of the model.
-        vocab_size: Tokens of the vocabulary.
-        config_file: Where the configuration is from, if not from --bert_config_file.
-
-    Raises:
-        ModelingError: Says which.
-    """
-    config_file = config_file or values.bert_config_file
-    if values.max_seq_length > config.max_position_embeddings:
-        raise ModelingError(
-            f"--max_seq_length is {values.max_seq_length}, but the model was made for "
-            f"max_position_embeddings {config.max_position_embeddings} "
-            f"({config_file})."
-        )
-    if vocab_size > config.vocab_size:
-        raise ModelingError(
-            f"The vocabulary {values.vocab_file} has {vocab_size} tokens, but vocab_size in "
-            f"{config_file} is {config.vocab_size}. Use the vocabulary that the model "
-            f"was pre-trained with."
-        )
-    if vocab_size < config.vocab_size:
-        logging.log(
-            logging.INFO if config.vocab_size - vocab_size < _PADDING else logging.WARNING,
-            "The vocabulary %s has %d tokens, but vocab_size in %s is %d: the ids from %d on stand "
-            "for no token. A few rows may pad the table for speed; many mean that the vocabulary "
-            "is not the model's.",
-            values.vocab_file,
-            vocab_size,
-            config_file,
-            config.vocab_size,
-            vocab_size,
-        )
-    check_run_vocabulary(values)
-
-
-def check_run_vocabulary(values) -> None:
-    """Refuses a --vocab_file that isn't that of the checkpoints that are going to be read.
-
-    Args:
-        values: The flag values `vocab_file`, `init_checkpoint` and, if there is one, `output_dir`.
-
-    Raises:
-        ModelingError: Names the checkpoint; or one can't be read.
-    """
-    folder = values.output_dir if "output_dir" in values else None
-    best = join(folder, best_weights.FOLDER) if folder else None
-    paths = [values.init_checkpoint, folder and run_folder.latest_run_checkpoint(folder, False)]
-    paths.append(best if best and best_weights.has_best(folder) else None)
-    for path in filter(None, paths):
-        checkpoints.check_vocabulary(path, values.vocab_file)
 
 
 def search_trials(values) -> list[Trial]:

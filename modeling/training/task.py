@@ -18,6 +18,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from modeling.config import BertConfig
 from modeling.losses import Losses
 
 
@@ -98,6 +99,7 @@ class Task(Protocol):
     """A fine-tuning task.
 
     Attributes:
+        config: The model's configuration, with its head; kept beside the weights.
         losses: What training lowers; may be a property, asked for after `read("train")`.
         result_names: Of the evaluations, the one first that runs are compared by. Whether less of
             it is better its name tells, see `metrics.smaller_metric_is_better`.
@@ -106,6 +108,7 @@ class Task(Protocol):
             the training data, initial weights, optimizer, learning rate, batch size and seed.
     """
 
+    config: BertConfig
     losses: Losses
     result_names: Sequence[str]
     identity: Mapping[str, Any]

@@ -26,7 +26,7 @@ training_flags.define_fine_tuning_flags()
 training_flags.define_training_evaluation_flag()
 hardware_flags.define_hardware_flags()
 export_flags.define_export_flags()
-REQUIRED = ("bert_config_file", "vocab_file", "output_dir")
+REQUIRED = ("output_dir",)
 
 if __name__ == "__main__":
     # Before TensorFlow is imported, which takes seconds.
@@ -52,9 +52,10 @@ from modeling.serving.storage import Servable
 from modeling.training.engine.distribution import is_chief
 from modeling.training.engine.evaluation import ReplicaPredictor
 from modeling.training.fine_tuning import fine_tune
+from modeling.training.given_model import check_training_fits_model, open_given_model
 from modeling.training.runs.reporting import write_run_results
 from modeling.training.runs.session import run_outputs, session
-from modeling.training.settings import check_training_fits_model, fine_tuning_settings
+from modeling.training.settings import fine_tuning_settings
 from modeling.training.task import TaskEvaluation
 from tests.examples.rating import ratings, reading
 
@@ -70,7 +71,7 @@ class Rating:
     def __init__(self, tokenizer: Tokenizer, config: BertConfig):
         self.tokenizer = tokenizer
         self.config = config
-        self.identity = {"bert_config_file": config.to_dict()}
+        self.identity = {"bert_config_file": config.encoder_dict()}
 
     def read(self, purpose: str) -> list:
         path = FLAGS[FILES[purpose]].value
@@ -131,11 +132,11 @@ class Rating:
 
 
 def main(_) -> None:
+    config = open_given_model(FLAGS)
     settings = fine_tuning_settings(FLAGS)
     sizes = [trial.batch_size for trial in settings.trials]
     evaluations = {name: FLAGS[name].value for name in ("eval_batch_size", "predict_batch_size")}
     with one_run(FLAGS, *run_outputs(FLAGS)), session(FLAGS, sizes, **evaluations) as summary:
-        config = BertConfig.from_json_file(FLAGS.bert_config_file)
         casing.check_casing(FLAGS.do_lower_case, FLAGS.init_checkpoint)
         tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)
         check_training_fits_model(FLAGS, config, tokenizer.vocab_size)

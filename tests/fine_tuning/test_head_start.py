@@ -17,10 +17,10 @@ from modeling.config import BertConfig
 from modeling.layers.heads import class_log_priors, label_log_odds
 from modeling.losses import RegressionLosses
 from modeling.models import BertClassifier
-from modeling.sentences import SentenceHead
 from modeling.training.engine.setup import EngineSettings, make_train_step
 from modeling.training.runs.reporting import Reporter
 from modeling.training.runs.run_state import RunState, load_trained_run, start_or_resume
+from modeling.training.sentences import SentenceHead
 from tests.fine_tuning import learnable_cases as cases
 from tests.fine_tuning.tiny_tasks import classifier, sentences, write_model
 from tests.scripts import messages, succeed

@@ -16,9 +16,9 @@ from modeling.models import (
     BertMultipleChoice,
     BertPretrainer,
 )
-from modeling.sentences import SentenceHead, load_second_encoder
 from modeling.training.engine.evaluation import ReplicaPredictor
 from modeling.training.engine.setup import EngineSettings, make_train_step
+from modeling.training.sentences import SentenceHead, load_second_encoder
 
 CONFIG = BertConfig(
     vocab_size=30,

@@ -15,7 +15,7 @@ from data.errors import DataError, error_list
 from data.files.bad_rows import BadRows
 from data.files.text_files import placed_file, split_file_names
 from data.tasks import labels as saved_files
-from data.tasks.sentences.examples import Example, SentenceKind
+from data.tasks.sentences.examples import Example, SentenceKind, SentenceTask
 from data.tasks.sentences.labelled import (
     SentenceLayout,
     balanced_sentence_weights,
@@ -49,7 +49,8 @@ class SavedSentenceLabels:
 
     kind: SentenceKind
     labels: list[str]
-    text_columns: tuple[str, ...]
+    text_columns: tuple[str, ...] = ()
+    task_name: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -239,12 +240,13 @@ def make_sentence_task(
     return task
 
 
-def saved_sentence_labels(task: OwnSentenceFiles) -> dict:
-    """Kind, labels and text columns as they are kept with a model, for `load_sentence_labels`."""
+def saved_sentence_labels(task: SentenceTask) -> dict:
+    """What is kept with a model, for `load_sentence_labels`: kind, labels, columns, and name."""
     return {
+        "task_name": task.name,
         "kind": task.kind.value,
         "labels": task.labels,
-        "text_columns": list(task.text_columns),
+        "text_columns": list(getattr(task, "text_columns", ())),
     }
 
 
@@ -259,7 +261,8 @@ def load_sentence_labels(path: str) -> SavedSentenceLabels:
         names, columns = (
             saved_files.task_label_strings(saved, name) for name in ("labels", "text_columns")
         )
-        return SavedSentenceLabels(SentenceKind(saved["kind"]), list(names), columns)
+        kind, name = SentenceKind(saved["kind"]), saved.get("task_name")
+        return SavedSentenceLabels(kind, list(names), columns, name and str(name))
 
     return saved_files.read_labels(path, form)
 
@@ -291,7 +294,7 @@ def _check_columns(
             f"The column {label_column!r} is named as both text and label; the label would be"
             " read off the text. Name another one."
         )
-    if saved and len(saved.text_columns) != len(texts):
+    if saved and saved.text_columns and len(saved.text_columns) != len(texts):
         raise DataError(
             f"The model was trained on the text columns {', '.join(saved.text_columns)}, and those"
             f" given are {', '.join(texts)}; give as many."

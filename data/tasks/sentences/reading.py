@@ -5,6 +5,7 @@ splits = read_sentence_splits(task, "dev", tokenizer, SentenceSettings(128), dat
 """
 
 import functools
+from collections.abc import Sequence
 
 from absl import logging
 
@@ -13,28 +14,40 @@ from data.errors import DataError
 from data.features import features_fingerprint
 from data.tasks import labels
 from data.tasks.sentences import delimited, glue, multiple_choice, rows
-from data.tasks.sentences.examples import SentenceTask
-from data.tasks.sentences.flags import OWN_FILES
+from data.tasks.sentences.examples import SentenceKind, SentenceTask
+from data.tasks.sentences.flags import OWN_FILES, TASKS
 from data.tasks.sentences.rows import SentenceSettings
 from data.tasks.splits import TaskSplit
 from data.tokenization import Tokenizer
 
 
-def open_sentence_task(values, train: bool) -> SentenceTask:
-    """The task that the flags name.
+def open_sentence_task(
+    values, train: bool, head: str | None = None, names: Sequence[str] | None = None
+) -> SentenceTask:
+    """The task that the flags name, or else the one that a trained model was trained on.
 
     Args:
         values: The script's flag values, `output_dir` and `init_checkpoint` among them.
         train: Whether it will be trained; otherwise own files have the labels that were saved
             with the model.
+        head, names: Kind and names of the model's labels as its configuration tells them; they
+            count where no labels were saved.
 
     Raises:
         DataError: There is no such task, or its flags are incomplete.
     """
-    name = values.task_name.lower()
+    folders = (values.output_dir, values.init_checkpoint)
+    place = None if train else labels.find_labels(*folders)
+    saved = delimited.load_sentence_labels(place) if place else None
+    if not saved and not train and head in [kind.value for kind in SentenceKind]:
+        saved = delimited.SavedSentenceLabels(SentenceKind(head), list(names or ()))
+    name = (values.task_name or (saved and (saved.task_name or OWN_FILES)) or "").lower()
+    if not name:
+        raise DataError(
+            f"--task_name is missing: one of {', '.join(TASKS)}, or {OWN_FILES} for own files. It "
+            f"can be left out where a trained model in --init_checkpoint or --output_dir tells it."
+        )
     if name == OWN_FILES:
-        folders = (values.output_dir, values.init_checkpoint)
-        place = None if train else labels.find_labels(*folders)
         return delimited.make_sentence_task(
             text_columns=values.text_columns,
             label_column=values.label_column,
@@ -44,7 +57,7 @@ def open_sentence_task(values, train: bool) -> SentenceTask:
             test_file=values.test_file,
             kind=values.label_kind,
             labels=values.labels or None,
-            saved_labels=delimited.load_sentence_labels(place) if place else None,
+            saved_labels=saved,
             searched=() if train else labels.task_label_places(*folders),
             label_separator=values.label_separator,
             has_header=values.header,

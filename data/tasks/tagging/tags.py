@@ -76,13 +76,29 @@ def saved_tags(tags: TagSet) -> dict:
     return {"scheme": tags.scheme, "labels": list(tags.names)}
 
 
-def load_tags(output_dir: str, init_checkpoint: str | None) -> TagSet:
+def load_tags(
+    output_dir: str, init_checkpoint: str | None, names: Sequence[str] | None = None
+) -> TagSet:
     """Reads what was kept beside the weights that will be used, see `labels.task_label_places`.
+
+    Args:
+        output_dir: Of the run.
+        init_checkpoint: Weights from elsewhere.
+        names: The tags as the model's configuration tells them; they count where none were kept.
 
     Raises:
         DataError: There is none, or it can't be read or is another.
     """
     path = labels.find_labels(output_dir, init_checkpoint)
+    if path is None and names:
+        letters = {name.partition("-")[0] for name in names}
+        scheme = "iobes" if letters & {"E", "S"} else "iob2"
+        if OUTSIDE not in names or not letters <= {OUTSIDE, *SCHEMES[scheme]}:
+            raise DataError(
+                f"The model's configuration names the tags {error_list(names)}; expected O, and "
+                f"B-, I- (and E-, S-) before types of entities. Train it here on such tags."
+            )
+        return TagSet(scheme, tuple(names))
     if path is None:
         places = " and ".join(labels.task_label_places(output_dir, init_checkpoint))
         raise DataError(
@@ -93,7 +109,7 @@ def load_tags(output_dir: str, init_checkpoint: str | None) -> TagSet:
 
     def form(saved) -> TagSet:
         tags = TagSet(saved["scheme"], labels.task_label_strings(saved, "labels"))
-        if tags.scheme not in MODEL_SCHEMES or tags.names[:1] != (OUTSIDE,):
+        if tags.scheme not in MODEL_SCHEMES or OUTSIDE not in tags.names:
             raise ValueError("the scheme or the list of labels is not one of this script")
         return tags
 

@@ -13,6 +13,8 @@ from modeling.checkpoints import tf1
 from modeling.checkpoints.files import join, remove_abandoned
 from modeling.errors import ModelingError
 
+# What a run keeps beside its weights, and replaces by nothing else.
+_KEPT = ("bert_config.json", "vocab.txt", "tokenizer_config.json")
 # What a run leaves in its output folder. Caches of data and exports stay: the former are told
 # apart by their content, the latter may be served.
 _WRITTEN = (
@@ -23,6 +25,7 @@ _WRITTEN = (
     "predictions*.tsv", "predictions.txt", "entities.jsonl", "glue_submission",
     "predictions.json", "nbest_predictions.json", "null_odds.json",
     "null_score_diff_threshold.json", "bert_model.ckpt.*",
+    *_KEPT,
 )  # fmt: skip
 
 
@@ -71,7 +74,9 @@ def written_files(directory: str) -> list[str]:
         for folder, _, names in tf.io.gfile.walk(path) if tf.io.gfile.isdir(path) else []:
             files += [join(folder, name) for name in names]
         files.append(path)
-    return [path for path in files if "/bert_model.ckpt." not in path]  # of pre-training alone
+    # The release is of pre-training alone.
+    kept = [join(directory, name) for name in _KEPT]
+    return [path for path in files if "/bert_model.ckpt." not in path and path not in kept]
 
 
 def run_checkpoint_steps(directory: str) -> list[int]:

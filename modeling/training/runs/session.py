@@ -64,13 +64,13 @@ def session(
             "goes with --do_train."
         )
     inside = os.path.join(os.path.realpath(values.output_dir), "")
-    if values.overwrite_output_dir and os.path.realpath(values.init_checkpoint or "").startswith(
-        inside
-    ):
-        raise ModelingError(
-            f"--init_checkpoint={values.init_checkpoint} lies in the folder that "
-            f"--overwrite_output_dir empties. Move it, or choose another --output_dir."
-        )
+    for name in ("init_checkpoint", "bert_config_file", "vocab_file"):
+        path = values[name].value or ""
+        if values.overwrite_output_dir and os.path.realpath(path).startswith(inside):
+            raise ModelingError(
+                f"--{name}={path} lies in the folder that --overwrite_output_dir empties. Move it, "
+                f"or choose another --output_dir."
+            )
     # Before several workers join: one of them that fails here must not leave the others waiting.
     run_folder.prepare_run_folder(values.output_dir)
     keras.utils.set_random_seed(values.random_seed)

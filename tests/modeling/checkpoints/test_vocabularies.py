@@ -12,7 +12,7 @@ from modeling import checkpoints
 from modeling.checkpoints import tf1
 from modeling.checkpoints.files import staged
 from modeling.errors import ModelingError
-from modeling.training.settings import check_run_vocabulary
+from modeling.training.given_model import check_run_vocabulary
 
 TOKENS = ["[PAD]", "[unused0]", "[unused1]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "one", "two"]
 SWAPPED = [*TOKENS[:-2], "two", "one"]

@@ -68,6 +68,7 @@ class ToyTask:
 
     losses = ClassifierLosses()
     result_names = ("eval_accuracy", "eval_loss")
+    config = BertConfig.named("tiny", 30)
 
     def __init__(self):
         self.asked: list = []
@@ -81,7 +82,7 @@ class ToyTask:
         return self.splits[purpose]
 
     def make_model(self):
-        model = BertClassifier(BertConfig.named("tiny", 30), 2)
+        model = BertClassifier(self.config, 2)
         model.build()
         self.formats.add((model.compute_dtype, model.encoder.embeddings.compute_dtype))
         return model

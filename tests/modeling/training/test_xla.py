@@ -11,9 +11,9 @@ from data.pretraining.batches.pipeline import _predict_neighbours
 from modeling.config import LEFT_TO_RIGHT, BertConfig
 from modeling.losses import ClassifierLosses, PretrainingLosses, SpanLosses, TaggingLosses
 from modeling.models import BertClassifier, BertPretrainer, BertQuestionAnswering, BertTagger
-from modeling.sentences import KINDS, SentenceHead
 from modeling.training.engine.precision import set_precision
 from modeling.training.engine.setup import EngineSettings, make_train_step
+from modeling.training.sentences import KINDS, SentenceHead
 from tests.modeling.training.test_training import records
 
 CONFIG = BertConfig(
