@@ -225,20 +225,23 @@ class BertConfig:
             )
         with tf.io.gfile.GFile(path, "rb") as file:
             content = file.read()
+        is_yaml = path.endswith((".yaml", ".yml"))
         try:
             text = content.decode("utf-8")
-            if path.endswith((".yaml", ".yml")):
+            if is_yaml:
                 from modeling.checkpoints.formats.configs import read_garden_yaml
 
                 values = read_garden_yaml(text)
             else:
                 values = json.loads(text)
         except ValueError as error:
-            raise ModelingError(f"{path} is not a JSON file in UTF-8: {error}.") from error
+            kind = "YAML" if is_yaml else "JSON"
+            raise ModelingError(f"{path} is not a {kind} file in UTF-8: {error}.") from error
         except RecursionError:
             raise _too_deep(path) from None
         if not isinstance(values, dict):
-            raise ModelingError(f"{path} must hold one JSON object; got a {type(values).__name__}.")
+            kind = type(values).__name__
+            raise ModelingError(f"{path} must hold one object of fields; got a {kind}.")
         if _is_deep(values):
             raise _too_deep(path)
         try:
