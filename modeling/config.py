@@ -31,7 +31,7 @@ NAMED_SIZES = {
 BIDIRECTIONAL, LEFT_TO_RIGHT = "bidirectional", "left_to_right"
 RIGHT_TO_LEFT = "right_to_left"
 ATTENTION_DIRECTIONS = (BIDIRECTIONAL, LEFT_TO_RIGHT, RIGHT_TO_LEFT)
-ACTIVATIONS = ("gelu", "gelu_erf", "relu", "tanh", "linear")
+ACTIVATIONS = ("gelu", "gelu_erf", "quick_gelu", "relu", "silu", "mish", "tanh", "linear")
 _SENTENCES = "BertForSequenceClassification"
 HEADS = {
     "pretraining": "BertForPreTraining",
@@ -53,9 +53,10 @@ _PROBLEM_TYPES = {
 }
 
 # Where Hugging Face's spelling isn't ours. Of those with one meaning the last is written.
-_FROM_HUGGINGFACE_ACTIVATION = {name: name for name in ACTIVATIONS if not name.startswith("gelu")}
-_FROM_HUGGINGFACE_ACTIVATION |= {"gelu": "gelu_erf", "gelu_fast": "gelu"}
-_FROM_HUGGINGFACE_ACTIVATION |= {"gelu_pytorch_tanh": "gelu", "gelu_new": "gelu"}
+_FROM_HUGGINGFACE_ACTIVATION = {"swish": "silu", "gelu_python": "gelu_erf", "gelu_fast": "gelu"}
+_FROM_HUGGINGFACE_ACTIVATION |= {name: name for name in ACTIVATIONS if name[:4] != "gelu"}
+_FROM_HUGGINGFACE_ACTIVATION |= {"gelu": "gelu_erf", "gelu_pytorch_tanh": "gelu"}
+_FROM_HUGGINGFACE_ACTIVATION |= {"gelu_new": "gelu"}
 _TO_HUGGINGFACE_ACTIVATION = {ours: theirs for theirs, ours in _FROM_HUGGINGFACE_ACTIVATION.items()}
 # Keys that only a Hugging Face configuration has. They tell the format, so they are not kept
 # among the extra keys: a bert_config.json that held one would be read in the wrong terms.
@@ -95,7 +96,7 @@ class BertConfig:
         num_attention_heads: Attention heads per layer.
         intermediate_size: Width of the feed-forward layer.
         hidden_act: One of `ACTIVATIONS`. "gelu" is the tanh approximation, as in the original;
-            null and "" mean "linear", as there.
+            null and "" mean "linear", as there, and "swish" is "silu".
         hidden_dropout_prob: Dropout after embeddings, attention output and layer output.
         attention_probs_dropout_prob: Dropout of the attention probabilities.
         max_position_embeddings: Longest sequence that the position table serves.
@@ -133,7 +134,8 @@ class BertConfig:
     def __post_init__(self):
         self.hidden_act = "linear" if self.hidden_act in (None, "") else self.hidden_act
         if isinstance(self.hidden_act, str):
-            self.hidden_act = self.hidden_act.lower()
+            lowered = self.hidden_act.lower()
+            self.hidden_act = "silu" if lowered == "swish" else lowered
         self.validate()
 
     def validate(self) -> None:
@@ -225,20 +227,23 @@ class BertConfig:
             )
         with tf.io.gfile.GFile(path, "rb") as file:
             content = file.read()
+        is_yaml = path.endswith((".yaml", ".yml"))
         try:
             text = content.decode("utf-8")
-            if path.endswith((".yaml", ".yml")):
+            if is_yaml:
                 from modeling.checkpoints.formats.configs import read_garden_yaml
 
                 values = read_garden_yaml(text)
             else:
                 values = json.loads(text)
         except ValueError as error:
-            raise ModelingError(f"{path} is not a JSON file in UTF-8: {error}.") from error
+            kind = "YAML" if is_yaml else "JSON"
+            raise ModelingError(f"{path} is not a {kind} file in UTF-8: {error}.") from error
         except RecursionError:
             raise _too_deep(path) from None
         if not isinstance(values, dict):
-            raise ModelingError(f"{path} must hold one JSON object; got a {type(values).__name__}.")
+            kind = type(values).__name__
+            raise ModelingError(f"{path} must hold one object of fields; got a {kind}.")
         if _is_deep(values):
             raise _too_deep(path)
         try:

@@ -4,10 +4,11 @@
 `bert_model.ckpt.data-00000-of-00001`.
 """
 
+import functools
+import math
 import os
 import re
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -19,14 +20,12 @@ from modeling.errors import ModelingError
 
 RELEASE_NAME = "bert_model.ckpt"
 
-_Reader = Any  # TensorFlow has no public name for the class.
-
 # TensorFlow's reader turns status codes into whichever Python exception sounds alike: a cut data
 # file is an IndexError.
 READ_ERRORS = (tf.errors.OpError, ValueError, RuntimeError, LookupError, OSError)
 
 # TF2's object-based checkpoints are bundles too, but their keys are paths through Python objects.
-_OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 
 def is_tf1_prefix(path: str) -> bool:
@@ -90,29 +89,49 @@ def find_tf1_checkpoint(path: str | os.PathLike) -> str:
     )
 
 
-def open_bundle(prefix: str) -> _Reader:
-    """TensorFlow's reader of the bundle with this prefix.
+class Bundle:
+    """The tensors of the bundle with a prefix, read on demand.
+
+    Attributes:
+        path: The prefix.
+        shapes: Name → shape.
+        dtypes: Name → dtype.
 
     Raises:
         ModelingError: It is damaged.
     """
-    try:
-        return tf.train.load_checkpoint(prefix)
-    except READ_ERRORS as error:
-        raise ModelingError(
-            f"The TF1 checkpoint {prefix} can't be opened: {error}. Its .index and .data files "
-            f"must both be whole and belong together; copy them again."
-        ) from error
 
+    def __init__(self, prefix: str):
+        self.path = prefix
+        try:
+            self._reader = tf.train.load_checkpoint(prefix)
+            shapes = self._reader.get_variable_to_shape_map()
+            self.dtypes: dict[str, tf.DType] = self._reader.get_variable_to_dtype_map()
+        except READ_ERRORS as error:
+            raise ModelingError(
+                f"The TF1 checkpoint {prefix} can't be opened: {error}. Its .index and .data files "
+                f"must both be whole and belong together; copy them again."
+            ) from error
+        self.shapes = {name: tuple(shape) for name, shape in shapes.items()}
 
-def _read(reader: _Reader, prefix: str, name: str) -> np.ndarray:
-    try:
-        return reader.get_tensor(name)
-    except READ_ERRORS as error:
-        raise ModelingError(
-            f"Tensor {name} of the TF1 checkpoint {prefix} can't be read: {error}. Its .index "
-            f"and .data files must both be whole and belong together; copy them again."
-        ) from error
+    def read(self, name: str) -> np.ndarray:
+        """One tensor in its stored shape and dtype."""
+        try:
+            # TensorFlow makes room for what the index says before it looks at the data.
+            if math.prod(self.shapes[name]) * self.dtypes[name].size > self._length:
+                raise ValueError(f"it has {list(self.shapes[name])} numbers, more than the data")
+            return self._reader.get_tensor(name)
+        except READ_ERRORS as error:
+            raise ModelingError(
+                f"Tensor {name} of the TF1 checkpoint {self.path} can't be read: {error}. Its "
+                f".index and .data files must both be whole and belong together; copy them again."
+            ) from error
+
+    @functools.cached_property
+    def _length(self) -> int:
+        folder, name = os.path.split(self.path)
+        files = [f for f in tf.io.gfile.listdir(folder or ".") if f.startswith(f"{name}.data-")]
+        return sum(tf.io.gfile.stat(join(folder, file)).length for file in files)
 
 
 def read_bundle(path: str | os.PathLike) -> dict[str, np.ndarray]:
@@ -127,9 +146,8 @@ def read_bundle(path: str | os.PathLike) -> dict[str, np.ndarray]:
     Raises:
         ModelingError: No bundle, or a damaged one.
     """
-    prefix = find_tf1_checkpoint(path)
-    reader = open_bundle(prefix)
-    return {n: _read(reader, prefix, n) for n in sorted(reader.get_variable_to_shape_map())}
+    bundle = Bundle(find_tf1_checkpoint(path))
+    return {name: bundle.read(name) for name in sorted(bundle.shapes)}
 
 
 def write_bundle(prefix: str | os.PathLike, tensors: Mapping[str, np.ndarray]) -> None:
@@ -154,9 +172,9 @@ def write_bundle(prefix: str | os.PathLike, tensors: Mapping[str, np.ndarray]) -
 def contents(path: str | os.PathLike) -> Contents:
     """What the bundle at `path` holds. Nothing but names and shapes is read yet."""
     prefix = find_tf1_checkpoint(path)
-    reader = open_bundle(prefix)
-    shapes = reader.get_variable_to_shape_map()
-    if _OBJECT_GRAPH in shapes:
+    bundle = Bundle(prefix)
+    shapes = bundle.shapes
+    if OBJECT_GRAPH in shapes:
         raise ModelingError(
             f"{prefix} is an object-based TensorFlow 2 checkpoint, whose tensors are stored by "
             f"their place in a Python program, not by name. Expected the original release's "
@@ -167,9 +185,9 @@ def contents(path: str | os.PathLike) -> Contents:
     return Contents(
         path=prefix,
         format=names.TF1,
-        shapes={name: tuple(shapes[name]) for name in weights},
+        shapes={name: shapes[name] for name in weights},
         file_names={name: name for name in weights},
         unmapped=[name for name in weights if names.to_huggingface(name) is None],
         ignored=sorted(set(shapes) - set(weights)),
-        read=lambda name: checked_weight(_read(reader, prefix, name), name, prefix),
+        read=lambda name: checked_weight(bundle.read(name), name, prefix),
     )

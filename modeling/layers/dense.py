@@ -76,10 +76,23 @@ def gelu_erf(x):
     return 0.5 * x * (1.0 + ops.erf(x * (1 / math.sqrt(2))))
 
 
+def quick_gelu(x):
+    """An approximation of gelu, x·sigmoid(1.702x)."""
+    return x * ops.sigmoid(1.702 * x)
+
+
+def mish(x):
+    """x·tanh(log(1 + exp(x))), of Misra 2019."""
+    return x * ops.tanh(ops.softplus(x))
+
+
 ACTIVATIONS = {
     "gelu": gelu,
     "gelu_erf": gelu_erf,
+    "quick_gelu": quick_gelu,
     "relu": ops.relu,
+    "silu": ops.silu,
+    "mish": mish,
     "tanh": ops.tanh,
     "linear": lambda x: x,
 }

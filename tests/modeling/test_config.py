@@ -84,6 +84,39 @@ def test_empty_activation_is_linear(act):
 
 
 @pytest.mark.parametrize(
+    ("theirs", "ours", "written"),
+    [
+        ("gelu", "gelu_erf", "gelu"),
+        ("gelu_python", "gelu_erf", "gelu"),
+        ("gelu_new", "gelu", "gelu_new"),
+        ("gelu_fast", "gelu", "gelu_new"),
+        ("gelu_pytorch_tanh", "gelu", "gelu_new"),
+        ("quick_gelu", "quick_gelu", "quick_gelu"),
+        ("silu", "silu", "silu"),
+        ("swish", "silu", "silu"),
+        ("mish", "mish", "mish"),
+        ("relu", "relu", "relu"),
+    ],
+)
+def test_hugging_faces_activations(theirs, ours, written):
+    config = BertConfig.from_dict({"model_type": "bert", "vocab_size": 9, "hidden_act": theirs})
+    assert config.hidden_act == ours
+    assert config.to_huggingface_dict()["hidden_act"] == written
+    assert BertConfig.from_dict(json.loads(config.to_json_string())) == config
+
+
+@pytest.mark.parametrize("theirs", ["gelu_10", "leaky_relu", "laplace", 3, None])
+def test_other_activations_of_hugging_face_are_refused(theirs):
+    with pytest.raises(ModelingError, match="hidden_act"):
+        BertConfig.from_dict({"model_type": "bert", "vocab_size": 9, "hidden_act": theirs})
+
+
+@pytest.mark.parametrize("act", ["swish", "SiLU"])
+def test_swish_is_silu(act):
+    assert BertConfig(vocab_size=3, hidden_act=act).hidden_act == "silu"
+
+
+@pytest.mark.parametrize(
     ("field", "value"),
     [
         ("vocab_size", 0),
@@ -91,7 +124,7 @@ def test_empty_activation_is_linear(act):
         ("num_hidden_layers", 2.0),
         ("num_attention_heads", True),
         ("hidden_size", -768),
-        ("hidden_act", "swish"),
+        ("hidden_act", "leaky_relu"),
         ("hidden_dropout_prob", 1.0),
         ("attention_probs_dropout_prob", "0.1"),
         ("initializer_range", 0),

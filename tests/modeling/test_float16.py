@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from modeling.config import BertConfig
-from modeling.layers.dense import gelu, gelu_erf
+from modeling.layers.dense import ACTIVATIONS
 from modeling.losses import PretrainingLosses
 from modeling.models import BertClassifier, BertPretrainer
 
@@ -13,16 +13,16 @@ from modeling.models import BertClassifier, BertPretrainer
 POINTS = [0.0, 0.5, 1.0, 3.0, 5.0, 9.9, 10.1, 40.0, 41.0, 300.0, 6e4]
 
 
-@pytest.mark.parametrize("function", [gelu, gelu_erf])
+@pytest.mark.parametrize("name", ACTIVATIONS)
 @pytest.mark.parametrize("jit_compile", [False, True])
-def test_activation_and_gradient(function, jit_compile):
+def test_activation_and_gradient(name, jit_compile):
     x = tf.constant(POINTS + [-p for p in POINTS])
 
     @tf.function(jit_compile=jit_compile)
     def value_and_slope(x):
         with tf.GradientTape() as tape:
             tape.watch(x)
-            y = function(x)
+            y = ACTIVATIONS[name](x)
         return y, tape.gradient(y, x)
 
     for full, half in zip(value_and_slope(x), value_and_slope(tf.cast(x, tf.float16)), strict=True):

@@ -23,7 +23,10 @@ BASE = {
 CONFIGS = {
     "tanh gelu": {},
     "erf gelu": {"hidden_act": "gelu_erf"},
+    "quick gelu": {"hidden_act": "quick_gelu"},
     "relu": {"hidden_act": "relu"},
+    "silu": {"hidden_act": "silu"},
+    "mish": {"hidden_act": "mish"},
     "tanh": {"hidden_act": "tanh"},
     "linear": {"hidden_act": "linear"},
     "16 segment types": {"type_vocab_size": 16},

@@ -233,7 +233,10 @@ _erf = np.vectorize(math.erf, otypes=[np.float64])
 ACTIVATIONS = {
     "gelu": lambda x: 0.5 * x * (1.0 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
     "gelu_erf": lambda x: 0.5 * x * (1.0 + _erf(x / math.sqrt(2.0))),
+    "quick_gelu": lambda x: x / (1.0 + np.exp(-1.702 * x)),
     "relu": lambda x: np.maximum(x, 0.0),
+    "silu": lambda x: x / (1.0 + np.exp(-x)),
+    "mish": lambda x: x * np.tanh(np.log1p(np.exp(x))),
     "tanh": np.tanh,
     "linear": lambda x: x,
 }

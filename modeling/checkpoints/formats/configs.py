@@ -4,8 +4,10 @@ Model Garden's experiment files (YAML or JSON), its encoders' own configurations
 config.json and task.json. "gelu" is the tanh approximation in all of them, as in the original.
 """
 
-import re
+import json
 from typing import Any
+
+import yaml
 
 from modeling.checkpoints import names
 from modeling.checkpoints.contents import Contents
@@ -46,6 +48,8 @@ _GARDEN_FIELDS = {
 _DEFAULTS = {"type_vocab_size": 2}
 _WAY_TO_ENCODER = ("task", "model", "encoder")
 _BERT_ENCODERS = ("bert", "bert_v2")
+_LONGEST_YAML = 100_000  # characters, or values; a whole experiment has about 10,000 characters
+_DEEPEST_YAML = 100
 
 
 def fields_of_foreign_config(values: dict[str, Any]) -> dict[str, Any]:
@@ -102,39 +106,69 @@ def _part(values: dict[str, Any], key: str) -> dict[str, Any]:
     return part if isinstance(part, dict) else {}
 
 
-def read_garden_yaml(text: str) -> dict[str, Any]:
-    """The mappings and plain values of a YAML file as Model Garden writes it (params.yaml).
+class _PlainLoader(yaml.SafeLoader):
+    """Takes what has another tag, such as Python's tuples, for the plain value it stands on."""
 
-    Lists and texts of several lines, none of which the encoder's part has, are passed over.
+    depth = 0
+
+    def compose_node(self, parent, index):
+        self.depth += 1
+        if self.depth > _DEEPEST_YAML:  # The time that PyYAML takes grows with its square.
+            raise RecursionError
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
+
+
+def _plain(loader: _PlainLoader, node: yaml.Node) -> Any:
+    if isinstance(node, yaml.MappingNode):
+        return loader.construct_mapping(node, deep=True)
+    if isinstance(node, yaml.SequenceNode):
+        return loader.construct_sequence(node, deep=True)
+    return loader.construct_scalar(node)
+
+
+_PlainLoader.add_constructor(None, _plain)
+
+
+def read_garden_yaml(text: str) -> Any:
+    """The plain values of a YAML file as Model Garden writes it (params.yaml).
+
+    Python's objects are never made of it; what else JSON doesn't have becomes text.
+
+    Raises:
+        ValueError: No YAML, or more of it, written out, than a configuration has.
+        RecursionError: It is nested too deep.
     """
-    root: dict[str, Any] = {}
-    open_mappings = [(-1, root)]
-    for line in text.splitlines():
-        match = re.fullmatch(r"( *)([\w.]+):(?: +(.*?))?(?: +#.*)?", line.rstrip())
-        if not match:
-            continue
-        indent, key, value = len(match.group(1)), match.group(2), match.group(3)
-        while open_mappings[-1][0] >= indent:
-            open_mappings.pop()
-        inside = open_mappings[-1][1]
-        if value:
-            inside[key] = _yaml_value(value)
-        else:
-            inside[key] = {}
-            open_mappings.append((indent, inside[key]))
-    return root
+    try:
+        if len(text) > _LONGEST_YAML:
+            raise ValueError(f"it has {len(text):,} characters, more than {_LONGEST_YAML:,}")
+        loader = _PlainLoader(text)
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        _written_out(node, {})
+        return json.loads(json.dumps(loader.construct_document(node), default=str))
+    except (yaml.YAMLError, TypeError) as error:
+        raise ValueError(" ".join(str(error).split())) from error
 
 
-def _yaml_value(text: str) -> Any:
-    plain = {"null": None, "~": None, "true": True, "false": False}
-    if text.lower() in plain:
-        return plain[text.lower()]
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            pass
-    return text.strip("'\"")
+def _written_out(node: yaml.Node, known: dict[int, int | None]) -> int:
+    """How many values a node stands for where its aliases are written out."""
+    if id(node) in known:
+        size = known[id(node)]
+        if size is None:
+            raise ValueError("it holds a value that holds itself")
+        return size
+    known[id(node)] = None
+    inside = [] if isinstance(node, yaml.ScalarNode) else node.value
+    if isinstance(node, yaml.MappingNode):
+        inside = [part for pair in inside for part in pair]
+    size = 1 + sum(_written_out(part, known) for part in inside)
+    if size > _LONGEST_YAML:
+        raise ValueError(f"its aliases stand for more than {_LONGEST_YAML:,} values")
+    known[id(node)] = size
+    return size
 
 
 def config_of_weights(held: Contents) -> BertConfig:

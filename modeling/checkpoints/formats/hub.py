@@ -33,7 +33,7 @@ def hub_file(path: str) -> str | None:
         return None
     if not tf1.is_tf1_prefix(_variables(file)):
         return None
-    tf1.open_bundle(_variables(file))
+    tf1.Bundle(_variables(file))
     return file if garden_file(_variables(file)) else None
 
 

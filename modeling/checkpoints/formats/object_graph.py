@@ -8,7 +8,6 @@ variable's own name, and which attributes lead to it.
 import dataclasses
 import re
 
-import numpy as np
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
@@ -16,8 +15,7 @@ from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectG
 from modeling.checkpoints import tf1
 from modeling.errors import ModelingError
 
-_GRAPH_KEY = "_CHECKPOINTABLE_OBJECT_GRAPH"
-_VALUE = "VARIABLE_VALUE"
+_VALUE, _ATTRIBUTES = "VARIABLE_VALUE", "/.ATTRIBUTES/"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,44 +37,56 @@ class ObjectVariable:
     dtype: tf.DType
 
 
-class ObjectCheckpoint:
+class ObjectCheckpoint(tf1.Bundle):
     """Graph and tensors of an object-based checkpoint; tensors are read on demand.
 
     Attributes:
-        prefix: Of the bundle, as `tf1.find_tf1_checkpoint` gives it.
         variables: All variables but those of an optimizer.
         ignored: Keys of all other tensors, sorted.
 
     Raises:
-        ModelingError: A damaged file.
+        ModelingError: A damaged file, or a graph that leads elsewhere than its keys say.
     """
 
     def __init__(self, prefix: str):
-        self.prefix = prefix
+        super().__init__(prefix)
         try:
-            self._reader = tf.train.load_checkpoint(prefix)
-            shapes = self._reader.get_variable_to_shape_map()
-            dtypes = self._reader.get_variable_to_dtype_map()
-            graph = TrackableObjectGraph.FromString(self._reader.get_tensor(_GRAPH_KEY))
-        except (*tf1.READ_ERRORS, DecodeError) as error:
-            raise self._damaged("", error) from error
+            graph = TrackableObjectGraph.FromString(self.read(tf1.OBJECT_GRAPH))
+        except (DecodeError, TypeError) as error:
+            raise ModelingError(
+                f"The object graph of the TensorFlow checkpoint {prefix} can't be read: {error}. "
+                f"Copy or download it again."
+            ) from error
         self._children = [{c.local_name: c.node_id for c in node.children} for node in graph.nodes]
         self.variables = []
         for number, node in enumerate(graph.nodes):
             for stored in node.attributes:
                 key = stored.checkpoint_key
                 # Slots carry the names of the variables that they belong to.
-                if stored.name == _VALUE and key in shapes and "optimizer" not in key.lower():
-                    self.variables.append(
-                        ObjectVariable(
-                            node=number,
-                            key=key,
-                            name=stored.full_name.removesuffix(":0"),
-                            shape=tuple(shapes[key]),
-                            dtype=dtypes[key],
-                        )
+                if stored.name != _VALUE or key not in self.shapes or "optimizer" in key.lower():
+                    continue
+                if self._at(key.partition(_ATTRIBUTES)[0]) != number:
+                    raise ModelingError(
+                        f"The object graph of the TensorFlow checkpoint {prefix} takes the tensor "
+                        f"{key} for {stored.full_name}, but leads to another variable on that way. "
+                        f"It is damaged or was changed; copy or download it again."
                     )
-        self.ignored = sorted(shapes.keys() - {v.key for v in self.variables} - {_GRAPH_KEY})
+                name = stored.full_name.removesuffix(":0")
+                self.variables.append(
+                    ObjectVariable(number, key, name, self.shapes[key], self.dtypes[key])
+                )
+        self.ignored = sorted(
+            self.shapes.keys() - {v.key for v in self.variables} - {tf1.OBJECT_GRAPH}
+        )
+
+    def _at(self, path: str) -> int | None:
+        """The number of the object at the end of a way from the root, None if there is none."""
+        number: int | None = 0
+        for part in path.split("/"):
+            name = part.replace(".S", "/").replace("..", ".")  # as TensorFlow escapes attributes
+            inside = number is not None and 0 <= number < len(self._children)
+            number = self._children[number].get(name) if inside else None
+        return number
 
     def child(self, name: str) -> int | None:
         """The number of the object under this attribute of the root, None if there is none."""
@@ -93,20 +103,6 @@ class ObjectCheckpoint:
                 waiting += self._children[number].values()
         return reached
 
-    def read(self, key: str) -> np.ndarray:
-        """One tensor as it is stored."""
-        try:
-            return self._reader.get_tensor(key)
-        except tf1.READ_ERRORS as error:
-            raise self._damaged(f"Tensor {key} of ", error) from error
-
-    def _damaged(self, tensor: str, error: Exception) -> ModelingError:
-        return ModelingError(
-            f"{tensor}{'t' if tensor else 'T'}he object-based checkpoint {self.prefix} can't be "
-            f"read: {error}. Its .index and .data files must both be whole and belong together; "
-            f"copy them again."
-        )
-
 
 def bundles_at(path: str) -> list[str]:
     """Prefixes of the bundles that a path means: a prefix, one of its files, or a folder."""
@@ -119,6 +115,6 @@ def bundles_at(path: str) -> list[str]:
 def is_object_checkpoint(prefix: str) -> bool:
     """Whether a bundle is object-based; False where it can't even be opened."""
     try:
-        return tf.train.load_checkpoint(prefix).has_tensor(_GRAPH_KEY)
-    except tf1.READ_ERRORS:
+        return tf1.OBJECT_GRAPH in tf1.Bundle(prefix).shapes
+    except ModelingError:  # which the original's reader describes
         return False

@@ -118,7 +118,7 @@ CASES = [
             ("model_type", 5),
             ("position_embedding_type", "relative_key"),
             ("is_decoder", True),
-            ("hidden_act", "silu"),
+            ("hidden_act", "leaky_relu"),
             ("layer_norm_eps", "small"),
         )
     ),

@@ -65,6 +65,13 @@ CASES = {
 }
 
 
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_xla_calls_nothing_from_outside(name):
+    compiled = tf.function(ACTIVATIONS[name], jit_compile=True)
+    hlo = compiled.experimental_get_compiler_ir(normal(2, 3))(stage="hlo")
+    assert "custom-call" not in hlo and "f64[" not in hlo
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_compiled_is_plain(name):
     function, arguments = CASES[name]

@@ -135,6 +135,16 @@ def example(**features) -> bytes:
     return made.SerializeToString()
 
 
+def test_answers_with_another_activation(tmp_path, tokenizer):
+    config = small()
+    config.hidden_act = "mish"
+    model = randomised(BertClassifier(config, num_labels=len(LABELS)))
+    path = export_classes(model, Export(str(tmp_path), {}, None, LENGTH), tokenizer)
+    batch = build_inputs(tokenizer, TEXTS, max_seq_length=LENGTH)
+    wanted = tf.nn.softmax(model(batch)["logits"]).numpy()
+    np.testing.assert_allclose(answers(path, text_a=TEXTS)["probabilities"], wanted, atol=2e-6)
+
+
 def test_an_example_without_the_feature_is_refused(model, export, tokenizer):
     path = export_classes(model, export, tokenizer)
     good = example(text_a=[TEXTS[0]], id=["7"])

@@ -1,6 +1,7 @@
 """Other libraries' configurations."""
 
 import json
+import tracemalloc
 
 import pytest
 
@@ -98,7 +99,7 @@ def test_encoder_of_its_own():
 )
 def test_other_encoders_of_model_garden(tmp_path, old, new, words):
     file = tmp_path / "params.yaml"
-    text = GARDEN_YAML.replace("type_vocab_size: 2\n", "")
+    text = GARDEN_YAML.replace("        type_vocab_size: 2\n", "")
     file.write_text(text.replace(old, new))
     with pytest.raises(ModelingError, match=words):
         BertConfig.from_json_file(file)
@@ -113,3 +114,53 @@ def test_keras_hub():
     other = {**BACKBONE, "class_name": "RobertaBackbone"}
     with pytest.raises(ModelingError, match="RobertaBackbone"):
         BertConfig.from_dict(other)
+
+
+def test_tags_of_python_are_plain_values():
+    text = "a: !!python/tuple [1, 2.5]\nb: !!python/object:os.Any {c: yes}\nd: 2001-01-01\n"
+    text += "e: !!python/object/apply:os.system ['echo > hacked']\nf: !!binary aGk=\n1: [~]\n"
+    assert read_garden_yaml(text) == {
+        "a": [1, 2.5],
+        "b": {"c": True},
+        "d": "2001-01-01",
+        "e": ["echo > hacked"],
+        "f": "b'hi'",
+        "1": [None],
+    }
+    shared = "a: &one {b: 1}\nc: *one\nd: {<<: *one, e: 2}\n"
+    assert read_garden_yaml(shared) == {"a": {"b": 1}, "c": {"b": 1}, "d": {"b": 1, "e": 2}}
+
+
+LAUGHS = "".join(f"l{i}: &l{i} [{','.join([f'*l{i - 1}'] * 9)}]\n" for i in range(1, 30))
+MERGES = "".join(f"l{i}: &l{i} {{<<: [{','.join([f'*l{i - 1}'] * 9)}]}}\n" for i in range(1, 30))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("l0: &l0 ha\n" + LAUGHS, "aliases stand for more"),
+        ("l0: &l0 {ha: 1}\n" + MERGES, "aliases stand for more"),
+        ("a: &a [*a]", "holds itself"),
+        ("a: " + "x" * 200_000, "200,003 characters"),
+        ("a: " + "[" * 50_000, "nested more than"),
+        ("a: " + "[" * 60 + "]" * 60, "nested more than"),
+        ("{[1]: 2}", "unhashable|keys must be"),
+        ("a: 1\n---\nb: 2", "single document"),
+        ("a: [1", "expected"),
+        ("a: \0", "special characters"),
+        ("a: " + "9" * 5000, "digits"),
+        ("a: !!int x", "invalid literal"),
+        ("- 1", "object of fields; got a list"),
+        ("", "object of fields; got a NoneType"),
+    ],
+)
+def test_yaml_that_lies(tmp_path, text, words):
+    file = tmp_path / "params.yaml"
+    file.write_text(text)
+    tracemalloc.start()
+    with pytest.raises(ModelingError, match=words) as raised:
+        BertConfig.from_json_file(file)
+    assert tracemalloc.get_traced_memory()[1] < 60e6
+    tracemalloc.stop()
+    assert str(file) in str(raised.value)
+    assert "\n" not in str(raised.value) and len(str(raised.value)) < 500
