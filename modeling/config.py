@@ -31,41 +31,19 @@ NAMED_SIZES = {
 BIDIRECTIONAL, LEFT_TO_RIGHT = "bidirectional", "left_to_right"
 RIGHT_TO_LEFT = "right_to_left"
 ATTENTION_DIRECTIONS = (BIDIRECTIONAL, LEFT_TO_RIGHT, RIGHT_TO_LEFT)
+HEADS = (
+    *("pretraining", "masked_lm", "next_sentence"),
+    *("classes", "multi_label", "regression", "choices", "tags", "spans"),
+)
+"""What a model may answer."""
 ACTIVATIONS = ("gelu", "gelu_erf", "quick_gelu", "relu", "silu", "mish", "tanh", "linear")
-_SENTENCES = "BertForSequenceClassification"
-HEADS = {
-    "pretraining": "BertForPreTraining",
-    "masked_lm": "BertForMaskedLM",
-    "next_sentence": "BertForNextSentencePrediction",
-    "classes": _SENTENCES,
-    "multi_label": _SENTENCES,
-    "regression": _SENTENCES,
-    "choices": "BertForMultipleChoice",
-    "tags": "BertForTokenClassification",
-    "spans": "BertForQuestionAnswering",
-}
-"""What a model answers → Hugging Face's class of such models."""
-# What Hugging Face calls those that share a class.
-_PROBLEM_TYPES = {
-    "classes": "single_label_classification",
-    "multi_label": "multi_label_classification",
-    "regression": "regression",
-}
 
-# Where Hugging Face's spelling isn't ours. Of those with one meaning the last is written.
-_FROM_HUGGINGFACE_ACTIVATION = {"swish": "silu", "gelu_python": "gelu_erf", "gelu_fast": "gelu"}
-_FROM_HUGGINGFACE_ACTIVATION |= {name: name for name in ACTIVATIONS if name[:4] != "gelu"}
-_FROM_HUGGINGFACE_ACTIVATION |= {"gelu": "gelu_erf", "gelu_pytorch_tanh": "gelu"}
-_FROM_HUGGINGFACE_ACTIVATION |= {"gelu_new": "gelu"}
-_TO_HUGGINGFACE_ACTIVATION = {ours: theirs for theirs, ours in _FROM_HUGGINGFACE_ACTIVATION.items()}
 # Keys that only a Hugging Face configuration has. They tell the format, so they are not kept
 # among the extra keys: a bert_config.json that held one would be read in the wrong terms.
-_HUGGINGFACE_KEYS = {"model_type", "architectures", "transformers_version"}
+HUGGINGFACE_KEYS = {"model_type", "architectures", "transformers_version"}
 # Keys that only KerasHub's and Model Garden's have, at the top.
 _FOREIGN_KEYS = {"class_name", "num_layers", "task", "model", "encoder"}
 _LABEL_KEYS = {"id2label", "label2id", "problem_type"}
-# What Hugging Face leaves out of its files when it equals its own default.
-_HUGGINGFACE_DEFAULTS = {"vocab_size": 30522, "type_vocab_size": 2, "hidden_act": "gelu"}
 
 # Each far above what published models have: a file that says more is damaged, and its model would
 # take all memory, or hours to build, before anything else went wrong.
@@ -107,7 +85,7 @@ class BertConfig:
         attention_direction: One of `ATTENTION_DIRECTIONS`; "left_to_right" lets no position see
             the ones after it, "right_to_left" none before it (paper, section 5.1). Not in the
             original's file format, where it is always "bidirectional".
-        head: What a fine-tuned or pre-trained model answers, a key of `HEADS`; None for an encoder
+        head: What a fine-tuned or pre-trained model answers, one of `HEADS`; None for an encoder
             alone, or where the file doesn't tell. Not in the original's file format.
         extra: Keys of the file that are not known here, kept and written back.
 
@@ -199,14 +177,16 @@ class BertConfig:
     def from_dict(cls, values: dict[str, Any]) -> "BertConfig":
         """Builds a configuration from the contents of any file format."""
         values = dict(values)
-        ours = _HUGGINGFACE_KEYS | {"num_hidden_layers"}
+        ours = HUGGINGFACE_KEYS | {"num_hidden_layers"}
         if _FOREIGN_KEYS & values.keys() and not ours & values.keys():
             # Here alone: checkpoints know the configuration.
             from modeling.checkpoints.formats.configs import fields_of_foreign_config
 
             return cls._from_known_keys(fields_of_foreign_config(values))
-        if _HUGGINGFACE_KEYS & values.keys():
-            return cls._from_huggingface(values)
+        if HUGGINGFACE_KEYS & values.keys():
+            from modeling.checkpoints.formats.hf_config import fields_of_huggingface_config
+
+            return cls._from_known_keys(fields_of_huggingface_config(values))
         return cls._from_known_keys(values)
 
     @classmethod
@@ -264,37 +244,6 @@ class BertConfig:
             raise ModelingError("BertConfig field 'vocab_size' is missing and has no default.")
         return cls(**{key: values[key] for key in values.keys() & known}, extra=extra)
 
-    @classmethod
-    def _from_huggingface(cls, values: dict[str, Any]) -> "BertConfig":
-        model_type = values.get("model_type", "bert")
-        if model_type != "bert":
-            raise ModelingError(
-                f"The Hugging Face configuration has model_type {model_type!r}; only 'bert' is "
-                f"supported."
-            )
-        if values.get("position_embedding_type", "absolute") != "absolute":
-            raise ModelingError(
-                f"position_embedding_type {values['position_embedding_type']!r} is not supported; "
-                f"BERT has 'absolute' positions."
-            )
-        if values.get("is_decoder"):
-            raise ModelingError(
-                "The Hugging Face configuration has is_decoder true, a left-to-right model that "
-                "pools its first token; left-to-right models here pool the last one, so its "
-                "weights would not compute the same. Only encoders (is_decoder false) are read."
-            )
-        head = _huggingface_head(values)
-        values = {k: v for k, v in values.items() if k not in _HUGGINGFACE_KEYS}
-        values = _HUGGINGFACE_DEFAULTS | values | {"head": head}
-        activation = str(values["hidden_act"]).lower()
-        if activation not in _FROM_HUGGINGFACE_ACTIVATION:
-            raise ModelingError(
-                f"Hugging Face field 'hidden_act' must be one of "
-                f"{', '.join(_FROM_HUGGINGFACE_ACTIVATION)}; got {values['hidden_act']!r}."
-            )
-        values["hidden_act"] = _FROM_HUGGINGFACE_ACTIVATION[activation]
-        return cls._from_known_keys(values)
-
     def to_dict(self) -> dict[str, Any]:
         """All fields by name, with the extra keys beside them.
 
@@ -351,41 +300,14 @@ class BertConfig:
         return json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n"
 
     def to_huggingface_dict(self) -> dict[str, Any]:
-        """The same configuration in Hugging Face's terms (see the note on gelu above).
+        """The same configuration in Hugging Face's terms, see `formats.hf_config`.
 
         Raises:
-            ModelingError: For a left-to-right model. Hugging Face's nearest, is_decoder, pools
-                the first token, which has seen nothing but itself.
+            ModelingError: For a left-to-right model, which they haven't.
         """
-        if self.attention_direction != BIDIRECTIONAL:
-            raise ModelingError(
-                f"A model with attention_direction {self.attention_direction!r} can't be written "
-                f"in Hugging Face's format, which has no such model: its is_decoder pools the "
-                f"first token instead of the last one. Save it in the original's format."
-            )
-        values = self.to_dict()
-        values["hidden_act"] = _TO_HUGGINGFACE_ACTIVATION[self.hidden_act]
-        values["layer_norm_eps"] = self.layer_norm_eps
-        values["model_type"] = "bert"
-        head = values.pop("head", None)
-        values["architectures"] = [HEADS.get(head, "BertModel")]
-        if head in _PROBLEM_TYPES:
-            values["problem_type"] = _PROBLEM_TYPES[head]
-        return values
+        from modeling.checkpoints.formats.hf_config import huggingface_dict
 
-
-def _huggingface_head(values: dict[str, Any]) -> str | None:
-    """What a model of this Hugging Face configuration answers; None if it doesn't tell."""
-    classes = values.get("architectures")
-    name = str(classes[0]).removeprefix("TF") if isinstance(classes, list) and classes else ""
-    heads = [head for head, of_head in HEADS.items() if of_head == name]
-    if len(heads) <= 1:
-        return heads[0] if heads else None
-    told = [head for head in heads if _PROBLEM_TYPES[head] == values.get("problem_type")]
-    # Theirs, by default, of as many labels.
-    labels = values.get("id2label")
-    one = isinstance(labels, dict) and len(labels) == 1
-    return told[0] if told else "regression" if one else "classes"
+        return huggingface_dict(self)
 
 
 def _is_deep(values: dict[str, Any]) -> bool:

@@ -16,6 +16,7 @@ MOST_LINES = 400
 COMMANDS = {
     *("create_pretraining_data", "inspect_records", "learn_vocabulary"),
     *("convert_checkpoint", "extract_features", "predict"),
+    "pretrained",  # no command, but stands above all rooms as they do
 }
 
 

@@ -23,6 +23,7 @@ class Contents:
         untied_decoder: The file has a masked-LM output matrix that differs from its word
             embeddings, which no model here can hold; its name is among `unmapped`.
         num_attention_heads: Heads per layer where the file's own shapes tell them.
+        head: The kind of head, one of `config.HEADS`, where the format's own names tell it.
         notes: Sentences about where the model here computes otherwise than the file's own library.
     """
 
@@ -35,6 +36,7 @@ class Contents:
     read: Callable[[str], np.ndarray]
     untied_decoder: bool = False
     num_attention_heads: int | None = None
+    head: str | None = None
     notes: list[str] = dataclasses.field(default_factory=list)
 
 

@@ -74,12 +74,16 @@ def test_checkpoint_file_in_a_folder_that_moved(tmp_path):
     assert checkpoints.find(tmp_path / "new")[1] == str(tmp_path / "new/model.ckpt-20")
 
 
-def test_training_checkpoint_beside_a_release_is_ambiguous(tmp_path):
+def test_a_release_counts_before_checkpoints_of_training(tmp_path):
     for name in ("bert_model.ckpt", "model.ckpt-20"):
         tf1.write_bundle(tmp_path / name, TENSORS)
     (tmp_path / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-20"\n')
-    with pytest.raises(ModelingError, match=r"model\.ckpt-20.*bert_model\.ckpt"):
-        checkpoints.find(tmp_path)
+    assert checkpoints.find(tmp_path) == ("tf1", str(tmp_path / "bert_model.ckpt"))
+    for path in tmp_path.glob("bert_model.*"):
+        path.unlink()
+    assert checkpoints.find(tmp_path) == ("tf1", str(tmp_path / "model.ckpt-20"))
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    assert checkpoints.find(tmp_path) == ("huggingface", str(tmp_path / "model.safetensors"))
 
 
 def test_nothing_there(tmp_path):

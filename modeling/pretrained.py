@@ -1,0 +1,183 @@
+"""A trained BERT of any format in one line, and back to disk.
+
+    import modeling
+    from data.tokenization import build_inputs
+
+    model, tokenizer, config = modeling.from_pretrained("uncased_L-12_H-768_A-12")
+    outputs = model(build_inputs(tokenizer, ["Which layer?"]))
+    modeling.save_pretrained("copy", model, tokenizer, format="huggingface")
+
+The door for programs that use this project as a library; scripts and commands have their flags.
+"""
+
+from modeling import quiet  # noqa: F401  isort: skip
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import keras
+from absl import logging
+
+from data.tokenization import Tokenizer
+from modeling import checkpoints
+from modeling.checkpoints.heads import checkpoint_head
+from modeling.checkpoints.model_folder import open_model_folder
+from modeling.checkpoints.vocabularies import TextFolding
+from modeling.config import HEADS, BertConfig
+from modeling.errors import ModelingError
+from modeling.models import (
+    BertClassifier,
+    BertModel,
+    BertMultipleChoice,
+    BertPretrainer,
+    BertQuestionAnswering,
+    BertTagger,
+)
+
+_FILLING = ("pretraining", "masked_lm")  # heads that fill in [MASK]
+_WITHOUT_POOLER = ("masked_lm", "spans", "tags")
+
+
+class Pretrained(NamedTuple):
+    """What `from_pretrained` finds.
+
+    Attributes:
+        model: Built, with its weights: of `modeling.models` the class that its head asks for.
+        tokenizer: That of its vocabulary; None if there is no vocabulary.
+        config: The model's configuration, with `head` and `labels` where they are known.
+    """
+
+    model: keras.Model
+    tokenizer: Tokenizer | None
+    config: BertConfig
+
+
+def from_pretrained(
+    path: str | os.PathLike,
+    head: str | None = None,
+    num_labels: int | None = None,
+    *,
+    config_file: str | os.PathLike | None = None,
+    vocab_file: str | os.PathLike | None = None,
+    do_lower_case: bool | None = None,
+) -> Pretrained:
+    """Opens a checkpoint of any format: the model with its head, its tokenizer, its configuration.
+
+    Args:
+        path: As `checkpoints.load` takes it: a folder, or a file of one of the formats.
+        head: A key of `config.HEADS`: what the model is to answer, where that is not what the
+            checkpoint's own head does; its weights are then new, which is logged. "classes" on a
+            pre-trained model makes one to be fine-tuned.
+        num_labels: Of such a new head: of "classes", "multi_label" and "tags".
+        config_file, vocab_file: Where they don't lie beside the weights.
+        do_lower_case: Where nothing beside the weights tells; True by default, as in the original.
+
+    Raises:
+        ModelingError: No checkpoint, several, a damaged one, no configuration; or a new head
+            without its number of labels.
+        DataError: The vocabulary can't be used.
+    """
+    if head is not None and head not in HEADS:
+        raise ModelingError(f"The head is {head!r}; it may be one of {', '.join(HEADS)}.")
+    known = open_model_folder(path, config_file)
+    held = checkpoints.open_contents(path)
+    own = checkpoint_head(held.shapes, known.config, held.head)
+    wanted = head or own
+    same = wanted == own
+    config = known.config
+    if wanted != config.head:
+        config = config.with_head(wanted, config.labels or () if same else ())
+    rows = held.shapes.get("output_weights", (None,))[0] if same else None
+    model = _make_model(config, num_labels or rows, "target_scale" in held.shapes)
+    model.build()
+    if same:
+        # Many encoders are published without their pooler, and these heads don't use it.
+        optional = ("bert/pooler/", "target_") if own in _WITHOUT_POOLER else ("target_",)
+        names = checkpoints.weights_by_name(model)
+        required = [name for name in names if own and not name.startswith(optional)]
+        absent = [name for name in names if name not in held.shapes and name.startswith(optional)]
+        skip = [name for name in absent if own in _WITHOUT_POOLER]
+        report = checkpoints.load(model, path, required=required or checkpoints.ENCODER, skip=skip)
+    else:
+        skip = ("output_",)
+        report = checkpoints.load(model, path, required=checkpoints.ENCODER, skip=skip)
+    if report.left_over:
+        logging.warning("%s", report.summary())
+    return Pretrained(model, _tokenizer(known, vocab_file, do_lower_case, config), config)
+
+
+def _make_model(config: BertConfig, num_labels: int | None, numbers: bool) -> keras.Model:
+    """The model that answers what the configuration's head says."""
+    head = config.head
+    if head in ("classes", "multi_label", "tags") and not num_labels:
+        raise ModelingError(
+            f"The checkpoint has no head of {head}, and a new one needs num_labels: how many "
+            f"{'tags' if head == 'tags' else 'labels'} there are."
+        )
+    if head in ("classes", "multi_label"):
+        return BertClassifier(config, num_labels)
+    if head == "regression":
+        return BertClassifier(config, num_labels or 1, numbers=numbers)
+    if head == "tags":
+        return BertTagger(config, num_labels)
+    if head in (*_FILLING, "next_sentence"):
+        return BertPretrainer(config, next_sentence=head != "masked_lm")
+    classes = {"choices": BertMultipleChoice, "spans": BertQuestionAnswering, None: BertModel}
+    return classes[head](config)
+
+
+def _tokenizer(known, vocab_file, do_lower_case: bool | None, config: BertConfig):
+    path = vocab_file or known.vocab_file
+    if not path:
+        return None
+    folded = known.folding.do_lower_case
+    if None not in (do_lower_case, folded) and do_lower_case != folded:
+        raise ModelingError(
+            f"do_lower_case is {do_lower_case}, but the files beside the weights say {folded}. "
+            f"Texts that are folded otherwise than in training have other pieces; leave it out."
+        )
+    lower = next((value for value in (do_lower_case, folded) if value is not None), True)
+    never_split = ["[MASK]"] if config.head in _FILLING else []
+    return Tokenizer(os.fspath(path), lower, never_split)
+
+
+def save_pretrained(
+    directory: str | os.PathLike,
+    model: keras.Model,
+    tokenizer: Tokenizer | None = None,
+    format: str = checkpoints.TF1,
+) -> list[str]:
+    """Writes a model so that `from_pretrained`, and the format's own library, opens the folder.
+
+    Args:
+        directory: Made if absent; files of the same names are replaced once all are complete.
+        model: Its `config` says which head it has and what the labels are called, see
+            `BertConfig.with_head`.
+        tokenizer: Its vocabulary and how it folds texts are written too.
+        format: One of `checkpoints.FORMATS`.
+
+    Returns:
+        The paths of the files written.
+
+    Raises:
+        ModelingError: As `checkpoints.save`.
+    """
+    with _vocabulary(tokenizer) as vocab_file:
+        folding = TextFolding(tokenizer.do_lower_case) if tokenizer else None
+        return checkpoints.save(model, directory, vocab_file, format, folding)
+
+
+@contextlib.contextmanager
+def _vocabulary(tokenizer: Tokenizer | None) -> Iterator[str | None]:
+    """The tokenizer's vocabulary as a file."""
+    if tokenizer is None or tokenizer.vocab_file:
+        yield tokenizer and tokenizer.vocab_file
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "vocab.txt")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("".join(f"{token}\n" for token in tokenizer.vocab))
+        yield path
