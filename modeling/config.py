@@ -58,7 +58,8 @@ _LARGEST = {
 }
 _DEEPEST = 50  # Python can't copy and write much deeper nestings, though it reads them.
 _PROBABILITIES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
-_POSITIVE_NUMBERS = ("initializer_range", "layer_norm_eps")
+_POSITIVE_NUMBERS = ("initializer_range", "layer_norm_eps", "masked_lm_layer_norm_eps")
+_MASKED_LM = ("masked_lm_hidden_act", "masked_lm_layer_norm_eps")
 _POSITIVE_RULE = "number above 0 (as float32 has it) and at most 1"
 _TINY = 2.0**-126  # float32's least
 
@@ -87,7 +88,11 @@ class BertConfig:
             original's file format, where it is always "bidirectional".
         head: What a fine-tuned or pre-trained model answers, one of `HEADS`; None for an encoder
             alone, or where the file doesn't tell. Not in the original's file format.
+        masked_lm_hidden_act: The masked-LM head's activation, if it isn't the encoder's: KerasHub's
+            differs. None means `hidden_act`. Not in the original's file format.
+        masked_lm_layer_norm_eps: Its layer norm's epsilon; None means `layer_norm_eps`. Likewise.
         extra: Keys of the file that are not known here, kept and written back.
+        file: Which file it was read from, for messages; it isn't written or compared.
 
     Raises:
         ModelingError: A value is of the wrong type or out of range; the message names the field.
@@ -107,7 +112,10 @@ class BertConfig:
     layer_norm_eps: float = 1e-12
     attention_direction: str = BIDIRECTIONAL
     head: str | None = None
+    masked_lm_hidden_act: str | None = None
+    masked_lm_layer_norm_eps: float | None = None
     extra: dict[str, Any] = dataclasses.field(default_factory=dict)
+    file: str | None = dataclasses.field(default=None, compare=False, repr=False)
 
     def __post_init__(self):
         self.hidden_act = "linear" if self.hidden_act in (None, "") else self.hidden_act
@@ -129,6 +137,8 @@ class BertConfig:
         ):
             for name in names:
                 value = getattr(self, name)
+                if value is None and name in _MASKED_LM:
+                    continue
                 if isinstance(value, bool) or not (isinstance(value, types) and fits(value)):
                     text = repr(value)
                     text = text if len(text) <= 60 else text[:60] + "…"
@@ -139,11 +149,13 @@ class BertConfig:
                 f"'num_attention_heads' ({self.num_attention_heads}), since every head takes an "
                 f"equal share of the width. Change one of the two."
             )
-        if self.hidden_act not in ACTIVATIONS:
-            raise ModelingError(
-                f"BertConfig field 'hidden_act' must be one of {', '.join(ACTIVATIONS)} "
-                f"(or null for linear); got {self.hidden_act!r}."
-            )
+        acts = {"hidden_act": self.hidden_act, "masked_lm_hidden_act": self.masked_lm_form[0]}
+        for name, act in acts.items():
+            if act not in ACTIVATIONS:
+                raise ModelingError(
+                    f"BertConfig field {name!r} must be one of {', '.join(ACTIVATIONS)} "
+                    f"(or null for linear); got {act!r}."
+                )
         if self.attention_direction not in ATTENTION_DIRECTIONS:
             raise ModelingError(
                 f"BertConfig field 'attention_direction' must be one of "
@@ -154,6 +166,12 @@ class BertConfig:
                 f"BertConfig field 'head' must be one of {', '.join(HEADS)}, or null; got "
                 f"{str(self.head)[:60]!r}."
             )
+
+    @property
+    def masked_lm_form(self) -> tuple[str, float]:
+        """Activation and layer norm's epsilon of the masked-LM head."""
+        act, eps = self.masked_lm_hidden_act, self.masked_lm_layer_norm_eps
+        return self.hidden_act if act is None else act, self.layer_norm_eps if eps is None else eps
 
     @classmethod
     def named(cls, size: str, vocab_size: int, **overrides) -> "BertConfig":
@@ -176,7 +194,7 @@ class BertConfig:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "BertConfig":
         """Builds a configuration from the contents of any file format."""
-        values = dict(values)
+        _check_supported(values)
         ours = HUGGINGFACE_KEYS | {"num_hidden_layers"}
         if _FOREIGN_KEYS & values.keys() and not ours & values.keys():
             # Here alone: checkpoints know the configuration.
@@ -227,13 +245,13 @@ class BertConfig:
         if _is_deep(values):
             raise _too_deep(path)
         try:
-            return cls.from_dict(values)
+            return dataclasses.replace(cls.from_dict(values), file=path)
         except ModelingError as error:
             raise ModelingError(f"{path}: {error}") from error
 
     @classmethod
     def _from_known_keys(cls, values: dict[str, Any]) -> "BertConfig":
-        known = {field.name for field in dataclasses.fields(cls)} - {"extra"}
+        known = {field.name for field in dataclasses.fields(cls)} - {"extra", "file"}
         extra = {key: value for key, value in values.items() if key not in known}
         if extra:
             logging.info(
@@ -253,12 +271,14 @@ class BertConfig:
         """
         values = dataclasses.asdict(self)
         extra = values.pop("extra")
+        del values["file"]
         if values["layer_norm_eps"] == 1e-12:
             del values["layer_norm_eps"]
         if values["attention_direction"] == BIDIRECTIONAL:
             del values["attention_direction"]
-        if values["head"] is None:
-            del values["head"]
+        for name in ("head", *_MASKED_LM):
+            if values[name] is None:
+                del values[name]
         return extra | values
 
     @property
@@ -308,6 +328,23 @@ class BertConfig:
         from modeling.checkpoints.formats.hf_config import huggingface_dict
 
         return huggingface_dict(self)
+
+
+def _check_supported(values: dict[str, Any]) -> None:
+    """Refuses models that Hugging Face's keys, wherever they stand, tell to be no plain encoder."""
+    for name, plain, meaning in (
+        ("position_embedding_type", "absolute", "positions relative to each other"),
+        ("is_decoder", False, "a decoder, which pools another token than left-to-right models do"),
+        ("add_cross_attention", False, "attention to another model's outputs"),
+        ("pruned_heads", {}, "layers that lack some of their attention heads"),
+    ):
+        value = values.get(name)
+        if value and value != plain:
+            raise ModelingError(
+                f"The configuration says {name} {str(value)[:60]!r}: {meaning}. The answers of "
+                f"such a model can't be computed here; only whole encoders with {name} "
+                f"{json.dumps(plain)} are read."
+            )
 
 
 def _is_deep(values: dict[str, Any]) -> bool:

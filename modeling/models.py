@@ -159,7 +159,7 @@ class BertClassifier(BertModel):
         row_pooling: "mean" or "max": how the logits of an example's rows become one, where it
             has several (the windows over a long text).
         numbers: Predicts numbers: its logits are in the targets' own unit, of which two weights
-            that aren't trained keep mean and scale; see `checkpoints.target_unit`.
+            that aren't trained keep mean and scale; see `checkpoints.heads`.
     """
 
     def __init__(

@@ -9,12 +9,8 @@ Other libraries' formats are read as well, see formats/. Weights go by the origi
 tensors in the same file format.
 """
 
-from modeling.checkpoints.converting import (
-    Conversion,
-    config_of_checkpoint,
-    conversion_files,
-    convert,
-)
+from modeling.checkpoints.configurations import config_of_checkpoint
+from modeling.checkpoints.converting import Conversion, conversion_files, convert
 from modeling.checkpoints.loading import LoadReport, find, load, open_contents
 from modeling.checkpoints.names import ENCODER, HUGGINGFACE, TF1, weights_by_name
 from modeling.checkpoints.saving import FORMATS, save, write_checkpoint

@@ -1,7 +1,8 @@
 """What a checkpoint holds, whatever its format: names, shapes, and a way to read each tensor."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +25,8 @@ class Contents:
             embeddings, which no model here can hold; its name is among `unmapped`.
         num_attention_heads: Heads per layer where the file's own shapes tell them.
         head: The kind of head, one of `config.HEADS`, where the format's own names tell it.
-        notes: Sentences about where the model here computes otherwise than the file's own library.
+        masked_lm: Fields of `BertConfig` that tell how the file's library computes its masked-LM
+            head, where no configuration of that library does.
     """
 
     path: str
@@ -37,7 +39,7 @@ class Contents:
     untied_decoder: bool = False
     num_attention_heads: int | None = None
     head: str | None = None
-    notes: list[str] = dataclasses.field(default_factory=list)
+    masked_lm: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 def checked_weight(array: np.ndarray, name: str, path: str) -> np.ndarray:

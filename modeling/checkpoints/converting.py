@@ -3,30 +3,21 @@
 import dataclasses
 import os
 
-import tensorflow as tf
-
 from modeling.checkpoints import huggingface, names, tf1
+from modeling.checkpoints.configurations import (
+    config_file_of,
+    config_of_checkpoint,
+    masked_lm_note,
+)
 from modeling.checkpoints.contents import Contents
 from modeling.checkpoints.files import join
-from modeling.checkpoints.formats.configs import config_of_weights
-from modeling.checkpoints.formats.hf_h5 import HF_H5
-from modeling.checkpoints.formats.hf_objects import HF_OBJECTS
-from modeling.checkpoints.formats.keras_hub import KERAS_HUB, keras_hub_config
-from modeling.checkpoints.formats.torch_file import PYTORCH
-from modeling.checkpoints.loading import folders_of_checkpoint, open_contents
+from modeling.checkpoints.heads import UNIT_OF_OTHERS, fold_target_unit
+from modeling.checkpoints.loading import open_contents
 from modeling.checkpoints.saving import write_checkpoint
-from modeling.checkpoints.target_unit import UNIT_OF_OTHERS, fold_target_unit
 from modeling.checkpoints.vocabularies import text_folding, vocabulary_file
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
 
-_CONFIG_NAMES = {
-    names.TF1: ("bert_config.json", "config.json"),
-    **dict.fromkeys(
-        (names.HUGGINGFACE, HF_H5, HF_OBJECTS, PYTORCH), ("config.json", "bert_config.json")
-    ),
-}
-_OTHER_CONFIG_NAMES = ("bert_config.json", "config.json", "params.yaml")
 _WRITTEN_NAMES = {
     names.TF1: (f"{tf1.RELEASE_NAME}.index", "bert_config.json"),
     names.HUGGINGFACE: (huggingface.FILE_NAME, "config.json"),
@@ -117,42 +108,10 @@ def conversion_files(
     vocab.txt isn't among them: it is copied as it is.
     """
     held = open_contents(path)
-    config_file = config_file or _config_beside(held)
+    config_file = config_file or config_file_of(held)
     written = _WRITTEN_NAMES[format]
     read = [held.path, f"{held.path}.index", *([config_file] if config_file else [])]
     return read, [join(directory, n) for n in written]
-
-
-def config_of_checkpoint(
-    held: Contents, config_file: str | os.PathLike | None = None
-) -> BertConfig:
-    """The configuration that belongs to a checkpoint.
-
-    It is that of `config_file`, else that of the file beside the weights, else, for other
-    libraries' formats, what the file itself or the weights' shapes tell.
-
-    Raises:
-        ModelingError: There is none, or it can't be read.
-    """
-    config_file = config_file or _config_beside(held)
-    if config_file:
-        return BertConfig.from_json_file(config_file)
-    inside = keras_hub_config(held.path) if held.format == KERAS_HUB else None
-    return BertConfig.from_dict(inside) if inside else config_of_weights(held)
-
-
-def _config_beside(held: Contents) -> str | None:
-    candidates = _CONFIG_NAMES.get(held.format, _OTHER_CONFIG_NAMES)
-    for directory in folders_of_checkpoint(held.path):
-        for name in candidates:
-            if tf.io.gfile.exists(join(directory, name)):
-                return join(directory, name)
-    if held.format not in _CONFIG_NAMES:
-        return None
-    raise ModelingError(
-        f"There is no {' or '.join(candidates)} beside {held.path}. The configuration says how "
-        f"many attention heads the weights stand for: name its file with --bert_config_file."
-    )
 
 
 def _check(held: Contents, config: BertConfig) -> None:
@@ -176,7 +135,12 @@ def _check(held: Contents, config: BertConfig) -> None:
 
 
 def _notes(held: Contents, config: BertConfig, format: str, has_vocab: bool) -> list[str]:
-    notes = list(held.notes)
+    notes = []
+    # Other programs don't know these fields.
+    plain = dataclasses.replace(config, masked_lm_hidden_act=None, masked_lm_layer_norm_eps=None)
+    masked_lm = masked_lm_note(held, plain)
+    if masked_lm:
+        notes.append(masked_lm)
     if UNIT_OF_OTHERS.keys() & held.shapes.keys():
         notes.append(
             f"The model predicts numbers, and {' and '.join(UNIT_OF_OTHERS)} say in which unit. "

@@ -14,6 +14,8 @@ from absl import logging
 
 from modeling.errors import ModelingError
 
+BEST_FOLDER = "best"
+"""Of a run's output folder, for its best weights."""
 _STAGING = ".saving-"
 _HOST = re.sub(r"[^\w.]", "_", socket.gethostname())
 # Longer than writing takes: a temporary folder of another machine, as old as this, is abandoned.
@@ -118,3 +120,13 @@ def listing_of_names(directory: str, limit: int = 15) -> str:
         return "nothing"
     shown = ", ".join(names[:limit])
     return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
+
+
+def folders_of_checkpoint(file: str) -> list[str]:
+    """Where what belongs to a checkpoint, as `find` names it, may lie: beside it.
+
+    What belongs to the best weights of a run, in its folder `best`, lies in the run's folder.
+    """
+    folder = os.path.dirname(file) or "."
+    above = [os.path.dirname(folder) or "."] if os.path.basename(folder) == BEST_FOLDER else []
+    return [folder, *above]

@@ -246,10 +246,17 @@ def located_tensors(
         if not tf.io.gfile.exists(shard_path):
             raise ModelingError(f"{path} names the file {shard}, which is not beside it.")
         shards[shard] = open_file(shard_path)
+    where: dict[str, TensorFile] = {}
     for name, shard in shard_of.items():
-        if name not in shards[shard].shapes:
+        held = shards[shard].shapes
+        # TensorFlow's classes write their own name before each in the index alone.
+        stored = name if name in held else name.partition("/")[2]
+        if stored not in held:
             raise ModelingError(f"{path} says that {shard} holds {name}, which it doesn't.")
-    return {name: shards[shard] for name, shard in shard_of.items()}
+        if stored in where:
+            raise ModelingError(f"{path} names {stored} of {shard} twice; it must be of one model.")
+        where[stored] = shards[shard]
+    return where
 
 
 def huggingface_weights(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

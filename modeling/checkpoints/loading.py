@@ -9,8 +9,13 @@ import tensorflow as tf
 from absl import logging
 
 from modeling.checkpoints import huggingface, names, tf1
+from modeling.checkpoints.configurations import (
+    check_computable,
+    check_own_config,
+    masked_lm_note,
+)
 from modeling.checkpoints.contents import Contents
-from modeling.checkpoints.files import join, listing_of_names
+from modeling.checkpoints.files import BEST_FOLDER, join, listing_of_names
 from modeling.checkpoints.formats.garden import GARDEN, garden_contents, garden_file
 from modeling.checkpoints.formats.hf_h5 import HF_H5, hf_h5_contents, hf_h5_file
 from modeling.checkpoints.formats.hf_objects import (
@@ -25,13 +30,14 @@ from modeling.checkpoints.formats.keras_hub import (
     keras_hub_file,
 )
 from modeling.checkpoints.formats.torch_file import PYTORCH, torch_contents, torch_file
-from modeling.checkpoints.target_unit import (
+from modeling.checkpoints.heads import (
     BIAS,
     SCALE,
     UNIT_OF_OTHERS,
     WEIGHTS,
     fold_target_unit,
 )
+from modeling.config import BertConfig
 from modeling.errors import ModelingError
 
 # Other libraries' formats, asked in turn: which file of theirs a path means, and what it holds.
@@ -45,8 +51,6 @@ _FORMATS: dict[str, tuple[Callable[[str], str | None], Callable[[str], Contents]
 }
 # Hugging Face's own folders hold one model in several of these; safetensors is what they load.
 _BESIDE_SAFETENSORS = (HF_H5, PYTORCH)
-# Where a run keeps its best weights.
-_BEST = "best"
 _LIBRARIES = "Hugging Face's, PyTorch's, Model Garden's, TensorFlow Hub's or KerasHub's"
 
 _OTHER_FORMATS = {
@@ -123,8 +127,9 @@ def load(
 
     Raises:
         ModelingError: No checkpoint or several at `path`, a damaged one, a tensor whose shape
-            isn't the model's, nothing in common, a required weight missing, or an output matrix
-            of the masked-LM head that isn't tied to the word embeddings. In all cases but a
+            isn't the model's, nothing in common, a required weight missing, an output matrix of
+            the masked-LM head that isn't tied to the word embeddings, or a configuration of its
+            own that contradicts the model's. In all cases but a
             tensor that can't be read or isn't finite, the model is as it was.
     """
     held = open_contents(path)
@@ -134,7 +139,10 @@ def load(
     if not common:
         raise _nothing_in_common(held, model_weights)
     _check_shapes(held, {name: tuple(assignable[name].shape) for name in common})
-    _check_heads(held, model, common)
+    config = getattr(model, "config", None)
+    if config is not None:
+        _check_heads(held, config, common)
+        check_own_config(held, config)
     implied = {n for n in UNIT_OF_OTHERS if WEIGHTS in common and n not in held.shapes}
     implied &= assignable.keys()
     missing = sorted(model_weights.keys() - set(common) - implied)
@@ -168,7 +176,8 @@ def load(
         format=held.format,
     )
     logging.info("%s", report.summary())
-    for note in held.notes:
+    note = masked_lm_note(held, config) if config and names.MASKED_LM_BIAS in common else None
+    if note:
         logging.warning("%s", note)
     if held.ignored:
         # Nearly every checkpoint has some, and nothing is amiss with it.
@@ -237,7 +246,7 @@ def find(path: str | os.PathLike) -> tuple[str, str]:
     checkpoints += others + safetensors
     released = [(kind, file) for kind, file in checkpoints if not tf1.is_run_checkpoint(file)]
     checkpoints = released or checkpoints
-    best = join(path, _BEST)
+    best = join(path, BEST_FOLDER)
     if not checkpoints and tf.io.gfile.isdir(best):
         return find(best)
     if len(checkpoints) == 1:
@@ -261,22 +270,20 @@ def find(path: str | os.PathLike) -> tuple[str, str]:
     )
 
 
-def folders_of_checkpoint(file: str) -> list[str]:
-    """Where what belongs to a checkpoint, as `find` names it, may lie: beside it.
-
-    What belongs to the best weights of a run, in its folder `best`, lies in the run's folder.
-    """
-    folder = os.path.dirname(file) or "."
-    above = [os.path.dirname(folder) or "."] if os.path.basename(folder) == _BEST else []
-    return [folder, *above]
-
-
 def open_contents(path: str | os.PathLike) -> Contents:
-    """Opens the checkpoint that `path` means, of any format; reads names and shapes only."""
+    """Opens the checkpoint that `path` means, of any format; reads names and shapes only.
+
+    Raises:
+        ModelingError: None, several or a damaged one there, or one of a model whose answers can't
+            be computed here: with relative positions, pruned heads or a decoder's parts.
+    """
     format_, file = find(path)
     if format_ in _FORMATS:
-        return _FORMATS[format_][1](file)
-    return (tf1 if format_ == names.TF1 else huggingface).contents(file)
+        held = _FORMATS[format_][1](file)
+    else:
+        held = (tf1 if format_ == names.TF1 else huggingface).contents(file)
+    check_computable(held)
+    return held
 
 
 _UNKNOWN = "no checkpoint file"
@@ -308,9 +315,8 @@ def _check_shapes(held: Contents, expected: Mapping[str, tuple[int, ...]]) -> No
     )
 
 
-def _check_heads(held: Contents, model: keras.Model, common: list[str]) -> None:
-    config = getattr(model, "config", None)
-    wants = getattr(config, "num_attention_heads", held.num_attention_heads)
+def _check_heads(held: Contents, config: BertConfig, common: list[str]) -> None:
+    wants = config.num_attention_heads
     attends = any("/attention/self/" in name for name in common)
     if attends and held.num_attention_heads not in (None, wants):
         raise ModelingError(

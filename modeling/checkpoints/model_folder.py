@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from modeling.checkpoints.converting import config_of_checkpoint
+from modeling.checkpoints.configurations import config_of_checkpoint
 from modeling.checkpoints.files import join, staged, write_staged_text
 from modeling.checkpoints.loading import open_contents
 from modeling.checkpoints.vocabularies import (

@@ -124,9 +124,10 @@ def to_huggingface(name: str) -> _Translated | None:
 def plain_huggingface(name: str) -> str:
     """A Hugging Face name without what wrappers put before it.
 
-    That is `module.` of torch.nn.DataParallel and `0.auto_model.` of sentence-transformers.
+    That is `module.` of torch.nn.DataParallel, `0.auto_model.` of sentence-transformers,
+    `_orig_mod.` of torch.compile, and `model.`, what PyTorch Lightning's users call theirs.
     """
-    return re.sub(r"^(module\.|0\.auto_model\.)+", "", name)
+    return re.sub(r"^(module\.|0\.auto_model\.|_orig_mod\.|model\.)+", "", name)
 
 
 def from_huggingface(name: str) -> _Translated | None:

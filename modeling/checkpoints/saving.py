@@ -10,7 +10,7 @@ import tensorflow as tf
 from modeling.checkpoints import huggingface, names, tf1
 from modeling.checkpoints.contents import weights_as_float32
 from modeling.checkpoints.files import join, staged, write_staged_text
-from modeling.checkpoints.target_unit import fold_target_unit
+from modeling.checkpoints.heads import fold_target_unit
 from modeling.checkpoints.vocabularies import TOKENIZER_NAME, TextFolding, tokenizer_config
 from modeling.config import BertConfig
 from modeling.errors import ModelingError

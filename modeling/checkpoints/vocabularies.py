@@ -21,14 +21,14 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 from absl import logging
 
-from modeling.checkpoints.files import join, write_staged_text
+from modeling.checkpoints.files import folders_of_checkpoint, join, write_staged_text
 from modeling.checkpoints.formats.hub import HUB, hub_do_lower_case, hub_vocabulary
 from modeling.checkpoints.formats.keras_hub import (
     KERAS_HUB,
     keras_hub_do_lower_case,
     keras_hub_vocabulary,
 )
-from modeling.checkpoints.loading import find, folders_of_checkpoint
+from modeling.checkpoints.loading import find
 from modeling.errors import ModelingError
 
 ENDING = ".vocabulary"

@@ -25,7 +25,8 @@ class MaskedLMHead(keras.layers.Layer):
         self.config = config
         hidden = config.hidden_size
         self.dense = Dense(hidden, hidden, config.initializer_range, dtype=self.dtype_policy)
-        self.norm = LayerNorm(hidden, config.layer_norm_eps, dtype=self.dtype_policy)
+        self.act, eps = config.masked_lm_form
+        self.norm = LayerNorm(hidden, eps, dtype=self.dtype_policy)
 
     def build(self, input_shape=None):
         self.output_bias = self.add_weight(
@@ -47,7 +48,7 @@ class MaskedLMHead(keras.layers.Layer):
         x = activate(
             self.dense.product(x, execution),
             self.dense.bias,
-            name=self.config.hidden_act,
+            name=self.act,
             compiled=execution.compile_chains,
         )
         x = self.norm(x, execution=execution)

@@ -9,7 +9,7 @@ from absl import logging
 
 from modeling import checkpoints
 from modeling.checkpoints import model_folder
-from modeling.checkpoints.files import join
+from modeling.checkpoints.files import BEST_FOLDER, join
 from modeling.checkpoints.vocabularies import TOKENIZER_NAME, TextFolding, text_folding
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
@@ -151,7 +151,7 @@ def check_run_vocabulary(values) -> None:
         ModelingError: Names the checkpoint; or one can't be read.
     """
     folder = values.output_dir if "output_dir" in values else None
-    best = join(folder, best_weights.FOLDER) if folder else None
+    best = join(folder, BEST_FOLDER) if folder else None
     paths = [values.init_checkpoint, folder and run_folder.latest_run_checkpoint(folder, False)]
     paths.append(best if best and best_weights.has_best(folder) else None)
     for path in filter(None, paths):

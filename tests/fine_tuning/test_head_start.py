@@ -12,7 +12,7 @@ import tensorflow_text  # noqa: F401  (operations of the export)
 
 from modeling import checkpoints
 from modeling.checkpoints import tf1
-from modeling.checkpoints.target_unit import UNIT_OF_OTHERS
+from modeling.checkpoints.heads import UNIT_OF_OTHERS
 from modeling.config import BertConfig
 from modeling.layers.heads import class_log_priors, label_log_odds
 from modeling.losses import RegressionLosses

@@ -74,8 +74,39 @@ def test_left_to_right_is_no_hugging_face_model():
         BertConfig(vocab_size=3, attention_direction="left_to_right").to_huggingface_dict()
     theirs = {"model_type": "bert", "vocab_size": 9}
     assert BertConfig.from_dict(theirs | {"is_decoder": False}).extra == {"is_decoder": False}
-    with pytest.raises(ModelingError, match="is_decoder true"):
-        BertConfig.from_dict(theirs | {"is_decoder": True})
+
+
+@pytest.mark.parametrize(
+    ("field", "harmless", "wrong"),
+    [
+        ("position_embedding_type", "absolute", "relative_key_query"),
+        ("position_embedding_type", None, ["relative_key"]),
+        ("is_decoder", False, True),
+        ("add_cross_attention", False, True),
+        ("pruned_heads", {}, {"0": [1]}),
+        ("pruned_heads", None, {"0": []}),
+        ("chunk_size_feed_forward", 8, None),
+    ],
+)
+@pytest.mark.parametrize("more", [{}, {"model_type": "bert"}])
+def test_what_is_not_computed_is_refused_by_name(field, harmless, wrong, more):
+    values = more | {"vocab_size": 9}
+    assert BertConfig.from_dict(values | {field: harmless}).extra == {field: harmless}
+    if wrong:
+        with pytest.raises(ModelingError, match=field):
+            BertConfig.from_dict(values | {field: wrong})
+
+
+def test_masked_lm_head_of_its_own():
+    config = BertConfig(vocab_size=9, layer_norm_eps=1e-6)
+    assert config.masked_lm_form == ("gelu", 1e-6)
+    assert "masked_lm" not in config.to_json_string()
+    config = BertConfig(9, masked_lm_hidden_act="gelu_erf", masked_lm_layer_norm_eps=1e-5)
+    assert config.masked_lm_form == ("gelu_erf", 1e-5)
+    assert BertConfig.from_dict(json.loads(config.to_json_string())) == config
+    theirs = config.to_huggingface_dict()
+    assert (theirs["hidden_act"], theirs["masked_lm_hidden_act"]) == ("gelu_new", "gelu")
+    assert BertConfig.from_dict(theirs).masked_lm_form == config.masked_lm_form
 
 
 @pytest.mark.parametrize("act", [None, "", "linear", "LINEAR"])
@@ -125,6 +156,8 @@ def test_swish_is_silu(act):
         ("num_attention_heads", True),
         ("hidden_size", -768),
         ("hidden_act", "leaky_relu"),
+        ("masked_lm_hidden_act", "leaky_relu"),
+        ("masked_lm_layer_norm_eps", 0),
         ("hidden_dropout_prob", 1.0),
         ("attention_probs_dropout_prob", "0.1"),
         ("initializer_range", 0),

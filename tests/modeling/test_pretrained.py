@@ -72,7 +72,7 @@ def test_written_and_opened_again(tmp_path, trained, format):
     if config.head == "choices":
         inputs = {name: tf.expand_dims(value, 0) for name, value in inputs.items()}
     wanted, got = trained(inputs), model(inputs)
-    # Numbers' unit is folded into the head, see `checkpoints.target_unit`.
+    # Numbers' unit is folded into the head, see `checkpoints.heads`.
     for name in set(wanted) - {"pooled_output", "target_scale"}:
         np.testing.assert_allclose(got[name], wanted[name], rtol=1e-5, atol=1e-5, err_msg=name)
 

@@ -35,6 +35,10 @@ CONFIGS = {
     "four layers": {"num_hidden_layers": 4},
     "odd inner size": {"intermediate_size": 37},
     "large layer norm epsilon": {"layer_norm_eps": 0.01},
+    "another masked-LM head": {
+        "masked_lm_hidden_act": "gelu_erf",
+        "masked_lm_layer_norm_eps": 0.01,
+    },
 }
 
 

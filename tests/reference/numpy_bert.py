@@ -137,7 +137,7 @@ def forward(weights: Weights, config: Mapping, inputs: Mapping) -> dict:
     epsilon = config.get("layer_norm_eps", 1e-12)
     heads = config["num_attention_heads"]
 
-    def norm(x, scope):
+    def norm(x, scope, epsilon=epsilon):
         return layer_norm(x, w[f"{scope}/gamma"], w[f"{scope}/beta"], epsilon)
 
     def dense(x, scope):
@@ -180,8 +180,10 @@ def forward(weights: Weights, config: Mapping, inputs: Mapping) -> dict:
     if "cls/predictions/output_bias" in w and "masked_lm_positions" in inputs:
         positions = np.asarray(inputs["masked_lm_positions"])
         chosen = np.take_along_axis(x, positions[..., None], axis=1)
+        act = ACTIVATIONS[config.get("masked_lm_hidden_act", config.get("hidden_act", "gelu"))]
         chosen = act(dense(chosen, "cls/predictions/transform/dense"))
-        chosen = norm(chosen, "cls/predictions/transform/LayerNorm")
+        epsilon = config.get("masked_lm_layer_norm_eps", epsilon)
+        chosen = norm(chosen, "cls/predictions/transform/LayerNorm", epsilon)
         logits = chosen @ w["bert/embeddings/word_embeddings"].T + w["cls/predictions/output_bias"]
         result["masked_lm_log_probs"] = log_softmax(logits)
     if "cls/seq_relationship/output_weights" in w:

@@ -24,6 +24,8 @@ _KERAS_HUB_FIELDS = {
     "max_sequence_length": ("max_position_embeddings",),
     "num_segments": ("type_vocab_size",),
 }
+KERAS_HUB_MASKED_LM = {"masked_lm_hidden_act": "gelu_erf", "masked_lm_layer_norm_eps": 1e-5}
+"""What the head of KerasHub's BertMaskedLM computes, unlike its encoder."""
 # The newer spelling last; a file has one of them.
 _GARDEN_FIELDS = {
     "vocab_size": "vocab_size",
@@ -70,12 +72,14 @@ def _keras_hub_fields(values: dict[str, Any]) -> dict[str, Any]:
             f"BertBackbone, alone or in a task, is read."
         )
     given = _part(backbone, "config")
-    return _DEFAULTS | {
+    head = KERAS_HUB_MASKED_LM if values.get("class_name") == "BertMaskedLM" else {}
+    told = {
         ours: given[theirs]
         for theirs, fields in _KERAS_HUB_FIELDS.items()
         for ours in fields
         if theirs in given
     }
+    return _DEFAULTS | head | told
 
 
 def _garden_fields(values: dict[str, Any]) -> dict[str, Any]:

@@ -50,27 +50,17 @@ def fields_of_huggingface_config(values: dict[str, Any]) -> dict[str, Any]:
             f"The Hugging Face configuration has model_type {model_type!r}; only 'bert' is "
             f"supported."
         )
-    if values.get("position_embedding_type", "absolute") != "absolute":
-        raise ModelingError(
-            f"position_embedding_type {values['position_embedding_type']!r} is not supported; "
-            f"BERT has 'absolute' positions."
-        )
-    if values.get("is_decoder"):
-        raise ModelingError(
-            "The Hugging Face configuration has is_decoder true, a left-to-right model that "
-            "pools its first token; left-to-right models here pool the last one, so its "
-            "weights would not compute the same. Only encoders (is_decoder false) are read."
-        )
     head = _huggingface_head(values)
     values = {k: v for k, v in values.items() if k not in HUGGINGFACE_KEYS}
     values = _HUGGINGFACE_DEFAULTS | values | {"head": head}
-    activation = str(values["hidden_act"]).lower()
-    if activation not in _FROM_HUGGINGFACE_ACTIVATION:
-        raise ModelingError(
-            f"Hugging Face field 'hidden_act' must be one of "
-            f"{', '.join(_FROM_HUGGINGFACE_ACTIVATION)}; got {values['hidden_act']!r}."
-        )
-    values["hidden_act"] = _FROM_HUGGINGFACE_ACTIVATION[activation]
+    for name in {"hidden_act", "masked_lm_hidden_act"} & values.keys():
+        activation = str(values[name]).lower()
+        if activation not in _FROM_HUGGINGFACE_ACTIVATION:
+            raise ModelingError(
+                f"Hugging Face field {name!r} must be one of "
+                f"{', '.join(_FROM_HUGGINGFACE_ACTIVATION)}; got {values[name]!r}."
+            )
+        values[name] = _FROM_HUGGINGFACE_ACTIVATION[activation]
     return values
 
 
@@ -88,7 +78,8 @@ def huggingface_dict(config: BertConfig) -> dict[str, Any]:
             f"first token instead of the last one. Save it in the original's format."
         )
     values = config.to_dict()
-    values["hidden_act"] = _TO_HUGGINGFACE_ACTIVATION[config.hidden_act]
+    for name in {"hidden_act", "masked_lm_hidden_act"} & values.keys():
+        values[name] = _TO_HUGGINGFACE_ACTIVATION[values[name]]
     values["layer_norm_eps"] = config.layer_norm_eps
     values["model_type"] = "bert"
     head = values.pop("head", None)

@@ -14,11 +14,17 @@ import tensorflow as tf
 from modeling.checkpoints import names
 from modeling.checkpoints.contents import Contents
 from modeling.checkpoints.files import join
-from modeling.checkpoints.huggingface import LocalFile, equal_tensors, huggingface_contents
+from modeling.checkpoints.huggingface import (
+    LocalFile,
+    equal_tensors,
+    huggingface_contents,
+    located_tensors,
+)
 from modeling.errors import ModelingError
 
 HF_H5 = "huggingface_h5"
 _FILE_NAME = "tf_model.h5"
+_INDEX_NAME = "tf_model.h5.index.json"
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _DEEPEST = 32  # groups inside groups; these files have about ten
 _READ_ERRORS = (OSError, RuntimeError, KeyError, ValueError, TypeError)
@@ -109,8 +115,12 @@ def hf_h5_file(path: str) -> str | None:
         ModelingError: A damaged HDF5 file, or several of these in the folder.
     """
     if not tf.io.gfile.isdir(path):
-        return path if tf.io.gfile.exists(path) and _is_huggingface(path) else None
+        if not tf.io.gfile.exists(path):
+            return None
+        return path if path.endswith(".h5.index.json") or _is_huggingface(path) else None
     entries = sorted(tf.io.gfile.listdir(path))
+    if _INDEX_NAME in entries and _FILE_NAME not in entries:
+        return join(path, _INDEX_NAME)
     files = [join(path, entry) for entry in entries if entry.endswith(".h5")]
     if _FILE_NAME in entries:
         files = [join(path, _FILE_NAME)]
@@ -125,16 +135,18 @@ def hf_h5_file(path: str) -> str | None:
 
 def _is_huggingface(path: str) -> bool:
     return _is_h5(path) and any(
-        "/bert/" in name and names.from_huggingface(name) for name in _H5File(path).shapes
+        "/bert/" in f"/{name}" and names.from_huggingface(name) for name in _H5File(path).shapes
     )
 
 
 def hf_h5_contents(file: str) -> Contents:
-    """What the file holds, under the original's names; copies of shared weights are ignored.
+    """What a file or shard index holds, under the original's names; equal copies are ignored.
 
     Raises:
         ModelingError: A damaged file, or copies that differ.
     """
+    if file.endswith(".json"):
+        return huggingface_contents(file, HF_H5, located_tensors(file, ".h5", _H5File))
     held = _H5File(file)
     first: dict[str, str] = {}
     ignored = [name for name in held.shapes if name.startswith("optimizer_weights/")]

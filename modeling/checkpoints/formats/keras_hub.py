@@ -22,6 +22,7 @@ import tensorflow as tf
 from modeling.checkpoints import names
 from modeling.checkpoints.contents import Contents, checked_weight
 from modeling.checkpoints.files import join
+from modeling.checkpoints.formats.configs import KERAS_HUB_MASKED_LM
 from modeling.checkpoints.formats.layout import in_original_layout, original_shape
 from modeling.errors import ModelingError
 
@@ -61,11 +62,6 @@ _HEADS = {
     r"layers/masked_lm_head": (names.MASKED_LM_BIAS, ()),
     r"layers/dense": ("", ("output_weights", "output_bias")),
 }
-_MASKED_LM_NOTE = (
-    "KerasHub's masked-LM head computes the exact gelu and adds 1e-5 to the variance in its layer "
-    "norm, whereas its encoder, and BERT's own head, compute gelu's tanh approximation and add "
-    "1e-12. The head here is BERT's, so its logits differ a little from KerasHub's."
-)
 
 
 def keras_hub_file(path: str) -> str | None:
@@ -237,7 +233,7 @@ def keras_hub_contents(file: str) -> Contents:
         ignored=sorted(ignored),
         read=read,
         num_attention_heads=query[1] if len(query) == 3 else None,
-        notes=[_MASKED_LM_NOTE] if names.MASKED_LM_BIAS in where else [],
+        masked_lm=KERAS_HUB_MASKED_LM if names.MASKED_LM_BIAS in where else {},
     )
 
 

@@ -2,7 +2,8 @@
 
 Since PyTorch 1.6 such a file is an uncompressed zip archive with a pickle and one entry for each
 storage; before that, pickles one after the other with the storages behind them. Only the numbers
-are taken; see `torch_pickle` for what the pickle may say.
+are taken; see `torch_pickle` for what the pickle may say. The tensors may stand in a dictionary
+inside the file's, as PyTorch Lightning's {"state_dict": …}.
 """
 
 import os
@@ -23,6 +24,7 @@ from modeling.checkpoints.formats.torch_pickle import (
     read_torch_pickle,
 )
 from modeling.checkpoints.huggingface import huggingface_contents, located_tensors
+from modeling.checkpoints.names import from_huggingface
 from modeling.errors import ModelingError
 
 PYTORCH = "pytorch"
@@ -70,14 +72,7 @@ class TorchFile:
             raise
         except _READ_ERRORS as error:
             raise self._damaged(error) from error
-        tensors = state.items() if isinstance(state, dict) else ()
-        self._tensors = {str(n): t for n, t in tensors if isinstance(t, StoredTensor)}
-        if not self._tensors:
-            holds = ", ".join(str(n)[:40] for n, _ in list(tensors)[:6]) or "nothing"
-            raise ModelingError(
-                f"{path} holds no tensors by name, but {holds}. It may be another program's state "
-                f"of a training; save the model's state_dict alone."
-            )
+        self._tensors = _state_dict(state, path)
         self.shapes = {name: tensor.shape for name, tensor in self._tensors.items()}
         for name, tensor in self._tensors.items():
             if tensor.storage.key not in self._places:
@@ -162,9 +157,45 @@ class TorchFile:
         return np.ndarray(tensor.shape, dtype, data, strides=strides)
 
 
+def _state_dict(state: Any, path: str) -> dict[str, StoredTensor]:
+    """The model's tensors by name: the file's dictionary itself, or the one inside of it."""
+    held = state if isinstance(state, dict) else {}
+    found = {
+        key: {str(n): t for n, t in part.items() if isinstance(t, StoredTensor)}
+        for key, part in [("", held), *held.items()]
+        if isinstance(part, dict)
+    }
+    found = {key: tensors for key, tensors in found.items() if tensors}
+    if len(found) > 1:  # a generator's state, moving averages
+        of_bert = [key for key, tensors in found.items() if any(map(from_huggingface, tensors))]
+        found = {key: found[key] for key in of_bert or found}
+    if len(found) > 1:
+        keys = ", ".join(repr(str(key)[:40]) for key in [*found][:6] if key)
+        raise ModelingError(
+            f"{path} holds several dictionaries of tensors, under {keys}, and it can't be told "
+            f"which one is the model. Save the state_dict of one alone."
+        )
+    if not found:
+        holds = ", ".join(str(n)[:40] for n in list(held)[:6]) or "nothing"
+        raise ModelingError(
+            f"{path} holds no tensors by name, but {holds}. It may be another program's state "
+            f"of a training; save the model's state_dict alone."
+        )
+    return next(iter(found.values()))
+
+
 def _storages(state: Any) -> set[StoredNumbers]:
-    tensors = state.values() if isinstance(state, dict) else ()
-    storages = {tensor.storage for tensor in tensors if isinstance(tensor, StoredTensor)}
+    waiting, seen = [state], set()
+    storages: set[StoredNumbers] = set()
+    while waiting:
+        value = waiting.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, StoredTensor):
+            storages.add(value.storage)
+        elif isinstance(value, dict | list | tuple):
+            waiting += value.values() if isinstance(value, dict) else value
     if len({storage.key for storage in storages}) < len(storages):
         raise ValueError("one storage has two sizes or types")
     return storages

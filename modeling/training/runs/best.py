@@ -18,13 +18,18 @@ from absl import logging
 
 from modeling import checkpoints
 from modeling.checkpoints import names, tf1
-from modeling.checkpoints.files import join, remove_abandoned, staged, write_staged_text
+from modeling.checkpoints.files import (
+    BEST_FOLDER,
+    join,
+    remove_abandoned,
+    staged,
+    write_staged_text,
+)
 from modeling.errors import ModelingError
 from modeling.metrics import first_best_metric, metric_text
 from modeling.training.engine.distribution import is_chief
 from modeling.training.runs import run_folder
 
-FOLDER = "best"
 FILE = "best.json"
 
 
@@ -59,7 +64,7 @@ class BestKeeper:
         self.metric = metric
         self.patience = patience
         self.vocabulary = vocabulary
-        self._folder = join(directory, FOLDER)
+        self._folder = join(directory, BEST_FOLDER)
         self._chief = is_chief()
         # Step 0 is an evaluation of a checkpoint from elsewhere. A step evaluated again counts
         # once.
@@ -229,7 +234,7 @@ def keep_as_best(
         tensors: By name, see `checkpoints.weights_by_name`.
         vocabulary: See `BestKeeper`.
     """
-    folder = join(directory, FOLDER)
+    folder = join(directory, BEST_FOLDER)
     _write_weights(folder, step, tensors, vocabulary)
     _write_record(folder, metric, value, step)
     _remove_weights_but(folder, {step})
@@ -247,7 +252,7 @@ def check_best_metric(metric: str, names: Iterable[str], of: str) -> None:
 
 def has_best(directory: str) -> bool:
     """Whether `load_best` will find weights in an output folder."""
-    return _read_record(join(directory, FOLDER)) is not None
+    return _read_record(join(directory, BEST_FOLDER)) is not None
 
 
 def _write_weights(
@@ -319,7 +324,7 @@ def load_best(model: keras.Model, directory: str) -> int:
     Raises:
         ModelingError: There are none, or they don't fit the model.
     """
-    folder = join(directory, FOLDER)
+    folder = join(directory, BEST_FOLDER)
     record = _read_record(folder)
     if record is None:
         raise ModelingError(

@@ -16,7 +16,7 @@ from absl import logging
 from modeling import checkpoints
 from modeling.checkpoints import tf1, weights_by_name
 from modeling.checkpoints.files import join, staged, write_staged_text
-from modeling.checkpoints.target_unit import UNIT_OF_OTHERS, change_target_unit
+from modeling.checkpoints.heads import UNIT_OF_OTHERS, change_target_unit
 from modeling.errors import ModelingError, NotFiniteError
 from modeling.logs import only_warnings
 from modeling.training.engine.distribution import is_chief

@@ -1,12 +1,13 @@
 """Every example of Hugging Face's formats computes here what it computed in its own library."""
 
+import json
 import shutil
 
 import numpy as np
 import pytest
 
 from modeling import checkpoints
-from modeling.checkpoints import loading
+from modeling.checkpoints import huggingface, loading
 from modeling.checkpoints.formats import hf_h5, hf_objects, torch_file
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
@@ -75,6 +76,21 @@ def test_safetensors_come_first(golden, tmp_path):
     (tmp_path / "model.safetensors").unlink()
     with pytest.raises(ModelingError, match="several checkpoints"):
         loading.find(tmp_path)
+
+
+def test_shards_of_safetensors_come_first_too(golden, tmp_path):
+    examples = golden / "formats"
+    shutil.copy(examples / "pytorch_bin" / "pytorch_model.bin", tmp_path)
+    shutil.copy(examples / "TFBertModel.h5" / "tf_model.h5", tmp_path)
+    source = examples / "pytorch_safetensors" / "model.safetensors"
+    shutil.copy(source, tmp_path / "model-00001-of-00001.safetensors")
+    stored = huggingface.SafetensorsFile(str(source)).shapes
+    index = tmp_path / "model.safetensors.index.json"
+    shard = "model-00001-of-00001.safetensors"
+    index.write_text(json.dumps({"weight_map": dict.fromkeys(stored, shard)}))
+    assert loading.find(tmp_path) == ("huggingface", str(index))
+    alone = checkpoints.open_contents(source)
+    assert checkpoints.open_contents(tmp_path).file_names == alone.file_names
 
 
 @pytest.mark.parametrize("folder", OTHERS)

@@ -1,12 +1,15 @@
 """Hugging Face's TensorFlow formats, made here: names, copies, optimizers, damaged files."""
 
+import json
+
 import h5py
 import numpy as np
 import pytest
+import safetensors.numpy
 import tensorflow as tf
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 
-from modeling.checkpoints import names, tf1
+from modeling.checkpoints import huggingface, names, tf1
 from modeling.checkpoints.formats.hf_h5 import hf_h5_contents, hf_h5_file
 from modeling.checkpoints.formats.hf_objects import hf_objects_contents, hf_objects_file
 from modeling.errors import ModelingError
@@ -133,6 +136,42 @@ def test_h5_with_copies_and_an_optimizer(tmp_path, weights):
     write_h5(path, tensors, "model_weights/", extra)
     with pytest.raises(ModelingError, match=r"twice, .* and the two differ"):
         hf_h5_contents(str(path))
+
+
+def test_h5_shards(tmp_path, weights):
+    tensors = stored(weights)
+    files = [f"tf_model-0000{i}-of-00002.h5" for i in (1, 2)]
+    weight_map = {f"{OUTER}/{name}:0": files[i % 2] for i, name in enumerate(tensors)}
+    for shard in files:
+        with h5py.File(tmp_path / shard, "w") as file:
+            for name in tensors:
+                if weight_map[f"{OUTER}/{name}:0"] == shard:
+                    file[f"{name}:0"] = tensors[name]
+    index = tmp_path / "tf_model.h5.index.json"
+    index.write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
+    assert hf_h5_file(str(tmp_path)) == hf_h5_file(str(index)) == str(index)
+    assert_holds(hf_h5_contents(str(index)), weights)
+    for name, words in (
+        ("../tf_model-00001-of-00002.h5", "Nothing outside its folder is read"),
+        ("tf_model-00002-of-00002.h5", "says that .* which it doesn't"),
+        ("tf_model-00003-of-00002.h5", "which is not beside it"),
+    ):
+        first = next(iter(weight_map))
+        index.write_text(json.dumps({"weight_map": weight_map | {first: name}}))
+        with pytest.raises(ModelingError, match=words):
+            hf_h5_contents(str(index))
+    index.write_text(json.dumps({"weight_map": weight_map | {f"other/{WORDS}": files[0]}}))
+    with pytest.raises(ModelingError, match=r"word_embeddings.* twice"):
+        hf_h5_contents(str(index))
+
+
+def test_safetensors_shards_of_tensorflow(tmp_path, weights):
+    tensors = {f"{name}:0": np.ascontiguousarray(a) for name, a in stored(weights).items()}
+    safetensors.numpy.save_file(tensors, tmp_path / "model-1.safetensors")
+    index = tmp_path / "model.safetensors.index.json"
+    weight_map = {f"{OUTER}/{name}": "model-1.safetensors" for name in tensors}
+    index.write_text(json.dumps({"weight_map": weight_map}))
+    assert_holds(huggingface.contents(str(index)), weights)
 
 
 def test_other_h5_files_are_not_claimed(tmp_path):

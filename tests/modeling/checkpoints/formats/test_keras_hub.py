@@ -1,16 +1,20 @@
 """KerasHub's files, made layer by layer as Keras lays them out, whole and damaged."""
 
+import dataclasses
 import json
+import re
 import zipfile
 
 import h5py
 import numpy as np
 import pytest
 import tensorflow as tf
+from absl import logging
 
 from modeling import checkpoints
 from modeling.checkpoints.formats import keras_hub
 from modeling.errors import ModelingError
+from modeling.models import BertPretrainer
 
 HEADS, SIZE, INNER, WORDS = 2, 3, 5, 11
 WIDTH = HEADS * SIZE
@@ -90,13 +94,29 @@ def test_backbone_without_a_configuration(tmp_path):
     assert config.max_position_embeddings == 7
 
 
-def test_masked_lm_task_tells_where_it_differs(tmp_path):
+def test_masked_lm_head_has_its_own_activation_and_epsilon(tmp_path, monkeypatch):
+    warnings = []
+    monkeypatch.setattr(logging, "warning", lambda message, *parts: warnings.append(parts[0]))
     file = _write(tmp_path / "mlm.weights.h5", ENCODER, IN_TASK)
     _write(file, MASKED_LM, mode="a")
     held = checkpoints.open_contents(file)
     assert len(held.shapes) == 39 + 5
     assert not held.unmapped
-    assert "exact gelu" in held.notes[0]
+    config = checkpoints.config_of_checkpoint(held)
+    assert (config.hidden_act, config.layer_norm_eps) == ("gelu", 1e-12)
+    assert config.masked_lm_form == ("gelu_erf", 1e-5)
+    encoder = dataclasses.replace(config, masked_lm_hidden_act=None, masked_lm_layer_norm_eps=None)
+    for of_model, warned in ((config, 0), (encoder, 1)):
+        checkpoints.load(BertPretrainer(of_model), file)
+        assert len(warnings) == warned
+    words = "computes gelu_erf and adds 1e-05 .* computes gelu and adds 1e-12"
+    assert re.search(words, warnings[0])
+    for format in checkpoints.FORMATS:
+        out = tmp_path / format
+        result = checkpoints.convert(file, out, format)
+        assert any(re.search(words, note) for note in result.notes)
+        again = checkpoints.config_of_checkpoint(checkpoints.open_contents(out))
+        assert again.masked_lm_form == config.masked_lm_form
 
 
 def test_classifier_preset_in_two_files(tmp_path):

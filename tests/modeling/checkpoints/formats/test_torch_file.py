@@ -29,7 +29,7 @@ CONFIG = {
     "type_vocab_size": 2,
 }
 STORAGES = {"float32": "Float", "float16": "Half", "float64": "Double", "bfloat16": "BFloat16"}
-STORAGES |= {"int64": "Long", "int8": "Char", "bool": "Bool"}
+STORAGES |= {"int64": "Long", "int8": "Char", "uint8": "Byte", "bool": "Bool"}
 MAGIC = 0x1950A86A20F9469CFC6C
 
 
@@ -91,7 +91,7 @@ def weights():
 
 
 @pytest.mark.parametrize("save", [saved, saved_before_1_6])
-@pytest.mark.parametrize("prefix", ["", "module.", "0.auto_model.", "module.0.auto_model."])
+@pytest.mark.parametrize("prefix", ["", "module.", "module.0.auto_model.", "model._orig_mod."])
 def test_all_weights_behind_wrappers_names(tmp_path, weights, save, prefix):
     tensors = {f"{prefix}{n}": a for n, a in huggingface.huggingface_weights(weights).items()}
     words = tensors[f"{prefix}bert.embeddings.word_embeddings.weight"]
@@ -108,6 +108,33 @@ def test_all_weights_behind_wrappers_names(tmp_path, weights, save, prefix):
     contents = torch_contents(save(tmp_path / "pytorch_model.bin", tensors))
     assert contents.untied_decoder
     assert contents.unmapped == [decoder, "other"]
+
+
+def nested(**parts) -> bytes:
+    """A state of dictionaries and whatever else."""
+    return state({key: part[2:-1] for key, part in parts.items()})
+
+
+@pytest.mark.parametrize("key", ["state_dict", "model_state_dict", "model", "net"])
+def test_a_dictionary_inside_the_file_s(tmp_path, key):
+    words = "model.bert.embeddings.word_embeddings.weight"
+    tensors = state({words: tensor("0", (3, 2), (2, 1))})
+    parts = {
+        "optimizer": state({"state": state({"exp": tensor("1", (4,), (1,))})[2:-1]}),
+        "rng_state": b"\x80\x02" + tensor("2", (4,), (1,), storage="Byte") + b".",
+        "epoch": b"\x80\x02K\x07.",
+        key: tensors,
+        "rng": state({"cpu": tensor("2", (4,), (1,), storage="Byte")}),
+    }
+    numbers = np.arange(6, dtype=np.float32)
+    storages = {"0": numbers.tobytes(), "1": bytes(16), "2": bytes(4)}
+    contents = torch_contents(archive(tmp_path / "a.ckpt", nested(**parts), storages))
+    assert contents.file_names == {"bert/embeddings/word_embeddings": words}
+    read = contents.read("bert/embeddings/word_embeddings")
+    np.testing.assert_array_equal(read, numbers.reshape(3, 2))
+    file = archive(tmp_path / "b.ckpt", nested(ema=tensors, **parts), storages)
+    with pytest.raises(ModelingError, match=f"several dictionaries .* under 'ema', '{key}'"):
+        torch_contents(file)
 
 
 class FloatStorage:

@@ -1,0 +1,171 @@
+"""Which configuration a checkpoint's weights belong to, and weights that aren't computed here.
+
+Beside weights of the original's format it is bert_config.json, beside Hugging Face's config.json. A
+folder may hold both, and mean another function by "gelu" in each. A configuration that is given
+explicitly may differ from the checkpoint's own in what doesn't change answers, such as dropout.
+"""
+
+import dataclasses
+import os
+import re
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from modeling.checkpoints import names
+from modeling.checkpoints.contents import Contents
+from modeling.checkpoints.files import folders_of_checkpoint, join
+from modeling.checkpoints.formats.configs import config_of_weights
+from modeling.checkpoints.formats.hf_h5 import HF_H5
+from modeling.checkpoints.formats.hf_objects import HF_OBJECTS
+from modeling.checkpoints.formats.keras_hub import KERAS_HUB, keras_hub_config
+from modeling.checkpoints.formats.torch_file import PYTORCH
+from modeling.config import BertConfig
+from modeling.errors import ModelingError
+
+# The format's own name, then what may stand in for it.
+_CONFIG_NAMES = {
+    names.TF1: ("bert_config.json", "config.json"),
+    **dict.fromkeys(
+        (names.HUGGINGFACE, HF_H5, HF_OBJECTS, PYTORCH), ("config.json", "bert_config.json")
+    ),
+}
+_OTHER_CONFIG_NAMES = ("bert_config.json", "config.json", "params.yaml")
+# What changes answers and can't be seen in the weights' shapes.
+_UNSEEN = ("hidden_act", "num_attention_heads", "layer_norm_eps")
+_NOT_COMPUTED = {
+    "distance_embedding": "a table of relative positions",
+    "crossattention": "attention to another model's outputs, as decoders have it",
+}
+
+
+def config_of_checkpoint(
+    held: Contents, config_file: str | os.PathLike | None = None
+) -> BertConfig:
+    """The configuration that belongs to a checkpoint.
+
+    It is that of `config_file`, else that of the file beside the weights, else, for other
+    libraries' formats, what the file itself or the weights' shapes tell.
+
+    Raises:
+        ModelingError: There is none, it can't be read, or `config_file` contradicts the
+            checkpoint's own.
+    """
+    if config_file:
+        config = BertConfig.from_json_file(config_file)
+        check_own_config(held, config, (*_UNSEEN, "attention_direction"))
+    else:
+        config = _own_config(held)
+    if config is None:
+        stand_in = config_file_of(held)
+        config = BertConfig.from_json_file(stand_in) if stand_in else config_of_weights(held)
+    untold = {k: v for k, v in held.masked_lm.items() if getattr(config, k) is None}
+    return dataclasses.replace(config, **untold)
+
+
+def config_file_of(held: Contents) -> str | None:
+    """The configuration's file that lies beside a checkpoint, None if its weights may do without.
+
+    Raises:
+        ModelingError: There is none, and the weights don't tell enough.
+    """
+    candidates = _CONFIG_NAMES.get(held.format, _OTHER_CONFIG_NAMES)
+    beside = _first_beside(held, candidates)
+    if beside or held.format not in _CONFIG_NAMES:
+        return beside
+    raise ModelingError(
+        f"There is no {' or '.join(candidates)} beside {held.path}. The configuration says how "
+        f"many attention heads the weights stand for: name its file with --bert_config_file."
+    )
+
+
+def check_own_config(held: Contents, config: BertConfig, fields: Sequence[str] = _UNSEEN) -> None:
+    """Compares a configuration with the checkpoint's own, if it has one.
+
+    Args:
+        held: The checkpoint.
+        config: What its weights are to be used with.
+        fields: Those that are compared.
+
+    Raises:
+        ModelingError: They contradict each other, or the checkpoint's own can't be read or says
+            what isn't computed here.
+    """
+    own = _own_config(held)
+    said = {name: (getattr(own, name), getattr(config, name)) for name in fields if own}
+    differing = [name for name, (theirs, ours) in said.items() if theirs != ours]
+    if not own or not differing:
+        return
+    theirs, ours = (
+        ", ".join(f"{name} {said[name][side]!r}" for name in differing) for side in (0, 1)
+    )
+    gelu = any({"gelu", "gelu_erf"} <= {*pair} for pair in said.values())
+    hint = ' (Hugging Face calls "gelu" what is "gelu_erf" here.)' if gelu else ""
+    raise ModelingError(
+        f"{own.file}, which came with the weights of {held.path}, says {theirs}; "
+        f"{config.file or 'the configuration that they are to be used with'} says {ours}.{hint} "
+        f"The weights fit both, but the answers would be other ones. Use the former; if that isn't "
+        f"of these weights, take it out of their folder."
+    )
+
+
+def masked_lm_note(held: Contents, config: BertConfig) -> str | None:
+    """A sentence about where a masked-LM head would compute otherwise than the checkpoint's did.
+
+    Args:
+        held: The checkpoint.
+        config: What its weights are to be used with.
+    """
+    own = _own_config(held) or config
+    if names.MASKED_LM_BIAS not in held.shapes:
+        return None
+    theirs = dataclasses.replace(own, **held.masked_lm).masked_lm_form
+    if theirs == config.masked_lm_form:
+        return None
+    (act, eps), (our_act, our_eps) = theirs, config.masked_lm_form
+    return (
+        f"The masked-LM head of {held.path} computes {act} and adds {eps:g} to the variance in its "
+        f"layer norm. Where a configuration's masked_lm_hidden_act and masked_lm_layer_norm_eps "
+        f"don't say so, or aren't known, the head computes {our_act} and adds {our_eps:g}, and its "
+        f"logits differ a little."
+    )
+
+
+def check_computable(held: Contents) -> None:
+    """Looks at names and shapes for models whose answers aren't computed here.
+
+    Raises:
+        ModelingError: There are relative positions, a decoder's parts or pruned heads; the message
+            names a weight.
+    """
+    for name in [*held.file_names.values(), *held.unmapped]:
+        for part, meaning in _NOT_COMPUTED.items():
+            if part in name.lower():
+                raise ModelingError(
+                    f"{held.path} holds {name}, {meaning}. BERT's encoder doesn't have it, and "
+                    f"without it the answers would be other ones; such models aren't read."
+                )
+    for name, shape in held.shapes.items():
+        attends = re.fullmatch(r"bert/.*/attention/self/(query|key|value)/kernel", name)
+        if attends and len(shape) == 2 and shape[1] < shape[0]:
+            raise ModelingError(
+                f"{held.path} holds {held.file_names[name]} with {shape[1]} outputs for "
+                f"{shape[0]} inputs: heads of its attention were pruned. Layers with fewer heads "
+                f"than others aren't computed here; take the model from before its pruning."
+            )
+
+
+def _own_config(held: Contents) -> BertConfig | None:
+    """What the checkpoint's own library wrote with it: beside the weights, or inside of them."""
+    inside = keras_hub_config(held.path) if held.format == KERAS_HUB else None
+    if inside:
+        return dataclasses.replace(BertConfig.from_dict(inside), file=held.path)
+    own = _CONFIG_NAMES.get(held.format, _OTHER_CONFIG_NAMES)
+    file = _first_beside(held, own[:1] if held.format in _CONFIG_NAMES else own)
+    return BertConfig.from_json_file(file) if file else None
+
+
+def _first_beside(held: Contents, candidates: Sequence[str]) -> str | None:
+    folders = folders_of_checkpoint(held.path)
+    files = (join(folder, name) for folder in folders for name in candidates)
+    return next((file for file in files if tf.io.gfile.exists(file)), None)
