@@ -61,7 +61,7 @@ from modeling.serving.sentences import export_sentence_model
 from modeling.training.engine.distribution import is_chief
 from modeling.training.engine.evaluation import ReplicaPredictor
 from modeling.training.fine_tuning import fine_tune
-from modeling.training.given_model import check_training_fits_model, open_given_model
+from modeling.training.given_model import check_training_fits_model
 from modeling.training.runs import charts
 from modeling.training.runs.identity import weights_identity
 from modeling.training.runs.reporting import write_run_results
@@ -261,8 +261,8 @@ def _with_label(split) -> np.ndarray:
 
 
 def main(_) -> None:
-    config = open_given_model(FLAGS)
     settings = fine_tuning_settings(FLAGS)
+    config = settings.config
     sizes = [trial.batch_size for trial in settings.trials]
     evaluations = {name: FLAGS[name].value for name in ("eval_batch_size", "predict_batch_size")}
     with one_run(FLAGS, *run_outputs(FLAGS)), session(FLAGS, sizes, **evaluations) as summary:

@@ -67,7 +67,7 @@ from modeling.serving.tagging import export_tagger
 from modeling.training.engine.distribution import is_chief
 from modeling.training.engine.evaluation import ReplicaPredictor
 from modeling.training.fine_tuning import fine_tune
-from modeling.training.given_model import check_training_fits_model, open_given_model
+from modeling.training.given_model import check_training_fits_model
 from modeling.training.runs.reporting import write_run_results
 from modeling.training.runs.session import run_outputs, session
 from modeling.training.settings import FineTuningSettings, fine_tuning_settings
@@ -229,8 +229,8 @@ def check_files(settings: FineTuningSettings) -> None:
 
 
 def main(_) -> None:
-    config = open_given_model(FLAGS)
     settings = fine_tuning_settings(FLAGS)
+    config = settings.config
     check_files(settings)
     sizes = [trial.batch_size for trial in settings.trials]
     evaluations = {name: FLAGS[name].value for name in ("eval_batch_size", "predict_batch_size")}

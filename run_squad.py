@@ -60,7 +60,7 @@ from modeling.serving.question_answering import export_question_answering
 from modeling.training.engine.distribution import is_chief
 from modeling.training.engine.evaluation import ReplicaPredictor
 from modeling.training.fine_tuning import fine_tune
-from modeling.training.given_model import check_training_fits_model, open_given_model
+from modeling.training.given_model import check_training_fits_model
 from modeling.training.runs.run_state import load_trained_run
 from modeling.training.runs.session import run_outputs, session
 from modeling.training.settings import FineTuningSettings, fine_tuning_settings
@@ -235,8 +235,8 @@ def check_flags(settings: FineTuningSettings) -> None:
 def main(_) -> None:
     if FLAGS.verbose_logging:
         logging.set_verbosity(logging.DEBUG)
-    config = open_given_model(FLAGS)
     settings = fine_tuning_settings(FLAGS)
+    config = settings.config
     sizes = [trial.batch_size for trial in settings.trials]
     with (
         one_run(FLAGS, *run_outputs(FLAGS)),

@@ -9,11 +9,13 @@ from dataclasses import dataclass, fields
 
 import tensorflow as tf
 
+from modeling.config import BertConfig
 from modeling.errors import ModelingError
 from modeling.training.engine import distribution
 from modeling.training.engine.loop import LoopOptions
 from modeling.training.engine.setup import EngineSettings
 from modeling.training.flags import MAX_BATCH_SIZE
+from modeling.training.given_model import open_given_model
 from modeling.training.search import Trial, trial_grid
 
 
@@ -33,6 +35,7 @@ class FineTuningSettings:
         eval_batch_size, predict_batch_size: Examples over all replicas.
         length_buckets: Whether batches may differ in length.
         vocab_file: The vocabulary that the texts are read with; None if it isn't known.
+        config: The model's configuration.
         do_lower_case, strip_accents: How texts are folded before, see `vocabularies.TextFolding`.
     """
 
@@ -51,6 +54,7 @@ class FineTuningSettings:
     predict_batch_size: int
     length_buckets: bool
     vocab_file: str | None = None
+    config: BertConfig | None = None
     do_lower_case: bool | None = None
     strip_accents: bool | None = None
 
@@ -75,10 +79,11 @@ class FineTuningSettings:
 
 
 def fine_tuning_settings(values) -> FineTuningSettings:
-    """Reads the flag values of a fine-tuning script.
+    """Reads the flag values of a fine-tuning script, and what the model's folder tells besides.
 
     Raises:
-        ModelingError: There is nothing to do, or flags contradict each other or can't be meant.
+        ModelingError: There is nothing to do, flags contradict each other or can't be meant; or
+            what `open_given_model` raises.
     """
     if "class_weights" in values:
         training_class_weights(values)
@@ -87,6 +92,8 @@ def fine_tuning_settings(values) -> FineTuningSettings:
         raise ModelingError(
             f"Nothing to do: give at least one of {', '.join(f'--{name}' for name in jobs)}."
         )
+    trials, loop = search_trials(values), training_loop_options(values)
+    config = open_given_model(values)
     flags = {
         field.name: values[field.name].value
         for field in fields(FineTuningSettings)
@@ -94,9 +101,10 @@ def fine_tuning_settings(values) -> FineTuningSettings:
     }
     return FineTuningSettings(
         **{"do_eval": False, **flags},
-        trials=search_trials(values),
+        config=config,
+        trials=trials,
         optimization=training_settings(values),
-        loop=training_loop_options(values),
+        loop=loop,
     )
 
 
