@@ -127,6 +127,16 @@ def _check(held: Contents, config: BertConfig) -> None:
         wrong.append(f"num_attention_heads is {config.num_attention_heads} but there are {heads}")
     if layers not in (0, config.num_hidden_layers):
         wrong.append(f"num_hidden_layers is {config.num_hidden_layers} but there are {layers}")
+    expected = names.encoder_shapes(config)
+    if not wrong:
+        wrong = [
+            f"{held.file_names[name]} is {list(held.shapes[name])}, not {list(shape)}"
+            for name, shape in expected.items()
+            if held.shapes.get(name, shape) != shape
+        ][:3]
+    if not wrong and any(name.startswith("bert/") for name in held.shapes):
+        missing = [n for n in expected if n.startswith(names.ENCODER) and n not in held.shapes]
+        wrong = [f"it lacks {name}, as it is called here" for name in missing[:3]]
     if wrong:
         raise ModelingError(
             f"The configuration doesn't describe {held.path}: {'; '.join(wrong)}. Name the right "

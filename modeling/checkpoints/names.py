@@ -15,6 +15,8 @@ from modeling.errors import ModelingError
 if TYPE_CHECKING:
     import keras
 
+    from modeling.config import BertConfig
+
 TF1 = "tf1"
 ENCODER = ("bert/embeddings/", "bert/encoder/")
 """What a checkpoint must hold at least. Some models are published without their pooler."""
@@ -94,6 +96,24 @@ TABLE = [
     *_rows("cls/squad/", "qa_outputs"),
     *_rows("", "classifier"),
 ]
+
+
+def encoder_shapes(config: "BertConfig") -> dict[str, tuple[int, ...]]:
+    """The shapes of all of an encoder's weights by original name, its pooler's included."""
+    hidden, wide = config.hidden_size, config.intermediate_size
+    shapes: dict[str, tuple[int, ...]] = {}
+    for row, _, _ in TABLE:
+        if row.startswith("bert/"):
+            shape = (hidden, hidden) if row.endswith("/kernel") else (hidden,)
+            if row.startswith(f"{_LAYER}/intermediate"):
+                shape = (*shape[1:], wide)
+            elif row == f"{_LAYER}/output/dense/kernel":
+                shape = (wide, hidden)
+            count = config.num_hidden_layers if "{i}" in row else 1
+            shapes |= {row.replace("{i}", str(layer)): shape for layer in range(count)}
+    tables = [(name, field) for field, (name, axis) in SIZES.items() if axis == 0]
+    rows = {name: getattr(config, field) for name, field in tables if "/embeddings/" in name}
+    return shapes | {name: (count, hidden) for name, count in rows.items()}
 
 
 def _patterns(column: int, other: int) -> list[tuple[re.Pattern[str], str, bool]]:

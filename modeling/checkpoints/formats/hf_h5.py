@@ -7,15 +7,13 @@ in both groups.
 
 import os
 
-import h5py
-import numpy as np
 import tensorflow as tf
 
 from modeling.checkpoints import names
 from modeling.checkpoints.contents import Contents
 from modeling.checkpoints.files import join
+from modeling.checkpoints.formats.h5_file import H5File, is_h5
 from modeling.checkpoints.huggingface import (
-    LocalFile,
     equal_tensors,
     huggingface_contents,
     located_tensors,
@@ -25,87 +23,6 @@ from modeling.errors import ModelingError
 HF_H5 = "huggingface_h5"
 _FILE_NAME = "tf_model.h5"
 _INDEX_NAME = "tf_model.h5.index.json"
-_SIGNATURE = b"\x89HDF\r\n\x1a\n"
-_DEEPEST = 32  # groups inside groups; these files have about ten
-_READ_ERRORS = (OSError, RuntimeError, KeyError, ValueError, TypeError)
-
-
-class _H5File:
-    """An HDF5 file, its names read, tensors read on demand. Links aren't followed.
-
-    Attributes:
-        path: As given; any path that tf.io.gfile knows.
-        shapes: Path of a dataset inside the file → shape.
-
-    Raises:
-        ModelingError: It isn't whole, or nests groups without end.
-    """
-
-    def __init__(self, path: str):
-        self.path = path
-        self._local = LocalFile(path)
-        self.shapes: dict[str, tuple[int, ...]] = {}
-        try:
-            with self._open() as file:
-                self._walk(file)
-        except ModelingError:
-            raise
-        except _READ_ERRORS as error:
-            raise ModelingError(
-                f"{path} is not a whole HDF5 file: {str(error)[:300]}. Copy or download it again."
-            ) from error
-
-    def _open(self) -> h5py.File:
-        # For each use anew: HDF5 lets nobody write a file that is open.
-        return h5py.File(self._local.path, "r")
-
-    def _walk(self, file: h5py.File) -> None:
-        groups, seen = [("", file, 0)], {h5py.h5o.get_info(file.id).addr}
-        while groups:
-            prefix, group, depth = groups.pop()
-            if depth > _DEEPEST:
-                raise ModelingError(
-                    f"{self.path} has groups nested more than {_DEEPEST} deep, where a model's "
-                    f"file has about ten: it is damaged, or no model. Download it again."
-                )
-            for key in group:
-                name = f"{prefix}{key}"
-                if not isinstance(group.get(key, getlink=True), h5py.HardLink):
-                    continue  # it may lead to another file
-                entry = group[key]
-                address = h5py.h5o.get_info(entry.id).addr
-                if isinstance(entry, h5py.Group) and address not in seen:
-                    seen.add(address)
-                    groups.append((f"{name}/", entry, depth + 1))
-                elif isinstance(entry, h5py.Dataset):
-                    self.shapes[name] = entry.shape or ()
-
-    def read(self, name: str) -> np.ndarray:
-        """One tensor in its stored dtype; its bytes must stand in this file as they are."""
-        try:
-            with self._open() as file:
-                dataset = file[name]
-                # Else a few bytes could stand for any number of them, or for another file's.
-                size = (dataset.size or 0) * dataset.dtype.itemsize
-                elsewhere = dataset.is_virtual or dataset.external
-                if not elsewhere and dataset.id.get_storage_size() == size:
-                    return dataset[()]
-        except _READ_ERRORS as error:
-            raise ModelingError(
-                f"Tensor {name} in {self.path} can't be read: {str(error)[:300]}. Copy or "
-                f"download the file again."
-            ) from error
-        raise ModelingError(
-            f"Tensor {name} in {self.path} is compressed, incomplete or stored in another file; "
-            f"expected a plain array, as save_pretrained and save_weights write it. Save the model "
-            f"again, or download the file again."
-        )
-
-
-def _is_h5(path: str) -> bool:
-    """Whether a file begins as HDF5 does."""
-    with tf.io.gfile.GFile(path, "rb") as file:
-        return file.read(len(_SIGNATURE)) == _SIGNATURE
 
 
 def hf_h5_file(path: str) -> str | None:
@@ -134,8 +51,8 @@ def hf_h5_file(path: str) -> str | None:
 
 
 def _is_huggingface(path: str) -> bool:
-    return _is_h5(path) and any(
-        "/bert/" in f"/{name}" and names.from_huggingface(name) for name in _H5File(path).shapes
+    return is_h5(path) and any(
+        "/bert/" in f"/{name}" and names.from_huggingface(name) for name in H5File(path).shapes
     )
 
 
@@ -146,8 +63,8 @@ def hf_h5_contents(file: str) -> Contents:
         ModelingError: A damaged file, or copies that differ.
     """
     if file.endswith(".json"):
-        return huggingface_contents(file, HF_H5, located_tensors(file, ".h5", _H5File))
-    held = _H5File(file)
+        return huggingface_contents(file, HF_H5, located_tensors(file, ".h5", H5File))
+    held = H5File(file)
     first: dict[str, str] = {}
     ignored = [name for name in held.shapes if name.startswith("optimizer_weights/")]
     for name in sorted(held.shapes.keys() - set(ignored)):

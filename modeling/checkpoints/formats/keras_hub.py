@@ -11,11 +11,10 @@ layers/transformer_encoder_1/_self_attention_layer/query_dense/vars/0.
 import json
 import os
 import re
-import tempfile
 import zipfile
+import zlib
 from typing import Any
 
-import h5py
 import numpy as np
 import tensorflow as tf
 
@@ -23,16 +22,19 @@ from modeling.checkpoints import names
 from modeling.checkpoints.contents import Contents, checked_weight
 from modeling.checkpoints.files import join
 from modeling.checkpoints.formats.configs import KERAS_HUB_MASKED_LM
+from modeling.checkpoints.formats.h5_file import H5File, is_h5
 from modeling.checkpoints.formats.layout import in_original_layout, original_shape
+from modeling.checkpoints.huggingface import LocalFile
 from modeling.errors import ModelingError
 
 KERAS_HUB = "keras hub"
 
-_HDF5, _ZIP = b"\x89HDF\r\n\x1a\n", b"PK\x03\x04"
+_ZIP = b"PK\x03\x04"
 _MODEL, _TASK = "model.weights.h5", "task.weights.h5"
 _LARGEST_CONFIG = 10_000_000  # bytes
 # What h5py raises on damage depends on where it is.
-_READ_ERRORS = (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError)
+_READ_ERRORS = (OSError, RuntimeError, KeyError, ValueError, zipfile.BadZipFile, zlib.error)
+_READ_ERRORS += (NotImplementedError, tf.errors.OpError)
 _WORDS = "layers/reversible_embedding/vars/0"
 
 _NORM, _DENSE = ("gamma", "beta"), ("kernel", "bias")
@@ -101,7 +103,7 @@ def _is_keras_hub(file: str) -> bool:
         return False
     try:
         with tf.io.gfile.GFile(file, "rb") as opened:
-            start = opened.read(len(_HDF5))
+            start = opened.read(len(_ZIP))
     except tf.errors.OpError:
         return False
     if start.startswith(_ZIP):
@@ -109,18 +111,18 @@ def _is_keras_hub(file: str) -> bool:
             with zipfile.ZipFile(tf.io.gfile.GFile(file, "rb")) as archive:
                 if _MODEL not in archive.namelist():
                     return False
-        except (zipfile.BadZipFile, *_READ_ERRORS) as error:
+        except _READ_ERRORS as error:
             raise ModelingError(
                 f"{file} begins as a zip archive does, as .keras files and PyTorch's do, but isn't "
                 f"a whole one: {error}. Copy or download it again."
             ) from error
-    elif start != _HDF5:
+    elif not is_h5(file):
         return False
-    stored = _WeightsFile(file)
+    stored = _weights_file(file)
     # The groups of layers are there in all of Keras's files; what BERT's hold no others do.
     return any(
         re.search(r"(^|/)layers/(transformer_encoder|masked_lm_head)/", name)
-        for name in stored.datasets
+        for name in stored.shapes
     ) or (os.path.basename(file) == _TASK and bool(_other_part(file)))
 
 
@@ -131,55 +133,8 @@ def _other_part(file: str) -> str | None:
     return beside if other and tf.io.gfile.exists(beside) else None
 
 
-class _WeightsFile:
-    """An HDF5 file, or the one inside a .keras archive; tensors are read on demand."""
-
-    def __init__(self, path: str):
-        self.path = path
-        local = path
-        if "://" in path:  # h5py and zipfile seek a lot.
-            self._folder = tempfile.TemporaryDirectory()
-            local = os.path.join(self._folder.name, "copy")
-            tf.io.gfile.copy(path, local)
-        self.config: dict[str, Any] | None = None
-        try:
-            if zipfile.is_zipfile(local):
-                archive = zipfile.ZipFile(local)
-                if archive.getinfo(_MODEL).compress_type != zipfile.ZIP_STORED:
-                    raise ValueError(f"{_MODEL} inside of it is compressed, which Keras never does")
-                self._file = h5py.File(archive.open(_MODEL), "r")
-                if "config.json" in archive.namelist():
-                    self.config = _json(archive.open("config.json").read(_LARGEST_CONFIG))
-            else:
-                self._file = h5py.File(local, "r")
-            self.datasets: dict[str, h5py.Dataset] = {}
-            # Goes along no soft or external link.
-            self._file.visititems(self._add)
-        except (zipfile.BadZipFile, *_READ_ERRORS) as error:
-            raise ModelingError(
-                f"{path} isn't a whole file of Keras's weights: {error}. Copy or download it again."
-            ) from error
-
-    def _add(self, name: str, item) -> None:
-        if isinstance(item, h5py.Dataset):
-            self.datasets[name] = item
-
-    def read(self, name: str) -> np.ndarray:
-        """One tensor in its dtype."""
-        try:
-            dataset = self.datasets[name]
-            size = dataset.size * dataset.dtype.itemsize
-            if dataset.external or dataset.is_virtual or dataset.id.get_storage_size() != size:
-                raise ValueError("its numbers aren't stored plainly inside the file")
-            array = dataset[()]
-            if dataset.attrs.get("dtype") == "bfloat16" and array.dtype.itemsize == 2:
-                array = array.view(tf.bfloat16.as_numpy_dtype)
-            return array
-        except _READ_ERRORS as error:
-            raise ModelingError(
-                f"Tensor {name} of {self.path} can't be read: {error}. Copy or download the file "
-                f"again."
-            ) from error
+def _weights_file(path: str) -> H5File:
+    return H5File(path, "" if is_h5(path) else _MODEL)
 
 
 def keras_hub_contents(file: str) -> Contents:
@@ -188,7 +143,7 @@ def keras_hub_contents(file: str) -> Contents:
     Raises:
         ModelingError: A damaged file, one with several encoders, or one of another model.
     """
-    parts = [_WeightsFile(part) for part in (file, _other_part(file)) if part]
+    parts = [_weights_file(part) for part in (file, _other_part(file)) if part]
     config = keras_hub_config(file) or {}
     inner = config.get("config")
     backbone = inner.get("backbone", config) if isinstance(inner, dict) else config
@@ -198,19 +153,19 @@ def keras_hub_contents(file: str) -> Contents:
             f"{file} is of KerasHub's {str(kind)[:60]}; only BertBackbone, alone or in a task, is "
             f"read."
         )
-    where: dict[str, tuple[_WeightsFile, str]] = {}
+    where: dict[str, tuple[H5File, str]] = {}
     unmapped, ignored = [], []
     for part in parts:
-        roots = [n.removesuffix(_WORDS) for n in part.datasets if f"/{n}".endswith(f"/{_WORDS}")]
+        roots = [n.removesuffix(_WORDS) for n in part.shapes if f"/{n}".endswith(f"/{_WORDS}")]
         if len(roots) > 1:
             raise ModelingError(
                 f"{part.path} holds {len(roots)} encoders, under {', '.join(sorted(roots))}. It "
                 f"must hold one."
             )
-        for name, dataset in part.datasets.items():
+        for name, shape in part.shapes.items():
             inside = bool(roots) and name.startswith(f"{roots[0]}layers/")
             original = _original_name(name.removeprefix(roots[0]) if inside else name, inside)
-            if name.startswith("optimizer/") or dataset.dtype.kind in "iub" or not dataset.shape:
+            if name.startswith("optimizer/") or part.dtypes[name].kind in "iub" or not shape:
                 ignored.append(name)
             elif original is None or original in where:
                 unmapped.append(name)
@@ -222,7 +177,7 @@ def keras_hub_contents(file: str) -> Contents:
         array = checked_weight(part.read(stored_name), stored_name, part.path)
         return in_original_layout(name, array)
 
-    own = {name: part.datasets[stored_name].shape for name, (part, stored_name) in where.items()}
+    own = {name: part.shapes[stored_name] for name, (part, stored_name) in where.items()}
     query = own.get("bert/encoder/layer_0/attention/self/query/kernel", ())
     return Contents(
         path=file,
@@ -259,7 +214,18 @@ def keras_hub_config(file: str) -> dict[str, Any] | None:
     Raises:
         ModelingError: It isn't JSON.
     """
-    config = _WeightsFile(file).config
+    config = None
+    if not is_h5(file):
+        local = LocalFile(file)
+        try:
+            with zipfile.ZipFile(local.path) as archive:
+                if "config.json" in archive.namelist():
+                    config = _json(archive.open("config.json").read(_LARGEST_CONFIG))
+        except _READ_ERRORS as error:
+            raise ModelingError(
+                f"The config.json inside of {file} can't be read: {error}. Copy or download it "
+                f"again."
+            ) from error
     if config is None:
         config = _config_file(join(os.path.dirname(file), "config.json"))
     return config if config and "class_name" in config else None
