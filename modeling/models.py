@@ -308,6 +308,8 @@ class BertTagger(BertModel):
         num_tags: Rows of `output_weights`.
     """
 
+    head = "tags"  # A classifier has weights of the same names.
+
     def __init__(self, config: BertConfig, num_tags: int, **kwargs):
         super().__init__(config, **kwargs)
         self.num_tags = num_tags

@@ -11,13 +11,19 @@ from modeling.checkpoints.configurations import (
 )
 from modeling.checkpoints.contents import Contents
 from modeling.checkpoints.files import join
-from modeling.checkpoints.heads import UNIT_OF_OTHERS, fold_target_unit
+from modeling.checkpoints.heads import (
+    UNIT_OF_OTHERS,
+    checkpoint_heads,
+    config_with_trained_head,
+    fold_target_unit,
+)
 from modeling.checkpoints.loading import open_contents
 from modeling.checkpoints.saving import write_checkpoint
 from modeling.checkpoints.vocabularies import text_folding, vocabulary_file
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
 
+_POOLER = "bert/pooler/dense/kernel"
 _WRITTEN_NAMES = {
     names.TF1: (f"{tf1.RELEASE_NAME}.index", "bert_config.json"),
     names.HUGGINGFACE: (huggingface.FILE_NAME, "config.json"),
@@ -82,6 +88,11 @@ def convert(
             f"{', '.join((held.unmapped or held.ignored)[:5]) or 'nothing'}."
         )
     _check(held, config)
+    config = config_with_trained_head(held.shapes, config, held.head)
+    heads = checkpoint_heads(held.shapes, config, held.head)
+    if format == names.HUGGINGFACE:
+        unit = [name for name in kept if name in UNIT_OF_OTHERS]
+        kept = [*huggingface.huggingface_names(kept, next(iter(heads), None)), *unit]
     if format == names.TF1 and held.format == names.TF1:
         kept = list(held.shapes)  # The names need no translation, so unknown heads stay too.
     tensors = {name: held.read(name) for name in kept}
@@ -166,13 +177,17 @@ def _notes(held: Contents, config: BertConfig, format: str, has_vocab: bool) -> 
             "bert_config.json. The original release knows only its tanh approximation and refuses "
             'this name; with "gelu" instead, results would differ by up to 5e-4 per activation.'
         )
-    if format == names.HUGGINGFACE:
-        heads = [head for head, _ in huggingface.ARCHITECTURES if head in held.shapes]
-        if len(heads) > 1:
-            notes.append(
-                f"The weights have several heads ({', '.join(heads)}). All were written; "
-                f"config.json names the class for the first."
-            )
+    heads = checkpoint_heads(held.shapes, config, held.head)
+    if format == names.HUGGINGFACE and len(heads) > 1:
+        notes.append(
+            f"The weights have several heads ({', '.join(heads)}), and a class of Hugging Face's "
+            f"has one: that of {heads[0]} was written."
+        )
+    if format == names.HUGGINGFACE and not heads and _POOLER not in held.shapes:
+        notes.append(
+            "The encoder has no pooler. Hugging Face's BertModel makes a random one, and says so, "
+            "unless it is made with add_pooling_layer=False."
+        )
     if held.untied_decoder:
         notes.append(
             "The masked-LM output matrix or bias of this file differs from the word embeddings or "

@@ -56,6 +56,21 @@ def checkpoint_head(
     return next(iter(checkpoint_heads(shapes, config, told)), None)
 
 
+def config_with_trained_head(
+    shapes: Mapping[str, tuple[int, ...]], config: BertConfig, told: str | None = None
+) -> BertConfig:
+    """The configuration, with the head of fine-tuned weights if it doesn't name it.
+
+    Args:
+        shapes, config, told: As `checkpoint_heads` takes them. That of a pre-trained model stays
+            as it is: its weights tell all.
+    """
+    head = checkpoint_head(shapes, config, told)
+    if head == config.head or head not in ("spans", *_OF_OUTPUT_WEIGHTS):
+        return config
+    return config.with_head(head, config.labels or ())
+
+
 def _head_of_output_weights(shapes: Mapping[str, tuple[int, ...]], said: str | None) -> str:
     outputs = shapes[WEIGHTS][0]
     if SCALE in shapes:

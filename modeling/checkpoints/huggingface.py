@@ -6,6 +6,7 @@ transposed, the masked-LM output matrix left out because it is tied to the word 
 `{"format": "pt"}` in the metadata. What their other formats have in common stands here too.
 """
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -21,6 +22,7 @@ import tensorflow as tf
 from modeling.checkpoints import names
 from modeling.checkpoints.contents import Contents, checked_weight, weights_as_float32
 from modeling.checkpoints.files import join, write_staged_text
+from modeling.checkpoints.heads import checkpoint_head
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
 
@@ -29,12 +31,17 @@ SHARD_INDEX_NAME = "model.safetensors.index.json"
 # No path, neither up nor absolute nor of another file system.
 _SHARD = re.compile(r"[^/\\:\0]+")
 
-# Which transformers class a set of weights is for, by the head that decides; first match wins.
-ARCHITECTURES = (
-    ("output_weights", "BertForSequenceClassification"),
-    ("cls/squad/output_weights", "BertForQuestionAnswering"),
-    (names.MASKED_LM_BIAS, "BertForPreTraining"),
-)
+# What belongs to each head besides the encoder, by the beginnings of original names. Of those of
+# several classes nothing else may be in a file, and of some not the pooler either.
+_OF_HEAD = {
+    "pretraining": ("cls/predictions/", "cls/seq_relationship/"),
+    "masked_lm": ("cls/predictions/",),
+    "next_sentence": ("cls/seq_relationship/",),
+    "spans": ("cls/squad/",),
+    None: (),
+}
+_OUTPUTS = ("output_",)
+_WITHOUT_POOLER = ("masked_lm", "spans", "tags")
 
 
 class TensorFile(Protocol):
@@ -269,17 +276,28 @@ def huggingface_weights(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarr
     return renamed
 
 
-def _config_dict(config: BertConfig, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
-    """The contents of config.json for weights with these original names and shapes.
+def huggingface_names(names_held: Iterable[str], head: str | None) -> set[str]:
+    """Those of a set of original names that the class for a head has a place for."""
+    parts = ("bert/", *_OF_HEAD.get(head, _OUTPUTS))
+    poolerless = head in _WITHOUT_POOLER
+    return {
+        name
+        for name in names_held
+        if name.startswith(parts) and not (poolerless and name.startswith("bert/pooler/"))
+    }
 
-    Adds what transformers builds its model from and our configuration doesn't hold: the class,
-    and the number of labels, which it derives from the length of `id2label`.
+
+def _config_dict(config: BertConfig, tensors: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """The contents of config.json for these weights of the configuration's head.
+
+    Adds what transformers builds its model from and our configuration doesn't hold: the number of
+    labels, which it derives from the length of `id2label`, and the numbers' format.
     """
     values = config.to_huggingface_dict()
-    classes = [architecture for name, architecture in ARCHITECTURES if name in shapes]
-    values["architectures"] = classes[:1] or ["BertModel"]
-    if "output_weights" in shapes:
-        labels = shapes["output_weights"][0]
+    values.pop("torch_dtype", None)
+    values["dtype"] = str(np.result_type(*tensors.values()))
+    if config.head in ("classes", "multi_label", "regression", "tags"):
+        labels = len(tensors["output_weights"])
         if len(values.get("id2label", ())) != labels:
             values["id2label"] = {str(i): f"LABEL_{i}" for i in range(labels)}
             values["label2id"] = {f"LABEL_{i}": i for i in range(labels)}
@@ -289,12 +307,23 @@ def _config_dict(config: BertConfig, shapes: Mapping[str, tuple[int, ...]]) -> d
 def write_huggingface(
     directory: str, tensors: Mapping[str, np.ndarray], config: BertConfig
 ) -> None:
-    """Writes model.safetensors and config.json into a folder that exists."""
+    """Writes model.safetensors and config.json into a folder that exists.
+
+    Args:
+        directory: The folder.
+        tensors: Original name → array; what the class has no place for is left out.
+        config: Of the model; its `head` decides where the weights leave the class open.
+    """
+    head = checkpoint_head({name: array.shape for name, array in tensors.items()}, config)
+    config = dataclasses.replace(config, head=head)
+    kept = huggingface_names(tensors, config.head)
+    tensors = {name: array for name, array in tensors.items() if name in kept}
+    if config.head == "choices":  # The class has a bias, though it is the same for all choices.
+        tensors.setdefault("output_bias", np.zeros(1, tensors["output_weights"].dtype))
     renamed = huggingface_weights(tensors)
     # The package stores a transposed view's memory as it lies, hence the copies.
     whole = {name: np.ascontiguousarray(renamed[name]) for name in sorted(renamed)}
     with tf.io.gfile.GFile(join(directory, FILE_NAME), "wb") as file:
         file.write(safetensors.numpy.save(whole, metadata={"format": "pt"}))
-    values = _config_dict(config, {name: array.shape for name, array in tensors.items()})
-    content = json.dumps(values, indent=2, sort_keys=True) + "\n"
+    content = json.dumps(_config_dict(config, tensors), indent=2, sort_keys=True) + "\n"
     write_staged_text(join(directory, "config.json"), content)

@@ -10,7 +10,7 @@ import tensorflow as tf
 from modeling.checkpoints import huggingface, names, tf1
 from modeling.checkpoints.contents import weights_as_float32
 from modeling.checkpoints.files import join, staged, write_staged_text
-from modeling.checkpoints.heads import fold_target_unit
+from modeling.checkpoints.heads import config_with_trained_head, fold_target_unit
 from modeling.checkpoints.vocabularies import TOKENIZER_NAME, TextFolding, tokenizer_config
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
@@ -47,6 +47,8 @@ def save(
             than the configuration's, or a weight has no name in the format.
     """
     tensors = {name: _array(variable) for name, variable in names.weights_by_name(model).items()}
+    shapes = {name: array.shape for name, array in tensors.items()}
+    config = config_with_trained_head(shapes, model.config, getattr(model, "head", None))
     tensors = fold_target_unit(tensors)
     nameless = [name for name in tensors if names.to_huggingface(name) is None]
     if format == names.HUGGINGFACE and nameless:
@@ -54,7 +56,7 @@ def save(
             f"The model's weights {', '.join(nameless)} have no name in Hugging Face's format, so "
             f"nothing was written to {os.fspath(directory)}. Save with format='tf1'."
         )
-    return write_checkpoint(directory, tensors, model.config, vocab_file, format, folding)
+    return write_checkpoint(directory, tensors, config, vocab_file, format, folding)
 
 
 def write_checkpoint(

@@ -160,8 +160,16 @@ def contents_of_variables(
         unmapped=sorted(unmapped),
         ignored=sorted(ignored),
         read=read,
+        head=_head(found),
         num_attention_heads=query[1] if len(query) == 3 else None,
     )
+
+
+def _head(found: Mapping[str, ObjectVariable]) -> str | None:
+    """What weights that a tagger and a classifier share are of."""
+    if "output_weights" not in found:
+        return None
+    return "tags" if _SPAN_OR_TAGS.fullmatch(found["output_weights"].name) else "classes"
 
 
 def _original_name(name: str, in_span_head: bool = False, in_tagger: bool = False) -> str | None:

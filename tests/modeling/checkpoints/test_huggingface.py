@@ -54,7 +54,38 @@ def test_written_file_is_what_transformers_expects(tmp_path, weights):
     )
     assert inner.shape == (8, 4)
     np.testing.assert_array_equal(head, weights["output_weights"])
-    _assert_holds(open_contents(tmp_path), weights)
+    # Of the three heads its class has one.
+    of_class = {name: w for name, w in weights.items() if not name.startswith("cls/")}
+    _assert_holds(open_contents(tmp_path), of_class)
+
+
+@pytest.mark.parametrize(
+    ("head", "absent", "present"),
+    [
+        ("tags", "bert.pooler.dense.bias", "classifier.bias"),
+        ("choices", "qa_outputs.weight", "classifier.bias"),
+        ("spans", "bert.pooler.dense.bias", "qa_outputs.bias"),
+        ("masked_lm", "bert.pooler.dense.bias", "cls.predictions.bias"),
+        ("next_sentence", "cls.predictions.bias", "bert.pooler.dense.bias"),
+        ("pretraining", "classifier.bias", "cls.seq_relationship.bias"),
+    ],
+)
+def test_what_a_class_has_no_place_for_is_left_out(tmp_path, weights, head, absent, present):
+    if head == "choices":
+        weights["output_weights"] = weights["output_weights"][:1]
+        del weights["output_bias"]
+    if head == "masked_lm":
+        weights = {n: w for n, w in weights.items() if "seq_relationship" not in n}
+    if head == "next_sentence":
+        weights = {n: w for n, w in weights.items() if "cls/predictions" not in n}
+    huggingface.write_huggingface(str(tmp_path), weights, BertConfig(**CONFIG, head=head))
+    with safetensors.safe_open(tmp_path / "model.safetensors", "np") as file:
+        written = set(file.keys())
+        if head == "choices":
+            np.testing.assert_array_equal(file.get_tensor(present), [0])
+    assert absent not in written and present in written
+    values = json.loads((tmp_path / "config.json").read_text())
+    assert values["dtype"] == "float32" and BertConfig.from_dict(values).head == head
 
 
 def test_same_weights_give_the_same_bytes(tmp_path, weights):
@@ -66,6 +97,12 @@ def test_same_weights_give_the_same_bytes(tmp_path, weights):
     assert one == other
 
 
+def _written_config(folder, config, shapes):
+    tensors = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
+    huggingface.write_huggingface(str(folder), tensors, config)
+    return json.loads((folder / "config.json").read_text())
+
+
 @pytest.mark.parametrize(
     ("heads", "architecture"),
     [
@@ -75,18 +112,18 @@ def test_same_weights_give_the_same_bytes(tmp_path, weights):
         ((), "BertModel"),
     ],
 )
-def test_config_names_the_class(heads, architecture):
+def test_config_names_the_class(tmp_path, heads, architecture):
     shapes = numpy_bert.variable_shapes(CONFIG, heads, labels=5)
-    values = huggingface._config_dict(BertConfig(**CONFIG), shapes)
+    values = _written_config(tmp_path, BertConfig(**CONFIG), shapes)
     assert values["architectures"] == [architecture]
     assert len(values.get("id2label", ())) == (5 if heads == ("classifier",) else 0)
 
 
-def test_config_keeps_label_names_that_fit():
+def test_config_keeps_label_names_that_fit(tmp_path):
     shapes = numpy_bert.variable_shapes(CONFIG, ("classifier",), labels=2)
     kept = {"0": "bad", "1": "good"}
     config = BertConfig(**CONFIG, extra={"id2label": kept})
-    assert huggingface._config_dict(config, shapes)["id2label"] == kept
+    assert _written_config(tmp_path, config, shapes)["id2label"] == kept
 
 
 def test_without_prefix_and_with_the_first_conversions_names(tmp_path, weights):
