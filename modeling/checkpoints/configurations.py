@@ -14,23 +14,28 @@ import tensorflow as tf
 
 from modeling.checkpoints import names
 from modeling.checkpoints.contents import Contents
-from modeling.checkpoints.files import folders_of_checkpoint, join
+from modeling.checkpoints.files import join
 from modeling.checkpoints.formats.configs import config_of_weights
+from modeling.checkpoints.formats.garden import GARDEN
 from modeling.checkpoints.formats.hf_h5 import HF_H5
 from modeling.checkpoints.formats.hf_objects import HF_OBJECTS
+from modeling.checkpoints.formats.hub import HUB
 from modeling.checkpoints.formats.keras_hub import KERAS_HUB, keras_hub_config
 from modeling.checkpoints.formats.torch_file import PYTORCH
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
 
-# The format's own name, then what may stand in for it.
+# The format's own, then what may stand in for it.
 _CONFIG_NAMES = {
-    names.TF1: ("bert_config.json", "config.json"),
+    names.TF1: (("bert_config.json",), ("config.json",)),
     **dict.fromkeys(
-        (names.HUGGINGFACE, HF_H5, HF_OBJECTS, PYTORCH), ("config.json", "bert_config.json")
+        (names.HUGGINGFACE, HF_H5, HF_OBJECTS, PYTORCH), (("config.json",), ("bert_config.json",))
     ),
+    KERAS_HUB: ((), ("bert_config.json", "config.json", "params.yaml")),
 }
-_OTHER_CONFIG_NAMES = ("bert_config.json", "config.json", "params.yaml")
+_OTHER_CONFIG_NAMES = (("bert_config.json", "params.yaml"), ("config.json",))  # Model Garden's
+# Of these the weights' shapes, or the file itself, tell enough.
+_MAY_LACK = (KERAS_HUB, GARDEN, HUB)
 # What changes answers and can't be seen in the weights' shapes.
 _UNSEEN = ("hidden_act", "num_attention_heads", "layer_norm_eps")
 _NOT_COMPUTED = {
@@ -48,17 +53,16 @@ def config_of_checkpoint(
     libraries' formats, what the file itself or the weights' shapes tell.
 
     Raises:
-        ModelingError: There is none, it can't be read, or `config_file` contradicts the
-            checkpoint's own.
+        ModelingError: There is none, it can't be read, or `config_file` or one of the
+            checkpoint's own contradicts another.
     """
-    if config_file:
-        config = BertConfig.from_json_file(config_file)
-        check_own_config(held, config, (*_UNSEEN, "attention_direction"))
+    own = _own_configs(held)
+    stand_in = config_file or (None if own else config_file_of(held))
+    if stand_in:
+        config = BertConfig.from_json_file(stand_in)
     else:
-        config = _own_config(held)
-    if config is None:
-        stand_in = config_file_of(held)
-        config = BertConfig.from_json_file(stand_in) if stand_in else config_of_weights(held)
+        config = own[0] if own else config_of_weights(held)
+    check_own_config(held, config, (*_UNSEEN, "attention_direction"))
     untold = {k: v for k, v in held.masked_lm.items() if getattr(config, k) is None}
     return dataclasses.replace(config, **untold)
 
@@ -69,10 +73,11 @@ def config_file_of(held: Contents) -> str | None:
     Raises:
         ModelingError: There is none, and the weights don't tell enough.
     """
-    candidates = _CONFIG_NAMES.get(held.format, _OTHER_CONFIG_NAMES)
-    beside = _first_beside(held, candidates)
-    if beside or held.format not in _CONFIG_NAMES:
-        return beside
+    own, others = _CONFIG_NAMES.get(held.format, _OTHER_CONFIG_NAMES)
+    candidates = (*own, *others)
+    beside = _beside(held, candidates)
+    if beside or held.format in _MAY_LACK:
+        return beside[0] if beside else None
     raise ModelingError(
         f"There is no {' or '.join(candidates)} beside {held.path}. The configuration says how "
         f"many attention heads the weights stand for: name its file with --bert_config_file."
@@ -91,22 +96,22 @@ def check_own_config(held: Contents, config: BertConfig, fields: Sequence[str] =
         ModelingError: They contradict each other, or the checkpoint's own can't be read or says
             what isn't computed here.
     """
-    own = _own_config(held)
-    said = {name: (getattr(own, name), getattr(config, name)) for name in fields if own}
-    differing = [name for name, (theirs, ours) in said.items() if theirs != ours]
-    if not own or not differing:
-        return
-    theirs, ours = (
-        ", ".join(f"{name} {said[name][side]!r}" for name in differing) for side in (0, 1)
-    )
-    gelu = any({"gelu", "gelu_erf"} <= {*pair} for pair in said.values())
-    hint = ' (Hugging Face calls "gelu" what is "gelu_erf" here.)' if gelu else ""
-    raise ModelingError(
-        f"{own.file}, which came with the weights of {held.path}, says {theirs}; "
-        f"{config.file or 'the configuration that they are to be used with'} says {ours}.{hint} "
-        f"The weights fit both, but the answers would be other ones. Use the former; if that isn't "
-        f"of these weights, take it out of their folder."
-    )
+    for own in _own_configs(held):
+        said = {name: (getattr(own, name), getattr(config, name)) for name in fields}
+        differing = [name for name, (theirs, ours) in said.items() if theirs != ours]
+        if not differing:
+            continue
+        theirs, ours = (
+            ", ".join(f"{name} {said[name][side]!r}" for name in differing) for side in (0, 1)
+        )
+        gelu = any({"gelu", "gelu_erf"} <= {*pair} for pair in said.values())
+        hint = ' (Hugging Face calls "gelu" what is "gelu_erf" here.)' if gelu else ""
+        raise ModelingError(
+            f"{own.file}, which came with the weights of {held.path}, says {theirs}; "
+            f"{config.file or 'the configuration that they are to be used with'} says {ours}.{hint}"
+            f" The weights fit both, but the answers would be other ones. Use the former; if that "
+            f"isn't of these weights, take it out of their folder."
+        )
 
 
 def masked_lm_note(held: Contents, config: BertConfig) -> str | None:
@@ -116,9 +121,9 @@ def masked_lm_note(held: Contents, config: BertConfig) -> str | None:
         held: The checkpoint.
         config: What its weights are to be used with.
     """
-    own = _own_config(held) or config
     if names.MASKED_LM_BIAS not in held.shapes:
         return None
+    own = [*_own_configs(held), config][0]
     theirs = dataclasses.replace(own, **held.masked_lm).masked_lm_form
     if theirs == config.masked_lm_form:
         return None
@@ -155,17 +160,15 @@ def check_computable(held: Contents) -> None:
             )
 
 
-def _own_config(held: Contents) -> BertConfig | None:
+def _own_configs(held: Contents) -> list[BertConfig]:
     """What the checkpoint's own library wrote with it: beside the weights, or inside of them."""
     inside = keras_hub_config(held.path) if held.format == KERAS_HUB else None
     if inside:
-        return dataclasses.replace(BertConfig.from_dict(inside), file=held.path)
-    own = _CONFIG_NAMES.get(held.format, _OTHER_CONFIG_NAMES)
-    file = _first_beside(held, own[:1] if held.format in _CONFIG_NAMES else own)
-    return BertConfig.from_json_file(file) if file else None
+        return [dataclasses.replace(BertConfig.from_dict(inside), file=held.path)]
+    own, _ = _CONFIG_NAMES.get(held.format, _OTHER_CONFIG_NAMES)
+    return [BertConfig.from_json_file(file) for file in _beside(held, own)]
 
 
-def _first_beside(held: Contents, candidates: Sequence[str]) -> str | None:
-    folders = folders_of_checkpoint(held.path)
-    files = (join(folder, name) for folder in folders for name in candidates)
-    return next((file for file in files if tf.io.gfile.exists(file)), None)
+def _beside(held: Contents, candidates: Sequence[str]) -> list[str]:
+    files = (join(os.path.dirname(held.path) or ".", name) for name in candidates)
+    return [file for file in files if tf.io.gfile.exists(file)]

@@ -1,6 +1,7 @@
 """A checkpoint's own configuration counts, whatever another file says."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -154,3 +155,26 @@ def test_pruned_heads(tmp_path, weights, format):
     checkpoints.write_checkpoint(tmp_path, weights, BertConfig(**SIZES), format=format)
     with pytest.raises(ModelingError, match=r"2 outputs for 4 inputs: heads .* were pruned"):
         checkpoints.convert(tmp_path, tmp_path / "out", "tf1")
+
+
+@pytest.mark.parametrize(
+    ("encoder", "words"),
+    [
+        ({"norm_first": True}, "norm_first"),
+        ({"hidden_activation": "relu"}, "'relu'.*'gelu'"),
+        ({}, ""),
+    ],
+)
+def test_two_of_model_garden(golden, tmp_path, encoder, words):
+    """bert_config.json, and what the trainer wrote beside it."""
+    folder = shutil.copytree(golden / "formats" / "mg_release", tmp_path / "model")
+    sizes = BertConfig.from_json_file(folder / "bert_config.json").to_dict()
+    sizes["num_layers"] = sizes.pop("num_hidden_layers")
+    params = {"task": {"model": {"encoder": {"type": "bert", "bert": sizes | encoder}}}}
+    (folder / "params.yaml").write_text(json.dumps(params))  # YAML too
+    if not words:
+        assert read(folder).hidden_act == "gelu"
+        return
+    with pytest.raises(ModelingError, match=words) as raised:
+        read(folder)
+    assert str(folder / "params.yaml") in str(raised.value)
