@@ -38,7 +38,9 @@ from modeling.models import (
 )
 
 _FILLING = ("pretraining", "masked_lm")  # heads that fill in [MASK]
-_WITHOUT_POOLER = ("masked_lm", "spans", "tags")
+# What models of these heads have, but don't use for their answers; many files lack it.
+_UNUSED = dict.fromkeys(("masked_lm", "spans", "tags"), ("bert/pooler/",))
+_UNUSED["next_sentence"] = ("cls/predictions/",)
 
 
 class Pretrained(NamedTuple):
@@ -94,12 +96,10 @@ def from_pretrained(
     model = _make_model(config, num_labels or rows, "target_scale" in held.shapes)
     model.build()
     if same:
-        # Many encoders are published without their pooler, and these heads don't use it.
-        optional = ("bert/pooler/", "target_") if own in _WITHOUT_POOLER else ("target_",)
+        unused = _UNUSED.get(own, ())
         names = checkpoints.weights_by_name(model)
-        required = [name for name in names if own and not name.startswith(optional)]
-        absent = [name for name in names if name not in held.shapes and name.startswith(optional)]
-        skip = [name for name in absent if own in _WITHOUT_POOLER]
+        required = [name for name in names if own and not name.startswith((*unused, "target_"))]
+        skip = [name for name in names if name not in held.shapes and name.startswith(unused)]
         report = checkpoints.load(model, path, required=required or checkpoints.ENCODER, skip=skip)
     else:
         skip = ("output_",)

@@ -9,6 +9,8 @@ import zipfile
 import pytest
 from absl import logging
 
+from tests.benchmarks.peers import environment
+
 # As the scripts run, so that tests see what users are told.
 logging.set_verbosity(logging.INFO)
 
@@ -36,6 +38,18 @@ def golden() -> pathlib.Path:
 def shared_data() -> pathlib.Path:
     """The folder of real public data sets."""
     return _folder("data")
+
+
+@pytest.fixture(scope="session")
+def peer_python(tmp_path_factory):
+    """From a peer's name to the interpreter of its environment, see `peers.environment`.
+
+    The environments are made in BERT_PEERS_DIR unless they are there already; without the variable
+    a temporary folder takes them. For slow tests.
+    """
+    kept = os.environ.get("BERT_PEERS_DIR")
+    folder = kept or str(tmp_path_factory.mktemp("peers"))
+    return lambda peer: environment.python_of(peer, folder)
 
 
 @pytest.fixture(scope="session")
