@@ -8,6 +8,7 @@ maps them.
 """
 
 import dataclasses
+import functools
 import json
 import os
 from collections.abc import Sequence
@@ -253,11 +254,7 @@ class BertConfig:
     def _from_known_keys(cls, values: dict[str, Any]) -> "BertConfig":
         known = {field.name for field in dataclasses.fields(cls)} - {"extra", "file"}
         extra = {key: value for key, value in values.items() if key not in known}
-        if extra:
-            logging.info(
-                "Configuration keys that BertConfig does not use, kept as they are: %s",
-                ", ".join(sorted(extra)),
-            )
+        _tell_unused(tuple(sorted(extra.keys() - _LABEL_KEYS)))
         if "vocab_size" not in values:
             raise ModelingError("BertConfig field 'vocab_size' is missing and has no default.")
         return cls(**{key: values[key] for key in values.keys() & known}, extra=extra)
@@ -328,6 +325,16 @@ class BertConfig:
         from modeling.checkpoints.formats.hf_config import huggingface_dict
 
         return huggingface_dict(self)
+
+
+@functools.cache
+def _tell_unused(names: tuple[str, ...]) -> None:
+    """Once, since a run reads its configuration several times."""
+    if names:
+        logging.info(
+            "Configuration keys that BertConfig does not use, kept as they are: %s",
+            ", ".join(names),
+        )
 
 
 def _check_supported(values: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from modeling.checkpoints import names
 from modeling.checkpoints.contents import Contents
-from modeling.checkpoints.files import join
+from modeling.checkpoints.files import folders_of_checkpoint, join
 from modeling.checkpoints.formats.configs import config_of_weights
 from modeling.checkpoints.formats.garden import GARDEN
 from modeling.checkpoints.formats.hf_h5 import HF_H5
@@ -170,5 +170,6 @@ def _own_configs(held: Contents) -> list[BertConfig]:
 
 
 def _beside(held: Contents, candidates: Sequence[str]) -> list[str]:
-    files = (join(os.path.dirname(held.path) or ".", name) for name in candidates)
+    folders = folders_of_checkpoint(held.path)
+    files = [join(folder, name) for folder in folders for name in candidates]
     return [file for file in files if tf.io.gfile.exists(file)]

@@ -1,0 +1,92 @@
+"""The model that flags mean: from the flags, or from the folder of its weights."""
+
+import pytest
+from absl import flags
+
+from modeling import checkpoints
+from modeling.checkpoints.vocabularies import TextFolding
+from modeling.config import BertConfig
+from modeling.errors import ModelingError
+from modeling.models import BertModel
+from modeling.training.given_model import known_text_folding, open_given_model
+
+CONFIG = BertConfig(
+    vocab_size=5,
+    hidden_size=4,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    intermediate_size=6,
+    max_position_embeddings=8,
+)
+
+
+@pytest.fixture
+def model(tmp_path):
+    """A folder with a cased model and all that belongs to it."""
+    vocab = tmp_path / "words.txt"
+    vocab.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n")
+    checkpoints.save(BertModel(CONFIG), tmp_path / "model", vocab, folding=TextFolding(False))
+    return tmp_path / "model"
+
+
+def given(tmp_path, **flag_values):
+    """Flag values as a command line gives them."""
+    values = flags.FlagValues()
+    for name in ("bert_config_file", "init_checkpoint", "vocab_file", "output_dir", "input_file"):
+        flags.DEFINE_string(name, None, "", flag_values=values)
+    for name, default in (("do_lower_case", True), ("overwrite_output_dir", False)):
+        flags.DEFINE_bool(name, default, "", flag_values=values)
+    told = {"output_dir": tmp_path / "out"} | flag_values
+    values(["script", *(f"--{name}={value}" for name, value in told.items())])
+    return values
+
+
+def test_the_folder_tells_all(tmp_path, model):
+    values = given(tmp_path, init_checkpoint=model)
+    assert open_given_model(values) == CONFIG
+    assert (values.vocab_file, values.do_lower_case) == (str(model / "vocab.txt"), False)
+    # So does an output folder that has been trained in.
+    values = given(tmp_path, output_dir=model)
+    assert open_given_model(values) == CONFIG
+    assert (values.vocab_file, values.do_lower_case) == (str(model / "vocab.txt"), False)
+
+
+def test_flags_count_before_it(tmp_path, model):
+    config = tmp_path / "config.json"
+    other = BertConfig(**{**CONFIG.to_dict(), "hidden_dropout_prob": 0.3})
+    config.write_text(other.to_json_string())
+    values = given(tmp_path, init_checkpoint=model, bert_config_file=config)
+    assert open_given_model(values) == other
+    values = given(tmp_path, init_checkpoint=model, vocab_file=tmp_path / "words.txt")
+    open_given_model(values)
+    assert values.vocab_file == str(tmp_path / "words.txt")
+
+
+def test_contradictions_are_refused(tmp_path, model):
+    with pytest.raises(ModelingError, match="--do_lower_case is True, but the model's own files"):
+        open_given_model(given(tmp_path, init_checkpoint=model, do_lower_case="true"))
+    open_given_model(given(tmp_path, init_checkpoint=model, do_lower_case="false"))
+    config = tmp_path / "config.json"
+    config.write_text(BertConfig(**{**CONFIG.to_dict(), "hidden_act": "relu"}).to_json_string())
+    with pytest.raises(ModelingError, match="hidden_act"):
+        open_given_model(given(tmp_path, init_checkpoint=model, bert_config_file=config))
+
+
+def test_what_nothing_tells_is_asked_for(tmp_path, model):
+    with pytest.raises(ModelingError, match="--bert_config_file is missing"):
+        open_given_model(given(tmp_path))
+    with pytest.raises(ModelingError, match="--bert_config_file is missing"):
+        open_given_model(given(tmp_path, output_dir=model, overwrite_output_dir="true"))
+    (model / "vocab.txt").unlink()
+    with pytest.raises(ModelingError, match="--vocab_file is missing, and none lies beside"):
+        open_given_model(given(tmp_path, init_checkpoint=model))
+    values = given(tmp_path, init_checkpoint=model)
+    assert open_given_model(values, learns_vocabulary=True) == CONFIG
+
+
+def test_how_the_texts_of_records_are_folded(tmp_path, model):
+    assert known_text_folding(given(tmp_path, init_checkpoint=model)) == TextFolding(False)
+    assert known_text_folding(given(tmp_path)) == TextFolding(True)
+    assert known_text_folding(given(tmp_path, input_file="x")) == TextFolding()
+    told = given(tmp_path, input_file="x", do_lower_case="false")
+    assert known_text_folding(told) == TextFolding(False)
