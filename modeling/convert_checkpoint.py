@@ -1,14 +1,17 @@
-"""Converts a checkpoint to the original release's format or to Hugging Face's.
+"""Converts a checkpoint to the original release's format, Hugging Face's or KerasHub's.
 
     python -m modeling.convert_checkpoint --input uncased_L-12_H-768_A-12 --output bert-hf \
         --format huggingface
     python -m modeling.convert_checkpoint --input minilm/model.safetensors --output minilm-tf1 \
         --format tf1
+    python -m modeling.convert_checkpoint --input uncased_L-12_H-768_A-12 --output preset \
+        --format keras_hub
 
 Reads TF1 bundles (bert_model.ckpt), fine-tuned or pre-trained, and .safetensors files, with or
 without the `bert.` prefix, in float32, float16 or bfloat16; and other libraries' checkpoints, see
 modeling/checkpoints/README.md. Writes bert_model.ckpt.* with bert_config.json, or model.safetensors
-with config.json; and vocab.txt.
+with config.json, and vocab.txt; or a preset for KerasHub's BertBackbone, BertTextClassifier,
+BertMaskedLM and BertTokenizer.
 """
 
 from modeling import quiet  # noqa: F401  isort: skip
@@ -52,7 +55,13 @@ if __name__ == "__main__":
         required=True,
     )
     flags.DEFINE_string("output", None, "Folder to write to; made if absent.", required=True)
-    flags.DEFINE_enum("format", None, checkpoints.FORMATS, "Format to write.", required=True)
+    flags.DEFINE_enum(
+        "format",
+        None,
+        checkpoints.FORMATS,
+        "Format to write: the original's, Hugging Face's, or a KerasHub preset.",
+        required=True,
+    )
     flags.DEFINE_string(
         "bert_config_file",
         None,

@@ -1,12 +1,20 @@
-"""What a checkpoint holds, whatever its format: names, shapes, and a way to read each tensor."""
+"""What a checkpoint holds, whatever its format: names, shapes, and a way to read each tensor.
+
+Model Garden and KerasHub store weights as Keras's layers do. Attention kernels are [H, heads, size]
+and [heads, size, H] there, their biases [heads, size]; a head's kernel is [in, outputs], which the
+original stores the other way round.
+"""
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from modeling.errors import ModelingError
+
+_SELF, _OUTPUT_KERNEL = "/attention/self/", "/attention/output/dense/kernel"
 
 
 @dataclasses.dataclass
@@ -70,4 +78,39 @@ def weights_as_float32(array: np.ndarray) -> np.ndarray:
     """Widens half precision (float16, bfloat16) to float32, which is exact; leaves the rest."""
     if array.dtype == np.float16 or array.dtype.name == "bfloat16":
         return array.astype(np.float32)
+    return array
+
+
+def original_shape(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of a weight in the original's layout.
+
+    Args:
+        name: Its original name.
+        shape: Its shape in Keras's layout.
+    """
+    if name.endswith("output_weights"):
+        return shape[::-1]
+    if len(shape) == 3 and name.endswith(_OUTPUT_KERNEL):
+        return (shape[0] * shape[1], shape[2])
+    if _SELF in name and len(shape) > 1:
+        inputs = 1 if name.endswith("/kernel") else 0
+        return (*shape[:inputs], math.prod(shape[inputs:]))
+    return shape
+
+
+def in_original_layout(name: str, array: np.ndarray) -> np.ndarray:
+    """The weight of this original name, laid out as the original does; see `original_shape`."""
+    if name.endswith("output_weights"):
+        return array.T
+    return array.reshape(original_shape(name, array.shape))
+
+
+def in_keras_layout(name: str, array: np.ndarray, heads: int) -> np.ndarray:
+    """The inverse of `in_original_layout`, for attention with so many heads."""
+    if name.endswith("output_weights"):
+        return array.T
+    if name.endswith(_OUTPUT_KERNEL):
+        return array.reshape(heads, -1, array.shape[-1])
+    if _SELF in name:
+        return array.reshape(*array.shape[:-1], heads, -1)
     return array

@@ -11,6 +11,12 @@ from modeling.checkpoints.configurations import (
 )
 from modeling.checkpoints.contents import Contents
 from modeling.checkpoints.files import join
+from modeling.checkpoints.formats.keras_hub import KERAS_HUB
+from modeling.checkpoints.formats.keras_hub_writing import (
+    FILES,
+    keras_hub_notes,
+    keras_hub_weights,
+)
 from modeling.checkpoints.heads import (
     UNIT_OF_OTHERS,
     checkpoint_heads,
@@ -27,6 +33,7 @@ _POOLER = "bert/pooler/dense/kernel"
 _WRITTEN_NAMES = {
     names.TF1: (f"{tf1.RELEASE_NAME}.index", "bert_config.json"),
     names.HUGGINGFACE: (huggingface.FILE_NAME, "config.json"),
+    KERAS_HUB: FILES,
 }
 
 
@@ -68,14 +75,14 @@ def convert(
     Args:
         path: As in `load`.
         directory: Made if absent.
-        format: "tf1" or "huggingface".
+        format: One of `FORMATS`.
         config_file: Any format; by default bert_config.json, config.json or params.yaml beside the
             weights, or what other libraries' files tell themselves.
         vocab_file: By default vocab.txt beside or inside; none is written if there is none.
 
     Raises:
-        ModelingError: No checkpoint, no configuration, one that doesn't describe the weights, or
-            a folder that can't be written.
+        ModelingError: No checkpoint, no configuration, one that doesn't describe the weights, one
+            that KerasHub can't compute in its format, or a folder that can't be written.
     """
     held = open_contents(path)
     config = config_of_checkpoint(held, config_file)
@@ -90,9 +97,11 @@ def convert(
     _check(held, config)
     config = config_with_trained_head(held.shapes, config, held.head)
     heads = checkpoint_heads(held.shapes, config, held.head)
+    unit = [name for name in kept if name in UNIT_OF_OTHERS]
     if format == names.HUGGINGFACE:
-        unit = [name for name in kept if name in UNIT_OF_OTHERS]
         kept = [*huggingface.huggingface_names(kept, next(iter(heads), None)), *unit]
+    if format == KERAS_HUB:
+        kept = [*keras_hub_weights(held.shapes, config), *unit]
     if format == names.TF1 and held.format == names.TF1:
         kept = list(held.shapes)  # The names need no translation, so unknown heads stay too.
     tensors = {name: held.read(name) for name in kept}
@@ -107,7 +116,12 @@ def convert(
         ignored=len(held.ignored),
         written=written,
         config=config,
-        notes=_notes(held, config, format, vocab_file is not None),
+        notes=_notes(held, config, format, vocab_file is not None)
+        + (
+            keras_hub_notes(held.shapes, config, vocab_file is not None, folding)
+            if format == KERAS_HUB
+            else []
+        ),
     )
 
 
@@ -160,7 +174,7 @@ def _notes(held: Contents, config: BertConfig, format: str, has_vocab: bool) -> 
     # Other programs don't know these fields.
     plain = dataclasses.replace(config, masked_lm_hidden_act=None, masked_lm_layer_norm_eps=None)
     masked_lm = masked_lm_note(held, plain)
-    if masked_lm:
+    if masked_lm and format != KERAS_HUB:
         notes.append(masked_lm)
     if UNIT_OF_OTHERS.keys() & held.shapes.keys():
         notes.append(

@@ -50,6 +50,8 @@ def temporary_folder(directory: str) -> Iterator[str]:
 def staged(directory: str) -> Iterator[str]:
     """A temporary folder inside `directory` whose files move there when the block ends well.
 
+    Those in folders of it move to folders of the same names.
+
     Each file arrives by renaming, `*.index` last, since a TF1 checkpoint counts as present once
     its index is there. When the block raises, nothing in `directory` has changed. What remains
     is the moment between two renames: a process killed then leaves some files new and others
@@ -64,9 +66,10 @@ def staged(directory: str) -> Iterator[str]:
     try:
         with temporary_folder(directory) as temporary:
             yield temporary
-            files = tf.io.gfile.listdir(temporary)
+            files = files_inside(temporary)
             for file in sorted(files, key=lambda file: (file.endswith(".index"), file)):
                 source, target = join(temporary, file), join(directory, file)
+                tf.io.gfile.makedirs(os.path.dirname(target))
                 tf.io.gfile.rename(source, target, overwrite=True)
     except tf.errors.OpError as error:
         raise ModelingError(
@@ -105,6 +108,12 @@ def _is_abandoned(directory: str, name: str) -> bool:
     paths = [join(temporary, file) for file in tf.io.gfile.listdir(temporary)] or [temporary]
     newest = max(tf.io.gfile.stat(path).mtime_nsec for path in paths) / 1e9
     return time.time() - newest > _ABANDONED_SECONDS
+
+
+def files_inside(directory: str) -> list[str]:
+    """The paths, from a folder on, of all files in it and in its folders, sorted."""
+    walked = [(where, file) for where, _, files in tf.io.gfile.walk(directory) for file in files]
+    return sorted(join(where, file)[len(directory) :].lstrip("/\\") for where, file in walked)
 
 
 def write_staged_text(path: str, text: str) -> None:

@@ -6,16 +6,23 @@ from collections.abc import Mapping
 import keras
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
 from modeling.checkpoints import huggingface, names, tf1
 from modeling.checkpoints.contents import weights_as_float32
-from modeling.checkpoints.files import join, staged, write_staged_text
+from modeling.checkpoints.files import files_inside, join, staged, write_staged_text
+from modeling.checkpoints.formats.keras_hub import KERAS_HUB
+from modeling.checkpoints.formats.keras_hub_writing import (
+    keras_hub_notes,
+    preset_files,
+    write_preset,
+)
 from modeling.checkpoints.heads import config_with_trained_head, fold_target_unit
 from modeling.checkpoints.vocabularies import TOKENIZER_NAME, TextFolding, tokenizer_config
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
 
-FORMATS = (names.TF1, names.HUGGINGFACE)
+FORMATS = (names.TF1, names.HUGGINGFACE, KERAS_HUB)
 
 
 def save(
@@ -30,32 +37,38 @@ def save(
     Format "tf1" writes what the original release consists of: bert_model.ckpt.index and
     .data-00000-of-00001 with the original's variable names and shapes, bert_config.json, and
     vocab.txt. "huggingface" writes model.safetensors, config.json and vocab.txt, which
-    transformers' BERT classes load.
+    transformers' BERT classes load. "keras_hub" writes a preset, which KerasHub's BERT classes
+    load; a head that they lack is left out with a warning.
 
     Args:
         model: Has a `config`, and weights that carry the original's names.
         directory: Made if absent. Files of the same names are replaced once all are complete.
         vocab_file: Copied as vocab.txt. Without it no vocab.txt is written.
-        format: "tf1" or "huggingface".
-        folding: How its texts are folded, for tokenizer_config.json; without it none is written.
+        format: One of `FORMATS`.
+        folding: How its texts are folded, for tokenizer_config.json, or tokenizer.json of a
+            preset; without it none is written.
 
     Returns:
         The paths of the files written.
 
     Raises:
         ModelingError: The folder can't be written, the vocabulary can't be read or is larger
-            than the configuration's, or a weight has no name in the format.
+            than the configuration's, a weight has no name in the format, or KerasHub can't
+            compute the model.
     """
     tensors = {name: _array(variable) for name, variable in names.weights_by_name(model).items()}
     shapes = {name: array.shape for name, array in tensors.items()}
     config = config_with_trained_head(shapes, model.config, getattr(model, "head", None))
     tensors = fold_target_unit(tensors)
     nameless = [name for name in tensors if names.to_huggingface(name) is None]
-    if format == names.HUGGINGFACE and nameless:
+    if format != names.TF1 and nameless:
         raise ModelingError(
-            f"The model's weights {', '.join(nameless)} have no name in Hugging Face's format, so "
+            f"The model's weights {', '.join(nameless)} have no name in the format {format!r}, so "
             f"nothing was written to {os.fspath(directory)}. Save with format='tf1'."
         )
+    if format == KERAS_HUB:
+        for note in keras_hub_notes(shapes, config, vocab_file is not None, folding):
+            logging.warning("%s", note)
     return write_checkpoint(directory, tensors, config, vocab_file, format, folding)
 
 
@@ -77,19 +90,23 @@ def write_checkpoint(
         )
     directory = os.fspath(directory)
     vocab = None if vocab_file is None else _read_vocab(os.fspath(vocab_file), config)
+    if format == KERAS_HUB:
+        texts = preset_files(directory, tensors, config, vocab, folding)
     with staged(directory) as temporary:
-        if format == names.TF1:
+        if format == KERAS_HUB:
+            write_preset(temporary, tensors, config, texts)
+        elif format == names.TF1:
             tf1.write_bundle(join(temporary, tf1.RELEASE_NAME), tensors)
             write_staged_text(join(temporary, "bert_config.json"), config.to_json_string())
         else:
             huggingface.write_huggingface(temporary, tensors, config)
-        if folding is not None and folding.do_lower_case is not None:
+        if format != KERAS_HUB and folding is not None and folding.do_lower_case is not None:
             content = tokenizer_config(folding, config.max_position_embeddings)
             write_staged_text(join(temporary, TOKENIZER_NAME), content)
-        if vocab is not None:
+        if format != KERAS_HUB and vocab is not None:
             with tf.io.gfile.GFile(join(temporary, "vocab.txt"), "wb") as file:
                 file.write(vocab)
-        written = sorted(join(directory, name) for name in tf.io.gfile.listdir(temporary))
+        written = [join(directory, name) for name in files_inside(temporary)]
     return written
 
 

@@ -10,8 +10,12 @@ import re
 from collections.abc import Mapping
 
 from modeling.checkpoints import names
-from modeling.checkpoints.contents import Contents, checked_weight
-from modeling.checkpoints.formats.layout import in_original_layout, original_shape
+from modeling.checkpoints.contents import (
+    Contents,
+    checked_weight,
+    in_original_layout,
+    original_shape,
+)
 from modeling.checkpoints.formats.object_graph import (
     ObjectCheckpoint,
     ObjectVariable,

@@ -19,15 +19,19 @@ import numpy as np
 import tensorflow as tf
 
 from modeling.checkpoints import names
-from modeling.checkpoints.contents import Contents, checked_weight
+from modeling.checkpoints.contents import (
+    Contents,
+    checked_weight,
+    in_original_layout,
+    original_shape,
+)
 from modeling.checkpoints.files import join
 from modeling.checkpoints.formats.configs import KERAS_HUB_MASKED_LM
 from modeling.checkpoints.formats.h5_file import H5File, is_h5
-from modeling.checkpoints.formats.layout import in_original_layout, original_shape
 from modeling.checkpoints.huggingface import LocalFile
 from modeling.errors import ModelingError
 
-KERAS_HUB = "keras hub"
+KERAS_HUB = "keras_hub"
 
 _ZIP = b"PK\x03\x04"
 _MODEL, _TASK = "model.weights.h5", "task.weights.h5"
@@ -206,6 +210,23 @@ def _original_name(name: str, in_encoder: bool) -> str | None:
                 return f"{scope}{original}" if number == "0" else None
             if number in ("0", "1"):
                 return f"{scope}{original}/{variables[int(number)]}".removeprefix("/")
+    return None
+
+
+def keras_hub_name(original: str) -> str | None:
+    """The name in KerasHub's files of the weight of this original name; None if it has none.
+
+    Those that begin with bert/ are in the encoder's file, the others in the task's.
+    """
+    layer = re.fullmatch(r"bert/encoder/layer_(\d+)/(.+)", original)
+    table, scope = _ENCODER if original.startswith("bert/") else _HEADS, ""
+    if layer:
+        table, original = _LAYER, layer.group(2)
+        scope = f"layers/transformer_encoder{f'_{layer.group(1)}' if int(layer.group(1)) else ''}/"
+    for pattern, (ours, variables) in table.items():
+        for number, variable in enumerate(variables or ("",)):
+            if original == f"{ours}/{variable}".strip("/"):
+                return f"{scope}{pattern.replace('_?', '')}/vars/{number}"
     return None
 
 

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from modeling import checkpoints
 from modeling.checkpoints import saving, tf1
+from modeling.checkpoints.formats import keras_hub_writing
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
 from modeling.models import BertClassifier, BertPretrainer
@@ -124,8 +125,12 @@ def test_failed_save_leaves_the_old_files(model, tmp_path, monkeypatch, format):
         raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
 
     # The last thing written, so that the weights are already in the temporary folder.
-    last = "to_json_string" if format == "tf1" else "to_huggingface_dict"
-    monkeypatch.setattr(BertConfig, last, full)
+    last = {
+        "tf1": (BertConfig, "to_json_string"),
+        "huggingface": (BertConfig, "to_huggingface_dict"),
+        "keras_hub": (keras_hub_writing, "write_staged_text"),
+    }
+    monkeypatch.setattr(*last[format], full)
     with pytest.raises(ModelingError, match="No space left"):
         checkpoints.save(model, tmp_path, format=format)
     assert {name: (tmp_path / name).read_bytes() for name in _names(tmp_path)} == before

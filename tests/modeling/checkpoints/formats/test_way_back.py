@@ -12,9 +12,12 @@ import numpy as np
 import pytest
 
 import modeling
+from data.tokenization import Tokenizer
 from modeling import checkpoints
 from modeling.checkpoints import huggingface
+from modeling.checkpoints.formats.configs import KERAS_HUB_MASKED_LM
 from modeling.checkpoints.heads import checkpoint_head
+from modeling.checkpoints.vocabularies import TextFolding
 from modeling.config import BertConfig
 from tests.reference import numpy_bert
 
@@ -63,6 +66,44 @@ for folder in folders:
               "labels": config.id2label}
     (folder / "report.json").write_text(json.dumps(report))
 """
+# Presets' own classes load; BertTokenizer and the task's preprocessor where there is a vocabulary.
+KERAS_HUB = """
+import json, pathlib, sys
+import numpy as np, keras_hub
+
+inputs, *folders = map(pathlib.Path, sys.argv[1:])
+given = np.load(inputs)
+batch = {"token_ids": given["input_ids"], "segment_ids": given["segment_ids"],
+         "padding_mask": given["input_mask"]}
+for folder in folders:
+    task = folder / "task.json"
+    kind = json.loads(task.read_text())["class_name"] if task.exists() else "BertBackbone"
+    model = getattr(keras_hub.models, kind).from_preset(str(folder))
+    backbone = keras_hub.models.BertBackbone.from_preset(str(folder))
+    arrays = {name: np.asarray(value) for name, value in backbone(batch).items()}
+    report = {"class": type(model).__name__, "tokens": None, "packed": None}
+    if kind == "BertTextClassifier":
+        arrays["logits"] = np.asarray(model(batch))
+    if kind == "BertMaskedLM":
+        rows, length = batch["token_ids"].shape
+        every = np.tile(np.arange(length), [rows, 1])
+        arrays["masked_lm_logits"] = np.asarray(model({**batch, "mask_positions": every}))
+    texts = folder / "texts.json"
+    if texts.exists():
+        texts = json.loads(texts.read_text())
+        tokenizer = keras_hub.models.BertTokenizer.from_preset(str(folder))
+        report["tokens"] = [np.asarray(tokenizer(text)).tolist() for text in texts]
+        preprocessor = keras_hub.models.BertTextClassifierPreprocessor.from_preset(str(folder))
+        report["packed"] = np.asarray(preprocessor(texts)["token_ids"]).tolist()
+        arrays["of_texts"] = np.asarray(model.predict(texts, verbose=0)) if task.exists() else 0
+    np.savez(folder / "theirs.npz", **arrays)
+    (folder / "report.json").write_text(json.dumps(report))
+"""
+TEXTS = [
+    "t0 T1, t2",
+    "t\u03010 t3\u4e2dt4",
+    "",
+]  # of the first, case counts; of the second, accents
 # What the examples call it → what transformers does.
 NAMES = {"sequence_output": "last_hidden_state", "pooled_output": "pooler_output"}
 
@@ -148,3 +189,80 @@ def test_transformers_opens_what_is_converted(examples, tmp_path, peer_python):
         if head in ("tags", "masked_lm"):
             ours, theirs = ours[there], theirs[there]
         np.testing.assert_allclose(ours, theirs, atol=2e-5, err_msg=head)
+
+
+def _written_tasks(folder, vocab) -> dict:
+    """A preset for each task, head → folder; all but the masked LM's with a tokenizer."""
+    folders = {}
+    for head, part, folding in (
+        ("masked_lm", "pretraining", None),
+        ("classes", "classifier", TextFolding(True)),
+        ("multi_label", "classifier", TextFolding(True, False)),
+        ("regression", "classifier", TextFolding(False)),
+    ):
+        shapes = numpy_bert.variable_shapes(SIZES, (part,), labels=1 if head == "regression" else 3)
+        rng = np.random.default_rng(len(head))
+        tensors = {n: rng.normal(0, 0.3, s).astype(np.float32) for n, s in shapes.items()}
+        tensors = {n: t for n, t in tensors.items() if "seq_relationship" not in n}
+        form = KERAS_HUB_MASKED_LM if head == "masked_lm" else {}
+        config = BertConfig(**SIZES, **form, head=head)
+        folders[head] = folder / head
+        checkpoints.write_checkpoint(
+            folders[head], tensors, config, folding and vocab, "keras_hub", folding
+        )
+        if folding:
+            (folders[head] / "texts.json").write_text(json.dumps(TEXTS))
+    return folders
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_keras_hub_opens_what_is_converted(examples, tmp_path, peer_python):
+    python = peer_python("keras_hub")
+    folders = {}
+    for name in (
+        *("mg_release", "mg_trainer", "mg_classifier", "tfhub"),
+        *("kh_preset", "kh_keras", "kh_classifier"),
+    ):
+        result = checkpoints.convert(examples / name, tmp_path / name, "keras_hub")
+        assert result.not_converted == [], name
+        folders[name] = tmp_path / name
+    tasks = _written_tasks(tmp_path, examples / "vocab.txt")
+    _opened_by(python, KERAS_HUB, examples / "inputs.npz", [*folders.values(), *tasks.values()])
+    there = np.load(examples / "inputs.npz")["input_mask"] == 1
+    for name, folder in folders.items():
+        theirs = np.load(folder / "theirs.npz")
+        wanted = dict(np.load(examples / name / "outputs.npz"))
+        assert wanted.keys() <= set(theirs.files)
+        for output, array in wanted.items():
+            got = theirs[output]
+            if output == "sequence_output":
+                got, array = got[there], array[there]
+            np.testing.assert_allclose(got, array, atol=1e-5, err_msg=f"{name}: {output}")
+    for head, folder in tasks.items():
+        report = json.loads((folder / "report.json").read_text())
+        theirs = np.load(folder / "theirs.npz")
+        model = modeling.from_pretrained(folder).model
+        logits = _logits(model, head, examples / "inputs.npz")
+        if head == "masked_lm":
+            assert report["class"] == "BertMaskedLM"
+            got = theirs["masked_lm_logits"][there]
+            np.testing.assert_allclose(got, logits[there], atol=2e-5)
+            continue
+        assert report["class"] == "BertTextClassifier"
+        np.testing.assert_allclose(theirs["logits"], logits, atol=1e-5, err_msg=head)
+        lower, cased = (
+            Tokenizer(str(examples / "vocab.txt"), do_lower_case).tokenize(TEXTS).to_list()
+            for do_lower_case in (True, False)
+        )
+        wanted = {"classes": lower, "multi_label": [lower[0], *cased[1:]], "regression": cased}
+        assert lower[0] != cased[0] and lower[1] != cased[1]
+        assert report["tokens"] == wanted[head], head
+        rows = [[2, *ids, 3] for ids in wanted[head]]
+        rows = [ids + [0] * (SIZES["max_position_embeddings"] - len(ids)) for ids in rows]
+        assert report["packed"] == rows
+        ids = np.array(rows, np.int32)
+        mask = (ids != 0).astype(np.int32)
+        packed = {"input_ids": ids, "input_mask": mask, "segment_ids": np.zeros_like(ids)}
+        of_texts = model(packed)["logits"].numpy()
+        np.testing.assert_allclose(theirs["of_texts"], of_texts, atol=1e-5, err_msg=head)
