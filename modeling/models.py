@@ -32,7 +32,7 @@ ABSENT = -1e9
 
 
 class BertModel(keras.Model):
-    """What all models share: the configuration and the encoder.
+    """The encoder with its configuration, which all other models share.
 
     All are called as model(inputs, dropout_key=None, execution=PLAIN):
 
@@ -79,6 +79,10 @@ class BertModel(keras.Model):
                 f"its configuration to 0."
             )
         return super().__call__(*args, **kwargs)
+
+    def call(self, inputs, dropout_key=None, execution: Execution = PLAIN):
+        """Runs the encoder alone; see `BertEncoder.call`."""
+        return self.encoder(inputs, dropout_key, execution=execution)
 
     def head_dropout(self, x, dropout_key, execution: Execution):
         """Dropout of what a head reads, at a site behind those of the encoder."""
