@@ -41,7 +41,7 @@ def main(_: list[str]) -> None:
     for path in result.written:
         print(f"Wrote {path}")
     for name in result.not_converted:
-        print(f"Not converted, no known BERT weight: {name}")
+        print(f"Not converted, without a place in the result: {name}")
     for note in result.notes:
         print(f"Note: {note}")
 

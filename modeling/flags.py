@@ -27,14 +27,21 @@ _LIBRARIES = ("absl", "tensorflow", "keras")
 def define_model_flags() -> None:
     """What every script has."""
     flags.DEFINE_string(
-        "bert_config_file", None, "bert_config.json (or Hugging Face's config.json) of the model."
+        "bert_config_file",
+        None,
+        "bert_config.json, or another library's, of the model. Default: beside --init_checkpoint.",
     )
     flags.DEFINE_string(
         "init_checkpoint",
         None,
-        "Weights to start from: bert_model.ckpt, a Hugging Face folder or .safetensors file.",
+        "Weights to start from: a checkpoint of any format that is read, or the folder that holds "
+        "it, such as an earlier --output_dir.",
     )
-    flags.DEFINE_string("vocab_file", None, "The vocabulary that the model was pre-trained with.")
+    flags.DEFINE_string(
+        "vocab_file",
+        None,
+        "The vocabulary that the model was pre-trained with. Default: beside --init_checkpoint.",
+    )
 
 
 def define_classifier_model_flags() -> None:

@@ -32,7 +32,7 @@ ABSENT = -1e9
 
 
 class BertModel(keras.Model):
-    """What all models share: the configuration and the encoder.
+    """The encoder with its configuration, which all other models share.
 
     All are called as model(inputs, dropout_key=None, execution=PLAIN):
 
@@ -44,7 +44,13 @@ class BertModel(keras.Model):
         config: The encoder's configuration.
         remat: Trades time for memory in training, see `BertEncoder`.
         dropout_rate: Of the vectors that a task's own head reads.
+
+    Attributes:
+        unused: Beginnings of the names of weights that the answers don't depend on. Many
+            checkpoints lack them, and may.
     """
+
+    unused: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -74,6 +80,10 @@ class BertModel(keras.Model):
             )
         return super().__call__(*args, **kwargs)
 
+    def call(self, inputs, dropout_key=None, execution: Execution = PLAIN):
+        """Runs the encoder alone; see `BertEncoder.call`."""
+        return self.encoder(inputs, dropout_key, execution=execution)
+
     def head_dropout(self, x, dropout_key, execution: Execution):
         """Dropout of what a head reads, at a site behind those of the encoder."""
         site = self.encoder.next_dropout_site
@@ -92,6 +102,7 @@ class BertPretrainer(BertModel):
 
     def __init__(self, config: BertConfig, next_sentence: bool = True, **kwargs):
         super().__init__(config, **kwargs)
+        self.unused = () if next_sentence else ("bert/pooler/",)
         self.masked_lm = MaskedLMHead(config, dtype=self.dtype_policy)
         self.next_sentence = None
         if next_sentence:
@@ -279,6 +290,8 @@ class BertQuestionAnswering(BertModel):
     The new weights are a start and an end vector, with a bias each as in the original.
     """
 
+    unused = ("bert/pooler/",)
+
     def __init__(self, config: BertConfig, **kwargs):
         super().__init__(config, **kwargs)
         self.spans = LinearHead(config.hidden_size, 2, "squad", dtype=self.dtype_policy)
@@ -309,6 +322,7 @@ class BertTagger(BertModel):
     """
 
     head = "tags"  # A classifier has weights of the same names.
+    unused = ("bert/pooler/",)
 
     def __init__(self, config: BertConfig, num_tags: int, **kwargs):
         super().__init__(config, **kwargs)

@@ -38,9 +38,6 @@ from modeling.models import (
 )
 
 _FILLING = ("pretraining", "masked_lm")  # heads that fill in [MASK]
-# What models of these heads have, but don't use for their answers; many files lack it.
-_UNUSED = dict.fromkeys(("masked_lm", "spans", "tags"), ("bert/pooler/",))
-_UNUSED["next_sentence"] = ("cls/predictions/",)
 
 
 class Pretrained(NamedTuple):
@@ -96,11 +93,10 @@ def from_pretrained(
     model = _make_model(config, num_labels or rows, "target_scale" in held.shapes)
     model.build()
     if same:
-        unused = _UNUSED.get(own, ())
-        names = checkpoints.weights_by_name(model)
-        required = [name for name in names if own and not name.startswith((*unused, "target_"))]
-        skip = [name for name in names if name not in held.shapes and name.startswith(unused)]
-        report = checkpoints.load(model, path, required=required or checkpoints.ENCODER, skip=skip)
+        if own == "next_sentence":
+            model.unused = ("cls/predictions/",)
+        # Many encoders are published without their pooler.
+        report = checkpoints.load(model, path, required=("",) if own else checkpoints.ENCODER)
     else:
         skip = ("output_",)
         report = checkpoints.load(model, path, required=checkpoints.ENCODER, skip=skip)

@@ -114,18 +114,22 @@ def _marked(*marks: str) -> list[str]:
     ]
 
 
-def _run(name: str, folder, bert_base_dir, *marks: str) -> None:
-    blocks = markdown.blocks(DOCUMENTS[name].read_text("utf-8"))
+def _run(name: str, folder, bert_base_dir, request, *marks: str) -> None:
+    text = DOCUMENTS[name].read_text("utf-8")
+    blocks = markdown.blocks(text)
     wanted = [block for block in blocks if block.language == "setup" or block.mark in marks]
-    running.run(wanted, folder, FOLDERS | {"BERT_BASE_DIR": str(bert_base_dir)})
+    variables = FOLDERS | {"BERT_BASE_DIR": str(bert_base_dir)}
+    if "$FORMATS_DIR" in text:
+        variables["FORMATS_DIR"] = str(request.getfixturevalue("golden") / "formats")
+    running.run(wanted, folder, variables)
 
 
 @pytest.mark.parametrize("name", _marked("run"))
-def test_blocks_run(name, tmp_path, bert_base_dir):
-    _run(name, tmp_path, bert_base_dir, "run")
+def test_blocks_run(name, tmp_path, bert_base_dir, request):
+    _run(name, tmp_path, bert_base_dir, request, "run")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", _marked("run: slow"))
-def test_slow_blocks_run(name, tmp_path, bert_base_dir):
-    _run(name, tmp_path, bert_base_dir, "run", "run: slow")
+def test_slow_blocks_run(name, tmp_path, bert_base_dir, request):
+    _run(name, tmp_path, bert_base_dir, request, "run", "run: slow")

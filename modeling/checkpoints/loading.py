@@ -121,7 +121,8 @@ def load(
             (formats/), or a folder that holds one checkpoint of any kind. Any path that
             tf.io.gfile knows.
         required: Beginnings of weight names that must be in the checkpoint, if the model has
-            them: ("bert/",) for fine-tuning, ("",) where every weight must come from the file.
+            them: ("bert/",) for fine-tuning, ("",) where every weight must come from the file. A
+            model's `unused` weights are never missed.
         skip: Beginnings of weight names that keep their initial values even if the checkpoint
             has them, e.g. ("output_",) for a new classifier on top of another task's encoder.
 
@@ -146,7 +147,9 @@ def load(
     implied = {n for n in UNIT_OF_OTHERS if WEIGHTS in common and n not in held.shapes}
     implied &= assignable.keys()
     missing = sorted(model_weights.keys() - set(common) - implied)
-    _check_required(held, missing, tuple(required), tuple(skip))
+    # Whether these are there makes no difference.
+    spared = (*skip, *getattr(model, "unused", ()))
+    _check_required(held, missing, tuple(required), spared)
     if held.untied_decoder and names.MASKED_LM_BIAS in assignable:
         untied = [n for n in held.unmapped if names.plain_huggingface(n) in names.TIED]
         raise ModelingError(
@@ -188,7 +191,7 @@ def load(
             "" if len(held.ignored) == 1 else "s",
             _some(held.ignored),
         )
-    lost = [n for n in missing if n.startswith("bert/") and not n.startswith(tuple(skip))]
+    lost = [n for n in missing if n.startswith("bert/") and not n.startswith(spared)]
     if lost:
         logging.warning(
             "%s lacks %s of the encoder, which stay random: %s. %s",

@@ -235,7 +235,8 @@ def load_trained_run(
             where a released checkpoint has every weight although it isn't what was trained.
     """
     newest = run_folder.latest_run_checkpoint(directory, to_train=False)
-    weights = checkpoints.weights_by_name(model).keys()
+    unused = getattr(model, "unused", ())
+    weights = {n for n in checkpoints.weights_by_name(model) if not n.startswith(unused)}
 
     def is_complete() -> bool:
         stored = checkpoints.open_contents(init_checkpoint).shapes.keys()
