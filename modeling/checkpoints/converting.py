@@ -108,6 +108,9 @@ def convert(
     tensors = fold_target_unit(tensors)
     folding = text_folding(path)
     written = write_checkpoint(directory, tensors, config, vocab_file, format, folding)
+    notes = _notes(held, config, format, vocab_file is not None)
+    if format == KERAS_HUB:
+        notes += keras_hub_notes(held.shapes, config, vocab_file is not None, folding)
     stored = {held.file_names[name] for name in kept}
     return Conversion(
         source=held.path,
@@ -116,12 +119,7 @@ def convert(
         ignored=len(held.ignored),
         written=written,
         config=config,
-        notes=_notes(held, config, format, vocab_file is not None)
-        + (
-            keras_hub_notes(held.shapes, config, vocab_file is not None, folding)
-            if format == KERAS_HUB
-            else []
-        ),
+        notes=notes,
     )
 
 

@@ -69,7 +69,8 @@ def staged(directory: str) -> Iterator[str]:
             files = files_inside(temporary)
             for file in sorted(files, key=lambda file: (file.endswith(".index"), file)):
                 source, target = join(temporary, file), join(directory, file)
-                tf.io.gfile.makedirs(os.path.dirname(target))
+                if os.path.dirname(file):
+                    tf.io.gfile.makedirs(os.path.dirname(target))
                 tf.io.gfile.rename(source, target, overwrite=True)
     except tf.errors.OpError as error:
         raise ModelingError(

@@ -88,7 +88,8 @@ def keras_hub_task(shapes: Mapping[str, tuple[int, ...]], config: BertConfig) ->
 def keras_hub_weights(shapes: Mapping[str, tuple[int, ...]], config: BertConfig) -> list[str]:
     """Those of a set of weights, by original names, that a preset holds; see `keras_hub_task`."""
     of_task = _OF_TASK.get(keras_hub_task(shapes, config), ())
-    return [name for name in shapes if name in of_task or name in names.encoder_shapes(config)]
+    places = {*names.encoder_shapes(config), *of_task}
+    return [name for name in shapes if name in places]
 
 
 def keras_hub_notes(
@@ -102,7 +103,7 @@ def keras_hub_notes(
     for head in checkpoint_heads(shapes, config):
         own = _task_of(head, shapes, config)
         if own and own == task:
-            if head in ("multi_label", "regression") or config.labels:
+            if head in ("multi_label", "regression") or "id2label" in config.extra:
                 notes.append(
                     f"KerasHub's {task} doesn't tell what its outputs are (here {head!r}) and what "
                     f"they are called: it answers logits or numbers as they are."
