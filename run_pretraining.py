@@ -92,10 +92,11 @@ def check_flags() -> None:
     if not FLAGS.output_dir:
         raise errors.ModelingError("--output_dir is missing: the folder for checkpoints.")
     reading = FLAGS.do_train or FLAGS.do_eval
+    if reading:
+        pretraining_flags.check_pretraining_sources(FLAGS)
     if not FLAGS.demo:
         given_model.open_given_model(FLAGS, learns_vocabulary=reading)
     if reading:
-        pretraining_flags.check_pretraining_sources(FLAGS)
         pretraining_flags.check_pretraining_flags(FLAGS)
     if FLAGS.input_file:
         pretraining_flags.check_idle_pretraining_flags(FLAGS, exporting=FLAGS.do_export)

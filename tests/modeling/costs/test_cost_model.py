@@ -18,7 +18,6 @@ from modeling.costs.estimate import (
     estimate,
     estimate_run,
 )
-from modeling.errors import ModelingError
 from modeling.models import BertPretrainer
 from modeling.training.engine.precision import fastest_dtype
 from modeling.training.phases import Phase, parse_phases
@@ -214,9 +213,6 @@ def test_estimate_of_flags(tmp_path):
     values.dtype = "auto"
     text = estimate_run(values, config, phases, [])
     assert f"2 vCPUs, {fastest_dtype()} " in text and "tokens of text" not in text
-    values.bert_config_file = None
-    with pytest.raises(ModelingError, match="--bert_config_file"):
-        estimate_run(values, config, phases, [])
 
 
 # ---- The benchmark ----

@@ -98,8 +98,8 @@ def test_the_folder_is_what_tf_serving_loads(model, export, tokenizer):
     assert before == {p: p.read_bytes() for p in first.rglob("*") if p.is_file()}
     names = sorted(str(p.relative_to(second)) for p in second.rglob("*") if p.is_file())
     assert names == [
-        *("assets.extra/tf_serving_warmup_requests", "assets/labels.json", "assets/vocab.txt"),
-        *("fingerprint.pb", "saved_model.pb"),
+        *("assets.extra/tf_serving_warmup_requests", "assets/bert_config.json"),
+        *("assets/labels.json", "assets/vocab.txt", "fingerprint.pb", "saved_model.pb"),
         *("variables/variables.data-00000-of-00001", "variables/variables.index"),
     ]
     assert json.loads((second / "assets/labels.json").read_text()) == LABELS

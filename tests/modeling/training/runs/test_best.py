@@ -150,7 +150,7 @@ class Killed(BaseException):
     pass
 
 
-@pytest.mark.parametrize("moment", range(1, 13))
+@pytest.mark.parametrize("moment", range(1, 12))
 def test_killed_at_any_moment_of_keeping(tmp_path, model, monkeypatch, moment):
     """At every call that writes, renames or removes there is a whole best."""
     keeper = BestKeeper(str(tmp_path), METRIC)
