@@ -145,18 +145,19 @@ class Tagging:
         return model
 
     def predictor(self, model):
-        """Answers are tags of every sentence's words, and the mean loss of the tagged ones."""
+        """Answers are tags of every sentence's words, their probabilities, and the mean loss."""
         predictor = ReplicaPredictor(TagsFromLogits(model), "tagged")
 
         def predict(split, batches):
             tagged = predictor(batches(split))
             predicted = split.rows.tags_of_words(tagged[..., 0].astype(int), self.tags)
-            return predicted, split.rows.mean_of_labelled(tagged[..., 1])
+            scores = split.rows.of_sentences(tagged[..., 1], 1.0)
+            return predicted, scores, split.rows.mean_of_labelled(tagged[..., 2])
 
         return predict
 
     def evaluate(self, split, answers) -> TaskEvaluation:
-        predicted, loss = answers
+        predicted, _, loss = answers
         gold = reading.gold_tags(split)
         if gold is None:
             return TaskEvaluation({})
@@ -190,7 +191,7 @@ class Tagging:
         predictions.write_tag_columns(path, split.examples, answers[0])
         logging.info("Wrote the tags of %d sentences to %s", len(split.examples), path)
         path = os.path.join(FLAGS.output_dir, "entities.jsonl")
-        predictions.write_entities(path, split.examples, answers[0], FLAGS.word_separator)
+        predictions.write_entities(path, split.examples, *answers[:2], FLAGS.word_separator)
         logging.info("Wrote their entities to %s", path)
 
     def export(self, model) -> str:
