@@ -243,7 +243,7 @@ def main(_) -> None:
         session(FLAGS, sizes, predict_batch_size=FLAGS.predict_batch_size) as summary,
     ):
         casing.check_casing(FLAGS.do_lower_case, FLAGS.init_checkpoint)
-        tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)
+        tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case, (), FLAGS.strip_accents)
         check_training_fits_model(FLAGS, config, tokenizer.vocab_size)
         check_flags(settings)
         fine_tune(QuestionAnswering(tokenizer, config), settings, summary)

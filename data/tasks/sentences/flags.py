@@ -5,6 +5,7 @@ Defined without TensorFlow, since --help needs none.
 
 from absl import flags
 
+from data.flags import define_text_folding_flags
 from data.tasks.flags import define_bad_row_flags
 
 OWN_FILES = "delimited"  # name of the task
@@ -18,9 +19,7 @@ def define_sentence_flags() -> None:
     """All of them."""
     define_bad_row_flags()
     _define_task_flags()
-    flags.DEFINE_bool(
-        "do_lower_case", True, "Lower-case the text and strip accents; False for cased models."
-    )
+    define_text_folding_flags()
     flags.DEFINE_integer("max_seq_length", 128, "Longer inputs are truncated.", lower_bound=3)
     # Beyond the original's flags.
     flags.DEFINE_enum("long_text", "head", LONG_TEXT, "What is read of texts above max_seq_length.")

@@ -5,6 +5,7 @@ Defined without TensorFlow, since --help needs none.
 
 from absl import flags
 
+from data.flags import define_text_folding_flags
 from data.tasks.flags import define_bad_row_flags
 
 SCHEMES = ("iob1", "iob2", "iobes", "bmes", "bilou")
@@ -42,9 +43,7 @@ def define_tagging_flags() -> None:
         "Between words in the text that places of entities refer to; '' for Chinese characters.",
     )
     # What becomes of sentences.
-    flags.DEFINE_bool(
-        "do_lower_case", True, "Lower-case the text and strip accents; False for cased models."
-    )
+    define_text_folding_flags()
     flags.DEFINE_integer(
         "max_seq_length", 128, "Of a window; longer sentences have several.", lower_bound=3
     )

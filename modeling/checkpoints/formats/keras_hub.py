@@ -260,16 +260,21 @@ def keras_hub_vocabulary(file: str) -> str | None:
     return vocabulary if tf.io.gfile.exists(vocabulary) else None
 
 
-def keras_hub_do_lower_case(file: str) -> bool | None:
-    """Whether a preset's vocabulary is lower-cased, as its tokenizer.json says; None if none does.
+def keras_hub_folding(file: str) -> tuple[bool | None, bool | None]:
+    """Whether a preset's texts are lower-cased, and whether accents are stripped.
+
+    That is what its tokenizer.json says; None where it says nothing.
 
     Raises:
         ModelingError: tokenizer.json isn't JSON.
     """
     told = _config_file(join(os.path.dirname(file), "tokenizer.json"))
     given = told.get("config") if told else None
-    lower = given.get("lowercase") if isinstance(given, dict) else None
-    return lower if isinstance(lower, bool) else None
+    given = given if isinstance(given, dict) else {}
+    lower, stripped = given.get("lowercase"), given.get("strip_accents")
+    if not isinstance(lower, bool):
+        return None, None
+    return lower, stripped if isinstance(stripped, bool) else None
 
 
 def _config_file(path: str) -> dict[str, Any] | None:
