@@ -13,6 +13,7 @@ from modeling.checkpoints import names
 from modeling.checkpoints.contents import (
     Contents,
     checked_weight,
+    dtype_of_weight,
     in_original_layout,
     original_shape,
 )
@@ -160,6 +161,7 @@ def contents_of_variables(
         path=path,
         format=format,
         shapes=shapes,
+        dtypes={name: dtype_of_weight(found[name].dtype) for name in shapes},
         file_names={name: found[name].key for name in shapes},
         unmapped=sorted(unmapped),
         ignored=sorted(ignored),

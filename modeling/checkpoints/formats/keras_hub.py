@@ -22,6 +22,7 @@ from modeling.checkpoints import names
 from modeling.checkpoints.contents import (
     Contents,
     checked_weight,
+    dtype_of_weight,
     in_original_layout,
     original_shape,
 )
@@ -187,6 +188,7 @@ def keras_hub_contents(file: str) -> Contents:
         path=file,
         format=KERAS_HUB,
         shapes={name: original_shape(name, shape) for name, shape in sorted(own.items())},
+        dtypes={name: dtype_of_weight(part.dtypes[n]) for name, (part, n) in where.items()},
         file_names={name: where[name][1] for name in sorted(where)},
         unmapped=sorted(unmapped),
         ignored=sorted(ignored),
