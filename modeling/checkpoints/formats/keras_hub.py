@@ -193,7 +193,6 @@ def keras_hub_contents(file: str) -> Contents:
         unmapped=sorted(unmapped),
         ignored=sorted(ignored),
         read=read,
-        head="classes" if "output_weights" in where else None,
         num_attention_heads=query[1] if len(query) == 3 else None,
         masked_lm=KERAS_HUB_MASKED_LM if names.MASKED_LM_BIAS in where else {},
     )
