@@ -122,9 +122,9 @@ MODEL_GARDEN = {
     "c_spans": Case("spans"),
     "a_tags": Case("tags", 6),
     "b_tags": Case("tags", 3),
-    "a_hub": Case(lower=True),
+    "a_hub": Case("masked_lm", lower=True),
     "b_hub": Case("masked_lm", lower=False),
-    "c_hub": Case("masked_lm", lower=True),
+    "c_hub": Case(lower=True),
 }
 _KERAS_MASKED = Case("masked_lm", fields=KERAS_HUB_MASKED_LM)
 KERAS_HUB = {

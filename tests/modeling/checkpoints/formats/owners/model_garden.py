@@ -38,9 +38,9 @@ CASES = {
     "c_spans": ("spans", "write", "bert_config.json"),
     "a_tags": ("tags 6", "write", ""),
     "b_tags": ("tags 3 v2", "trainer", "params.yaml"),
-    "a_hub": ("encoder", "hub uncased", ""),
+    "a_hub": ("masked", "hub uncased", ""),
     "b_hub": ("pretrainer", "hub cased", "bert_config.json"),
-    "c_hub": ("masked", "hub uncased", "bert_config.json"),
+    "c_hub": ("encoder", "hub uncased", "bert_config.json"),
 }
 NAMES = {"mlm_logits": "masked_lm_logits", "next_sentence": "next_sentence_logits"}
 NAMES |= {"masked_lm": "masked_lm_logits", "classification": "next_sentence_logits"}
