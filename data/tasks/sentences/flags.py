@@ -5,7 +5,7 @@ Defined without TensorFlow, since --help needs none.
 
 from absl import flags
 
-from data.tasks.flags import define_bad_row_flags
+from data.tasks.flags import define_bad_row_flags, define_demo_flag
 
 OWN_FILES = "delimited"  # name of the task
 TASKS = ("cola", "diagnostic", "mnli", "mrpc", "qnli", "qqp", "rte", "sst-2", "sts-b", "wnli")
@@ -17,6 +17,7 @@ MAX_WINDOWS = 16
 def define_sentence_flags() -> None:
     """All of them."""
     define_bad_row_flags()
+    define_demo_flag("Learn from installed docstrings which library a text is from; see README.")
     _define_task_flags()
     flags.DEFINE_bool(
         "do_lower_case", True, "Lower-case the text and strip accents; False for cased models."
