@@ -29,6 +29,7 @@ TABLE = "comparison.txt"
 
 # What the demo says to each of its runs itself.
 _OWN_FLAGS = ("demo", "output_dir", "init_checkpoint", "num_runs", "random_seed")
+_FILE_FLAGS = ("data_dir", "train_file", "dev_file", "test_file", "predict_file")
 _MODEL_FLAGS = ("bert_config_file", "vocab_file")
 
 
@@ -44,6 +45,7 @@ class DemoData:
         baselines: System → counts [N, 3], see `scores`.
         score: From a run's folder to its counts.
         question: A line to ask the exported model.
+        reports: From a run's folder to what people read, by the names of the files.
     """
 
     described: str
@@ -53,6 +55,7 @@ class DemoData:
     baselines: Mapping[str, np.ndarray]
     score: Callable[[str], np.ndarray]
     question: str
+    reports: Callable[[str], Mapping[str, str]] = lambda run: {}
 
 
 def run_demo(values, script: str, demo: ModuleType, make: Callable[[str], DemoData]) -> None:
@@ -69,13 +72,13 @@ def run_demo(values, script: str, demo: ModuleType, make: Callable[[str], DemoDa
         DataError: A flag was given that the demo sets itself.
         SystemExit: A run has failed, and has said why.
     """
+    _refuse_given(values)
     name = os.path.basename(script).removeprefix("run_").removesuffix(".py")
     folder = values.output_dir or f"output/demo_{name}"
     checkpoint = values.init_checkpoint or _pretrained(os.path.dirname(script))
     start = time.monotonic()
     os.makedirs(os.path.join(folder, "data"), exist_ok=True)
     data = make(os.path.join(folder, "data"))
-    _refuse_given(values, data.files)
     logging.info("%s: %s", data.described, _described(data.sizes))
     given = [values[n].serialize() for n in values if values[n].present and n not in _OWN_FLAGS]
     flags = {**demo.SETTINGS, **data.files, "do_train": True, "do_predict": True, "dtype": "auto"}
@@ -95,14 +98,18 @@ def run_demo(values, script: str, demo: ModuleType, make: Callable[[str], DemoDa
     table = score_table(systems, data.groups, demo.METRIC)
     examples, of = data.sizes["test"]
     table = f"{data.described}; {examples} test examples of {of} modules\n\n{table}\n"
-    atomic.write_text(os.path.join(folder, TABLE), table)
-    shown = "\n".join(f"  {os.path.join(runs[PRETRAINED][0], name)}" for name in demo.SHOWN)
+    first = runs[PRETRAINED][0]
+    shown = [os.path.join(first, name) for name in demo.SHOWN]
+    for name, text in {TABLE: table, **data.reports(first)}.items():
+        shown.append(os.path.join(folder, name))
+        atomic.write_text(shown[-1], text)
+    shown = "\n".join(f"  {path}" for path in shown)
     print(
         f"\n{table}\nThe demo took {time.monotonic() - start:.0f} s. The checkpoint has read "
         f"docstrings, some of the test's too, but none of the answers.\n\n"
-        f"The table is in {os.path.join(folder, TABLE)}. To look at:\n{shown}\n\n"
+        f"To look at:\n{shown}\n\n"
         f"Ask the exported model:\n  printf '%s\\n' {shlex.quote(data.question)} | "
-        f"python -m modeling.predict --saved_model={runs[PRETRAINED][0]}/export"
+        f"python -m modeling.predict --saved_model={first}/export"
     )
 
 
@@ -118,9 +125,9 @@ def _pretrained(scripts: str) -> str:
     return PRETRAINING
 
 
-def _refuse_given(values, files: Mapping[str, str]) -> None:
-    for name in (*files, *_MODEL_FLAGS):
-        if values[name].present:
+def _refuse_given(values) -> None:
+    for name in (*_FILE_FLAGS, *_MODEL_FLAGS):
+        if name in values and values[name].present:
             raise DataError(
                 f"--{name} and --demo exclude each other: the demo makes its own files, and takes "
                 f"the model's from the folder of --init_checkpoint."
