@@ -63,7 +63,7 @@ _GOOGLE_ITEM = re.compile(r"[*`]*([\w.]+)`*(?: ?\([^)]*\))?:(?:\s+(.*)|$)")
 _NUMPY_ITEM = re.compile(r"[*`]*([\w.]+)\b")
 
 
-class Question(NamedTuple):
+class PartQuestion(NamedTuple):
     """A question, its context's sentences, which of these answers it, and the module."""
 
     question: str
@@ -89,7 +89,7 @@ class Question(NamedTuple):
         return sum(len(sentence) + 2 for sentence in self.sentences[: self.answer])
 
 
-def module_questions(module: modules.DemoModule) -> list[Question]:
+def module_questions(module: modules.DemoModule) -> list[PartQuestion]:
     """The questions that a module's docstrings answer."""
     found = []
     for node, docstring in docstrings.documented_nodes(module.path):
@@ -108,7 +108,7 @@ def module_questions(module: modules.DemoModule) -> list[Question]:
                 kept.append((question, sentence))
         if len(kept) >= _FEWEST_PARTS:
             questions, answers = zip(*kept, strict=True)
-            found += [Question(q, answers, n, module.name) for n, q in enumerate(questions)]
+            found += [PartQuestion(q, answers, n, module.name) for n, q in enumerate(questions)]
     return found
 
 
@@ -201,7 +201,7 @@ def make_argument_demo(folder: str) -> DemoData:
     )
 
 
-def _squad(part: str, questions: Sequence[Question]) -> list[dict]:
+def _squad(part: str, questions: Sequence[PartQuestion]) -> list[dict]:
     return [
         {
             "title": question.module,
@@ -228,11 +228,11 @@ def _predicted(run: str) -> list[str]:
         return list(json.load(file).values())
 
 
-def _f1(question: Question, answered: str) -> float:
+def _f1(question: PartQuestion, answered: str) -> float:
     return score_answer(answered, [question.text], version_2=False)[1]
 
 
-def _mistakes(test: Sequence[Question], answered: Sequence[str]) -> str:
+def _mistakes(test: Sequence[PartQuestion], answered: Sequence[str]) -> str:
     """The first questions whose answers have nothing in common with the right ones."""
     wrong = [pair for pair in zip(test, answered, strict=True) if not _f1(*pair)]
     return "".join(
@@ -242,7 +242,7 @@ def _mistakes(test: Sequence[Question], answered: Sequence[str]) -> str:
     )
 
 
-def _overlapping(train: Sequence[Question], test: Sequence[Question]) -> list[int]:
+def _overlapping(train: Sequence[PartQuestion], test: Sequence[PartQuestion]) -> list[int]:
     """The sentence that is nearest to the question by its words, rare ones counting more."""
     words = TfidfVectorizer(token_pattern=r"[^\W_]+")
     words.fit([q.context for q in train])
@@ -252,7 +252,7 @@ def _overlapping(train: Sequence[Question], test: Sequence[Question]) -> list[in
     ]
 
 
-def _from_pairs(train: Sequence[Question], test: Sequence[Question]) -> list[int]:
+def _from_pairs(train: Sequence[PartQuestion], test: Sequence[PartQuestion]) -> list[int]:
     """The sentence that a linear model on pairs of words, one of each side, gives most."""
     model = make_pipeline(
         FeatureHasher(2**18, input_type="string"), LogisticRegression(C=10, max_iter=50)
@@ -267,7 +267,7 @@ def _from_pairs(train: Sequence[Question], test: Sequence[Question]) -> list[int
     ]
 
 
-def _pairs(question: Question, number: int) -> list[str]:
+def _pairs(question: PartQuestion, number: int) -> list[str]:
     asked, said = (
         set(re.findall(r"[^\W_]+", text.lower()))
         for text in (question.question, question.sentences[number])

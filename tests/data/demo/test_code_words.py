@@ -58,7 +58,7 @@ def test_kinds(code, kind):
 def test_files_baselines_and_reports(small, tmp_path):
     data = code_words.make_code_word_demo(str(tmp_path))
     read = {
-        part: conll.read_conll_sentences(data.files[f"{part}_file"])
+        part: conll.read_conll_sentences(data.files[f"{part}_file"], conll.TagFormat(), True)
         for part in ("train", "dev", "test")
     }
     texts = {part: {" ".join(s.words) for s in sentences} for part, sentences in read.items()}
