@@ -14,10 +14,6 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.feature_extraction import FeatureHasher
-from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
 
 from data.demo import modules
 from data.demo.comparison import DemoData
@@ -244,6 +240,8 @@ def _mistakes(test: Sequence[PartQuestion], answered: Sequence[str]) -> str:
 
 def _overlapping(train: Sequence[PartQuestion], test: Sequence[PartQuestion]) -> list[int]:
     """The sentence that is nearest to the question by its words, rare ones counting more."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
     words = TfidfVectorizer(token_pattern=r"[^\W_]+")
     words.fit([q.context for q in train])
     return [
@@ -254,6 +252,10 @@ def _overlapping(train: Sequence[PartQuestion], test: Sequence[PartQuestion]) ->
 
 def _from_pairs(train: Sequence[PartQuestion], test: Sequence[PartQuestion]) -> list[int]:
     """The sentence that a linear model on pairs of words, one of each side, gives most."""
+    from sklearn.feature_extraction import FeatureHasher
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+
     model = make_pipeline(
         FeatureHasher(2**18, input_type="string"), LogisticRegression(C=10, max_iter=50)
     )

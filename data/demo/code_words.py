@@ -15,10 +15,6 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.feature_extraction import DictVectorizer
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import confusion_matrix
-from sklearn.pipeline import make_pipeline
 from tabulate import tabulate
 
 from data.demo import modules
@@ -164,6 +160,10 @@ def _from_neighbours(
     train: Sequence[TaggedSentence], test: Sequence[TaggedSentence]
 ) -> list[list[str]]:
     """A linear model on each word, its form, and two words to each side."""
+    from sklearn.feature_extraction import DictVectorizer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+
     model = make_pipeline(DictVectorizer(), LogisticRegression(C=10, max_iter=200))
     model.fit(
         [features for example in train for features in _neighbours(example.words)],
@@ -191,6 +191,8 @@ def _predicted(run: str) -> Iterator[list[str]]:
 
 def _reports(test: Sequence[TaggedSentence], predicted: Sequence[Sequence[str]]) -> dict[str, str]:
     """Which tags are taken for which, and the sentences with most mistakes."""
+    from sklearn.metrics import confusion_matrix
+
     kinds = sorted({tag for example in test for tag in example.tags})
     flat = [tag for tags in predicted for tag in tags]
     matrix = confusion_matrix([t for example in test for t in example.tags], flat, labels=kinds)

@@ -6,9 +6,6 @@ import re
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
 
 from data.demo import modules
 from data.demo.comparison import DemoData
@@ -74,6 +71,10 @@ def module_texts(module: modules.DemoModule) -> list[LibraryText]:
 
 def make_library_demo(folder: str) -> DemoData:
     """Writes train.jsonl, dev.jsonl and test.jsonl to a folder; learns the baselines."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+
     parts = modules.split_examples(
         modules.installed_modules(), module_texts, _SIZES, [*modules.LIBRARIES.values()]
     )
