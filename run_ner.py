@@ -6,6 +6,8 @@
         --bert_config_file=$BERT_BASE_DIR/bert_config.json \\
         --init_checkpoint=$BERT_BASE_DIR/bert_model.ckpt --train_batch_size=32 \\
         --learning_rate=5e-5 --num_train_epochs=3.0 --output_dir=/tmp/conll_output/
+From nothing, in a few minutes, on what is installed:
+    python run_ner.py --demo
 
 Files have a word per line, its columns and a blank line behind each sentence, or are JSON lines.
 --document_context fills the window with neighbouring sentences. With
@@ -16,6 +18,7 @@ predictions.txt (word, gold tag, predicted tag: what conlleval reads) and entiti
 
 from absl import flags
 
+from data.tasks import flags as task_flags
 from data.tasks.tagging import flags as tagging_flags
 from modeling import flags as model_flags
 from modeling.serving import flags as export_flags
@@ -47,6 +50,7 @@ import os
 import numpy as np
 from absl import logging
 
+from data.demo import code_words, comparison
 from data.errors import DataError
 from data.files import atomic
 from data.files.bad_rows import BadRows
@@ -230,6 +234,9 @@ def check_files(settings: FineTuningSettings) -> None:
 
 
 def main(_) -> None:
+    if FLAGS.demo:
+        comparison.run_demo(FLAGS, __file__, code_words, code_words.make_code_word_demo)
+        return
     settings = fine_tuning_settings(FLAGS)
     config = settings.config
     check_files(settings)
@@ -248,5 +255,5 @@ def main(_) -> None:
 
 
 if __name__ == "__main__":
-    flags.mark_flags_as_required(REQUIRED)
+    task_flags.mark_required_unless_demo(REQUIRED)
     errors.run(main, DataError, flag_values=FLAGS)
