@@ -79,6 +79,7 @@ class Writer:
         if self.module.endswith("convert_checkpoint"):
             for name in ("input", "output", "format", "bert_config_file", "vocab_file"):
                 flags.DEFINE_string(name, None, "As where it is a program.")
+            flags.DEFINE_bool("list", False, "As where it is a program.")
         FLAGS([self.module, *arguments])
         for name, value in self.others.items():
             target, _, attribute = name.rpartition("__")
