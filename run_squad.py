@@ -56,7 +56,7 @@ from data.tokenization import Tokenizer, casing
 from modeling import checkpoints, errors
 from modeling.answers.spans import SpanLogits, SpanSearch, merge_span_arrays
 from modeling.config import BertConfig
-from modeling.logs import ProgressLog
+from modeling.logs import activity
 from modeling.losses import SpanLosses
 from modeling.models import BertQuestionAnswering
 from modeling.serving.export import Export
@@ -135,21 +135,20 @@ class QuestionAnswering:
 
     def _slices(self, predictor, split, batches):
         """Answers as slices of their contexts, some questions at a time."""
-        progress = ProgressLog("questions", len(split.examples))
-        for begin in range(0, len(split.examples), reading.QUESTIONS_AT_ONCE):
-            some = split.examples[begin : begin + reading.QUESTIONS_AT_ONCE]
-            rows = make_question_rows(self.tokenizer, some, self.settings, training=False)
-            spans = predictor(batches(dataclasses.replace(split, features=rows.features)))
-            merged = merge_span_arrays(spans, rows.counts)
-            yield from answer_files.read_answers(some, rows, merged, self.scoring.version_2)
-            progress.add(len(some))
+        with activity("Answering", "questions", len(split.examples)) as progress:
+            for begin in range(0, len(split.examples), reading.QUESTIONS_AT_ONCE):
+                some = split.examples[begin : begin + reading.QUESTIONS_AT_ONCE]
+                rows = make_question_rows(self.tokenizer, some, self.settings, training=False)
+                spans = predictor(batches(dataclasses.replace(split, features=rows.features)))
+                merged = merge_span_arrays(spans, rows.counts)
+                yield from answer_files.read_answers(some, rows, merged, self.scoring.version_2)
+                progress.add(len(some))
 
     def _as_original(self, predictor, split, batches):
         """Answers as the original puts them together."""
         examples = original.read_squad_examples(split.examples, False, self.scoring.version_2)
         lengths = dataclasses.astuple(self.settings)
         features = original.build_squad_features(examples, self.tokenizer, False, *lengths)
-        progress = ProgressLog("windows")
 
         def with_logits():
             while some := list(itertools.islice(features, reading.QUESTIONS_AT_ONCE)):
@@ -161,7 +160,6 @@ class QuestionAnswering:
                 logits = predictor(batches(slice_))
                 for feature, (starts, ends) in zip(some, logits.transpose(0, 2, 1), strict=True):
                     yield feature, starts, ends
-                progress.add(len(some))
 
         settings = original_answers.OriginalSettings(
             FLAGS.n_best_size, FLAGS.max_answer_length, self.scoring.version_2

@@ -30,6 +30,7 @@ from data.files.locks import one_writer
 from modeling import checkpoints
 from modeling.checkpoints.inspection.listing import describe_release, list_formats
 from modeling.errors import ModelingError, run
+from modeling.logs import activity
 
 FLAGS = flags.FLAGS
 
@@ -58,7 +59,7 @@ def main(_: list[str]) -> None:
         FLAGS.input, FLAGS.output, FLAGS.format, FLAGS.bert_config_file
     )
     check_inputs_survive({"input": read}, {"output": written})
-    with one_writer({"output": FLAGS.output}):
+    with one_writer({"output": FLAGS.output}), activity(f"Converting {FLAGS.input}"):
         result = checkpoints.convert(
             FLAGS.input, FLAGS.output, FLAGS.format, FLAGS.bert_config_file, FLAGS.vocab_file
         )

@@ -7,6 +7,8 @@ from logging import Formatter
 
 from absl import app, flags, logging
 
+from modeling.logs import break_silence
+
 
 class ModelingError(ValueError):
     """A configuration, checkpoint or output folder can't be used.
@@ -44,6 +46,7 @@ def run(
         try:
             if flag_values is not None:
                 check_given_flags(flag_values)
+            break_silence()
             main(argv)
         except (ModelingError, OSError, *_file_errors(), *user_errors) as error:
             logging.debug("Where it happened:", exc_info=True)

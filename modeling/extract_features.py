@@ -29,7 +29,7 @@ from data.vectors.array_batches import array_batches
 from modeling import checkpoints, errors
 from modeling import flags as model_flags
 from modeling.config import BertConfig
-from modeling.logs import ProgressLog
+from modeling.logs import activity
 from modeling.serving import flags as export_flags
 from modeling.serving.export import Export
 from modeling.serving.vectors import export_embeddings
@@ -128,16 +128,18 @@ def _extract(config: BertConfig, tokenizer: Tokenizer) -> None:
         FLAGS.batch_size,
         None if static else batching.batching_length_buckets(FLAGS.max_seq_length),
     )
-    progress = ProgressLog("lines")
     chunks = texts.read_vector_texts(FLAGS.input_file, tokenizer, settings)
-    with vector_files.open_vector_file(
-        FLAGS.output_format,
-        FLAGS.output_file,
-        model.layer_names,
-        width,
-        words=bool(FLAGS.word_pooling),
-        pooled=pooled,
-    ) as writer:
+    with (
+        activity("Extracting", "lines") as progress,
+        vector_files.open_vector_file(
+            FLAGS.output_format,
+            FLAGS.output_file,
+            model.layer_names,
+            width,
+            words=bool(FLAGS.word_pooling),
+            pooled=pooled,
+        ) as writer,
+    ):
         for chunk in chunks:
             batches = array_batches(chunk.features, shape)
             writer.write(chunk.rows(extractor(batches, chunk.features.lengths)))

@@ -23,7 +23,7 @@ from data.prediction.inputs import PredictionInputs, number_of_prediction_inputs
 from data.prediction.outputs import FORMATS as OUTPUT_FORMATS
 from data.prediction.outputs import PredictionOutputs
 from modeling import errors
-from modeling.logs import ProgressLog
+from modeling.logs import activity
 from modeling.serving import prediction
 
 FLAGS = flags.FLAGS
@@ -67,24 +67,22 @@ WINDOW_BATCHES = 32
 LIVE_WINDOW_BATCHES = 4
 """From a terminal or a pipe at most so many, since somebody may wait for the first answer."""
 
-PROGRESS_SECONDS = 10.0
-
 
 def main(_: list[str]) -> None:
-    signature = prediction.load_signature(
-        prediction.version_folder(FLAGS.saved_model), FLAGS.signature
-    )
+    with activity(f"Loading {FLAGS.saved_model}"):
+        signature = prediction.load_signature(
+            prediction.version_folder(FLAGS.saved_model), FLAGS.signature
+        )
     inputs = PredictionInputs(
         FLAGS.input_file, signature.inputs, FLAGS.input_format, FLAGS.skip_bad_lines
     )
-    progress = ProgressLog("examples", seconds=PROGRESS_SECONDS)
-    predictor = prediction.SavedModelPredictor(signature, FLAGS.batch_size, progress.add)
     begin = time.monotonic()
     written = [] if FLAGS.output_file == "-" else [FLAGS.output_file]
     model = prediction.saved_model_files(FLAGS.saved_model)
     check_inputs_survive({"saved_model": model}, {"output_file": written})
     try:
         with (
+            activity("Predicting", "examples") as progress,
             one_writer(files={"output_file": written}),
             PredictionOutputs(
                 FLAGS.output_file,
@@ -95,6 +93,7 @@ def main(_: list[str]) -> None:
                 FLAGS.raw_cells,
             ) as outputs,
         ):
+            predictor = prediction.SavedModelPredictor(signature, FLAGS.batch_size, progress.add)
             batches = LIVE_WINDOW_BATCHES if inputs.live else WINDOW_BATCHES
             for window in inputs.windows(batches * FLAGS.batch_size):
                 progress.total = number_of_prediction_inputs(outputs.done + len(window), window[-1])

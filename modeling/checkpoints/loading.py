@@ -41,6 +41,7 @@ from modeling.checkpoints.heads import (
 from modeling.checkpoints.inspection.releases import hint_of_release
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
+from modeling.logs import activity
 
 # Other libraries' formats, asked in turn: which file of theirs a path means, and what it holds.
 FORMATS_OF_OTHERS: dict[str, tuple[Callable[[str], str | None], Callable[[str], Contents]]] = {
@@ -165,19 +166,15 @@ def load(
         # The model has no unit of its own, but its answers are to be in that of the file.
         parts = (WEIGHTS, BIAS, *UNIT_OF_OTHERS)
         head = fold_target_unit({name: held.read(name) for name in parts})
-    for name in common:
-        _assign(assignable[name], head[name] if name in head else held.read(name))
+    with activity(f"Reading {held.path}", "weights", len(common)) as progress:
+        for name in common:
+            _assign(assignable[name], head[name] if name in head else held.read(name))
+            progress.add(1)
     for name in implied:
         assignable[name].assign(tf.fill(assignable[name].shape, UNIT_OF_OTHERS[name]))
     placed = {held.file_names[name] for name in [*common, *(UNIT_OF_OTHERS if head else ())]}
-    report = LoadReport(
-        loaded=sorted(common),
-        newly_initialised=missing,
-        left_over=sorted((set(held.file_names.values()) | set(held.unmapped)) - placed),
-        ignored=held.ignored,
-        path=held.path,
-        format=held.format,
-    )
+    left_over = sorted((set(held.file_names.values()) | set(held.unmapped)) - placed)
+    report = LoadReport(sorted(common), missing, left_over, held.ignored, held.path, held.format)
     logging.info("%s", report.summary())
     note = masked_lm_note(held, config) if config and names.MASKED_LM_BIAS in common else None
     if note:

@@ -24,7 +24,7 @@ import tensorflow as tf
 from modeling.checkpoints.files import join, remove_abandoned, temporary_folder
 from modeling.checkpoints.model_folder import CONFIG_NAME
 from modeling.errors import ModelingError
-from modeling.logs import only_warnings
+from modeling.logs import activity, only_warnings
 from modeling.serving import warm_up
 from modeling.serving.prediction import LISTS
 from modeling.serving.storage import Servable
@@ -132,17 +132,17 @@ class Export:
         default = signatures["serving_default"].inputs
         if all(spec.dtype == tf.string for spec in default.values()):
             signatures[EXAMPLES] = _from_examples(signatures["serving_default"])
-        functions = {
-            name: tf.function(
-                checked_request(signature.call, servable.config), autograph=False
-            ).get_concrete_function(
-                **{
+        functions = {}
+        with activity("Tracing the export", "signatures", len(signatures)) as progress:
+            for name, signature in signatures.items():
+                specs = {
                     key: tf.TensorSpec(spec.shape, spec.dtype, key)
                     for key, spec in signature.inputs.items()
                 }
-            )
-            for name, signature in signatures.items()
-        }
+                call = checked_request(signature.call, servable.config)
+                function = tf.function(call, autograph=False)
+                functions[name] = function.get_concrete_function(**specs)
+                progress.add(1)
         for name, function in functions.items():
             check_operations(function.graph.as_graph_def(), f"The signature {name}")
         texts = dict(texts or {})
@@ -150,7 +150,8 @@ class Export:
         if lists:
             texts[LISTS] = lists
         try:
-            return self._write(servable, signatures, functions, texts)
+            with activity(f"Writing the SavedModel to {self.directory}"):
+                return self._write(servable, signatures, functions, texts)
         except (tf.errors.OpError, OSError) as error:
             raise ModelingError(
                 f"The SavedModel can't be written to {self.directory}: {error}. Check that the "

@@ -18,6 +18,7 @@ from absl import logging
 from modeling import checkpoints
 from modeling.checkpoints.model_folder import keep_model_files
 from modeling.checkpoints.vocabularies import TextFolding
+from modeling.logs import activity
 from modeling.training.engine import distribution, precision
 from modeling.training.engine.setup import make_train_step
 from modeling.training.runs import run_folder, run_state
@@ -43,9 +44,9 @@ def fine_tune(task: Task, settings: FineTuningSettings, summary: RunSummary) -> 
         ModelingError: The folder is of another run, training has diverged, or there are no
             weights to evaluate.
     """
-    train = task.read("train") if settings.do_train else []
-    dev = task.read("dev") if settings.evaluating else []
-    test = task.read("test") if settings.do_predict else []
+    train = _read(task, "train") if settings.do_train else []
+    dev = _read(task, "dev") if settings.evaluating else []
+    test = _read(task, "test") if settings.do_predict else []
     driver = _Driver(task, settings, train, dev)
     if settings.do_train:
         driver.keep_model_files(write=False)
@@ -70,6 +71,11 @@ def fine_tune(task: Task, settings: FineTuningSettings, summary: RunSummary) -> 
         task.write_predictions(split, predict(split, batches), step, split is test[0])
     if settings.do_export and distribution.is_chief():
         logging.info("Wrote the SavedModel %s", task.export(model))
+
+
+def _read(task: Task, purpose: str) -> list[TrainingTaskSplit]:
+    with activity(f"Reading and tokenising the {purpose} examples"):
+        return task.read(purpose)
 
 
 class _Judge:

@@ -118,7 +118,7 @@ def test_a_trained_head_goes_on_in_the_unit_of_the_new_targets(tmp_path):
     unit = model.target_scale.numpy()
     step = make_train_step(model, RegressionLosses(), EngineSettings(1e-3, 10, 0, seed=1))
     (tmp_path / "run").mkdir()
-    reporter = Reporter(str(tmp_path / "run"), 10, 2, bar=False)
+    reporter = Reporter(str(tmp_path / "run"), 10, 2)
     state = RunState(str(tmp_path / "run"), step)
     start_or_resume(state, reporter, str(tmp_path / "release"))
     np.testing.assert_allclose(answers(model), expected, rtol=1e-5)

@@ -69,7 +69,7 @@ def test_a_log_is_not_needed(tmp_path, caplog):
     for content in [*damages(line)[2:], *wrong]:
         path.write_bytes(line + content + b"\n" + line[:9])
         caplog.clear()
-        reporter = Reporter(str(tmp_path), 1, 1, bar=False)
+        reporter = Reporter(str(tmp_path), 1, 1)
         assert reporter.curve("eval", "eval_f1") == [(1, 0.5)]
         assert "2 of the 3 lines" in caplog.text and str(path) in caplog.text
 

@@ -1,13 +1,29 @@
 """A model over a whole data set: exact means, or one row of outputs per example."""
 
+from collections.abc import Iterable, Iterator
+
 import numpy as np
 import tensorflow as tf
 
 from modeling.errors import ModelingError
 from modeling.layers.execution import INFERENCE
+from modeling.logs import activity
 from modeling.losses import Losses
 from modeling.models import ABSENT
 from modeling.training.engine.distribution import distribute_dataset
+
+
+def shown_batches(dataset: Iterable, what: str) -> Iterator:
+    """The batches of a data set; an activity tells how many are done.
+
+    The first one counts when the second is asked for: until then the graph is compiled.
+    """
+    # Of a distributed data set it isn't known.
+    count = dataset.cardinality() if isinstance(dataset, tf.data.Dataset) else -1
+    with activity(what, "batches", int(count) if count > 0 else None) as progress:
+        for batch in dataset:
+            yield batch
+            progress.add(1)
 
 
 class Evaluator:
@@ -41,7 +57,7 @@ class Evaluator:
         """
         dataset = distribute_dataset(dataset)
         sums = None
-        for batch in dataset:
+        for batch in shown_batches(dataset, "Evaluating"):
             values = self._step(batch).numpy().astype("float64")
             sums = values if sums is None else sums + values
         if sums is None:
@@ -99,7 +115,7 @@ class ReplicaPredictor:
             aren't have the logit ABSENT.
         """
         indices, rows = [], []
-        for batch in distribute_dataset(dataset):
+        for batch in shown_batches(distribute_dataset(dataset), "Predicting"):
             index, real, values = (tensor.numpy() for tensor in self._step(batch))
             indices.append(index[real > 0])
             rows.append(values[real > 0])

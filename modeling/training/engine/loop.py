@@ -18,6 +18,7 @@ from absl import logging
 
 from modeling.checkpoints import weights_by_name
 from modeling.errors import ModelingError, NotFiniteError
+from modeling.logs import activity
 from modeling.training.engine import distribution
 from modeling.training.engine.step import TrainStep
 
@@ -167,6 +168,7 @@ def train_steps(
     agreement = agreement or LoopAgreement()
     pace = 1.0  # steps in a call, grown until a call takes CHUNK_SECONDS
     stop_early = interrupted = False
+    first = True
     saved_at = time.monotonic()
     heeding = contextlib.nullcontext(interruption) if interruption else LoopInterruption()
     with heeding as interruption:
@@ -186,7 +188,10 @@ def train_steps(
                 to_event, num_train_steps - step, options.iterations_per_loop, max(1, int(pace))
             )
             before = reporter.seconds
-            history = train_step.run(iterator, chunk)
+            compiling = first and activity("Compiling the training step")
+            with compiling or contextlib.nullcontext():
+                history = train_step.run(iterator, chunk)
+            first = False
             taken = max(reporter.seconds - before, 1e-6)
             pace = min(2 * pace, CHUNK_SECONDS * chunk / taken) if chunk >= int(pace) else pace
             _check_finite(history, step, train_step, run_state, describe_examples, start)
@@ -204,7 +209,8 @@ def train_steps(
             if step % options.log_steps == 0 or saving or unheard:
                 reporter.report(step)
             if saving:
-                prefix = run_state.save()
+                with activity(f"Saving the checkpoint of step {step}"):
+                    prefix = run_state.save()
                 if distribution.is_chief():
                     logging.info("Saved %s", prefix)
                 saved_at = time.monotonic()

@@ -107,7 +107,7 @@ def fit_run(
             train_step, directory, reporter, options, evaluate, interruption, vocabulary, begin
         )
         run.identify(identity or {}, stages[-1].last_step)
-        # A run that diverges takes its progress bar off the terminal too.
+        # A run that diverges is taken off the terminal too.
         with contextlib.closing(reporter):
             step = run.through(stages, init_checkpoint, summary)
         if plot:

@@ -1,28 +1,24 @@
 """What a training run shows and leaves behind: status lines, TensorBoard, metrics file, plot.
 
-On a terminal a progress bar stands below the status lines. Of several workers only the chief
-shows and writes anything.
+Between the status lines an activity tells how far it is, see `modeling.logs`. Of several workers
+only the chief shows and writes anything.
 """
 
 import json
 import math
-import sys
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from logging import Handler, getLogger
 
 import tensorflow as tf
 from absl import logging
-from tqdm import tqdm
 
 from modeling.checkpoints.files import join, staged, write_staged_text
+from modeling.logs import Activity, begin_activity, duration_text, end_activity
 from modeling.metrics import metric_text
 from modeling.training.engine.distribution import is_chief
 from modeling.training.runs import charts
 
 METRICS_FILE = "metrics.jsonl"
-BAR_SECONDS = 0.1  # between two drawings of the progress bar
 # Written to the files, but left out of the status line or placed by hand in it.
 NOT_LISTED = (
     "learning_rate",
@@ -64,60 +60,6 @@ def _finite_mean(pairs: Sequence[tuple[float, float]]) -> float | None:
     return _weighted_mean(finite) if finite else None
 
 
-def duration_text(seconds: float) -> str:
-    """Seconds as h:mm:ss or m:ss."""
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
-
-
-class ProgressBar:
-    """A bar at the foot of the terminal; what is logged while it is there goes above it."""
-
-    def __init__(self, total: int, step: int):
-        tqdm.set_lock(threading.RLock())  # the default one also serves processes; not needed
-        self._bar = tqdm(
-            total=total,
-            initial=step,
-            file=sys.stderr,
-            leave=False,
-            dynamic_ncols=True,
-            bar_format="{percentage:3.0f}% |{bar}| step {n_fmt}/{total_fmt}  {desc}",
-        )
-        self._drawn = 0.0
-        # absl's handler is none of those that tqdm.contrib.logging knows how to redirect.
-        self._root, self._handler = getLogger(), _AboveBar(getLogger().handlers)
-        self._root.handlers = [self._handler]
-
-    def show(self, step: int, total: int, text: str) -> None:
-        """Moves the bar; draws it unless it was drawn a moment ago."""
-        self._bar.n, self._bar.total = step, total
-        self._bar.set_description_str(text, refresh=False)
-        if time.monotonic() - self._drawn > BAR_SECONDS:
-            self._bar.refresh()
-            self._drawn = time.monotonic()
-
-    def close(self) -> None:
-        """Wipes the bar off the terminal."""
-        self._bar.close()
-        added = [handler for handler in self._root.handlers if handler is not self._handler]
-        self._root.handlers = [*self._handler.handlers, *added]
-
-
-class _AboveBar(Handler):
-    """Wipes the bar, lets the handlers in its care print, and draws the bar again."""
-
-    def __init__(self, handlers: list[Handler]):
-        super().__init__()
-        self.handlers = handlers
-
-    def emit(self, record):
-        with tqdm.external_write_mode(file=sys.stderr):
-            for handler in self.handlers:
-                if record.levelno >= handler.level:
-                    handler.handle(record)
-
-
 class Reporter:
     """Collects the steps' values and, once per interval, tells them; made in the strategy's scope.
 
@@ -125,22 +67,18 @@ class Reporter:
         directory: Where `metrics.jsonl` and TensorBoard's event files go.
         num_train_steps: For the ETA. May be changed later.
         batch_size: Examples per step. May be changed later, for the steps that follow.
-        bar: Whether to show a progress bar; by default where stderr is a terminal.
 
     Attributes:
         peak_flops: Of all replicas, if it is known, see `utilisation.peak_flops`.
     """
 
-    def __init__(
-        self, directory: str, num_train_steps: int, batch_size: int, *, bar: bool | None = None
-    ):
+    def __init__(self, directory: str, num_train_steps: int, batch_size: int):
         self.directory = directory
         self.num_train_steps = num_train_steps
         self.batch_size = batch_size
         self.peak_flops: float | None = None
         self._chief = is_chief()
-        self._has_bar = self._chief and (sys.stderr.isatty() if bar is None else bar)
-        self._bar: ProgressBar | None = None
+        self._training: Activity | None = None
         self._writer = tf.summary.create_file_writer(directory) if self._chief else None
         self._path = join(directory, METRICS_FILE)
         self._lines = self._earlier_lines()
@@ -182,30 +120,31 @@ class Reporter:
         self._since = time.perf_counter()
 
     def add(self, history: Mapping[str, Sequence[tuple[float, float]]]) -> None:
-        """Takes what `TrainStep.run` returned; moves the progress bar, if there is one."""
+        """Takes what `TrainStep.run` returned, and shows how far the run is."""
         for name, pairs in history.items():
             self._pending.setdefault(name, []).extend(pairs)
         steps = len(history["loss"])
         self._step += steps
         self._steps += steps
         self._examples += steps * self.batch_size
-        if self._has_bar:
-            if self._bar is None:
-                self._bar = ProgressBar(self.num_train_steps, self._step - steps)
+        if self._chief:
+            if self._training is None:
+                self._training = Activity("Training", "steps", self.num_train_steps)
+                begin_activity(self._training)
             loss = _finite_mean(self._pending["loss"])
             text = self._pace(self._step)
             if loss is not None:
                 text = f"loss {loss:.4f}  {text}"
-            self._bar.show(self._step, self.num_train_steps, text)
+            self._training.show(self._step, self.num_train_steps, text)
 
     def close(self) -> None:
-        """Takes the progress bar away; steps that come later bring a new one.
+        """Training is no longer shown; steps that come later bring it back.
 
-        To be called when training ends in any way, before anything else is printed.
+        To be called when it ends in any way, before anything else is printed.
         """
-        if self._bar is not None:
-            self._bar.close()
-            self._bar = None
+        if self._training is not None:
+            end_activity(self._training)
+            self._training = None
 
     @property
     def seconds(self) -> float:

@@ -33,10 +33,11 @@ from absl import flags as absl_flags
 from absl import logging
 
 from modeling.checkpoints.files import join, staged, write_staged_text
+from modeling.logs import duration_text
 from modeling.training.engine.distribution import is_chief, num_workers
 from modeling.training.engine.loop import EXIT_CODES
 from modeling.training.engine.step import TrainStep
-from modeling.training.runs.reporting import Reporter, duration_text
+from modeling.training.runs.reporting import Reporter
 
 FILE = "run_summary.json"
 # Which the project's scripts don't define.

@@ -16,6 +16,7 @@ from modeling import checkpoints
 from modeling.checkpoints import files
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
+from modeling.logs import duration_text
 from modeling.losses import ClassifierLosses, Mean, PretrainingLosses
 from modeling.models import BertClassifier, BertPretrainer
 from modeling.training.engine import loop
@@ -23,7 +24,7 @@ from modeling.training.engine.evaluation import Evaluator
 from modeling.training.engine.optimizers import BertAdam
 from modeling.training.engine.schedules import make_schedule
 from modeling.training.engine.step import TrainStep
-from modeling.training.runs.reporting import Reporter, duration_text
+from modeling.training.runs.reporting import Reporter
 from modeling.training.runs.run_folder import latest_run_checkpoint, prepare_run_folder
 from modeling.training.runs.run_state import RunState, load_trained_run, start_or_resume
 from tests import scripts

@@ -1,21 +1,14 @@
-"""What the reporter writes and shows: files, status lines, progress bar, plot."""
+"""What the reporter writes and shows: files, status lines, progress, plot."""
 
-import fcntl
 import json
 import math
-import os
 import pathlib
-import pty
-import re
-import struct
-import subprocess
-import sys
-import termios
 
 import matplotlib.image
 import pytest
 import tensorflow as tf
 
+from modeling import logs
 from modeling.training.runs import reporting
 from modeling.training.runs.reporting import Reporter, write_run_results
 
@@ -61,7 +54,7 @@ def clock(monkeypatch):
 
 
 def test_files_hold_rates_and_padding(tmp_path, clock, caplog):
-    reporter = Reporter(str(tmp_path), 10, 8, bar=False)
+    reporter = Reporter(str(tmp_path), 10, 8)
     reporter.add(history())
     reporter.batch_size = 4  # the next phase's
     reporter.add(history())
@@ -89,7 +82,7 @@ def test_files_hold_rates_and_padding(tmp_path, clock, caplog):
 
 
 def test_share_of_the_peak(tmp_path, clock, caplog):
-    reporter = Reporter(str(tmp_path), 10, 8, bar=False)
+    reporter = Reporter(str(tmp_path), 10, 8)
     reporter.peak_flops = 8e9
     for step, seconds in ((2, 2.0), (4, 0.25)):
         reporter.add(history(flops=[(3e9, 1.0), (1e9, 1.0)]))
@@ -105,14 +98,14 @@ def test_share_of_the_peak(tmp_path, clock, caplog):
 
 
 def test_an_unknown_peak_has_no_share(tmp_path):
-    reporter = Reporter(str(tmp_path), 10, 8, bar=False)
+    reporter = Reporter(str(tmp_path), 10, 8)
     reporter.add(history(flops=[(3e9, 1.0)] * 2))
     reporter.report(2)
     assert "flops_utilisation" not in lines(tmp_path)[0]
 
 
 def test_batches_without_a_mask_have_no_token_figures(tmp_path):
-    reporter = Reporter(str(tmp_path), 10, 8, bar=False)
+    reporter = Reporter(str(tmp_path), 10, 8)
     values = history()
     del values["tokens"]
     reporter.add(values)
@@ -121,7 +114,7 @@ def test_batches_without_a_mask_have_no_token_figures(tmp_path):
 
 
 def test_skipped_updates_are_counted_and_spoil_no_mean(tmp_path, caplog):
-    reporter = Reporter(str(tmp_path), 10, 8, bar=False)
+    reporter = Reporter(str(tmp_path), 10, 8)
     skipped = {
         "loss": [(math.inf, 1.0), (3.0, 1.0), (-math.inf, 1.0)],
         "gradient_norm": [(0.0, 0.0), (7.0, 1.0), (0.0, 0.0)],
@@ -142,11 +135,11 @@ def test_skipped_updates_are_counted_and_spoil_no_mean(tmp_path, caplog):
 
 
 def test_values_that_are_not_finite_come_back(tmp_path):
-    reporter = Reporter(str(tmp_path), 10, 8, bar=False)
+    reporter = Reporter(str(tmp_path), 10, 8)
     reporter.write("eval", 1, {"accuracy": 0.5})
     reporter.write("eval", 2, {"accuracy": math.nan})
     assert lines(tmp_path)[1]["accuracy"] is None
-    again = Reporter(str(tmp_path), 10, 8, bar=False)
+    again = Reporter(str(tmp_path), 10, 8)
     for one in (reporter, again):
         (first, second) = one.curve("eval", "accuracy")
         assert first == (1, 0.5)
@@ -159,7 +152,7 @@ def test_values_that_are_not_finite_come_back(tmp_path):
 
 def test_other_workers_are_silent(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(reporting, "is_chief", lambda: False)
-    reporter = Reporter(str(tmp_path), 10, 8, bar=True)
+    reporter = Reporter(str(tmp_path), 10, 8)
     with caplog.at_level("INFO"):
         reporter.resume(0)
         reporter.add(history())
@@ -173,7 +166,7 @@ def test_other_workers_are_silent(tmp_path, monkeypatch, caplog):
 
 
 def test_plot_leaves_out_empty_panels(tmp_path):
-    reporter = Reporter(str(tmp_path), 10, 8, bar=False)
+    reporter = Reporter(str(tmp_path), 10, 8)
     for step in (1, 2):
         reporter.write("train", step, {"loss": 3.0 - step})
         reporter.write("eval", step, {"loss": math.nan, "perplexity": 100.0**step})
@@ -185,81 +178,16 @@ def test_plot_leaves_out_empty_panels(tmp_path):
     assert widths[2] == widths[1]
 
 
-SCRIPT = """
-from absl import logging
-from modeling import errors
-from modeling.errors import ModelingError
-from modeling.training.runs import reporting
-
-def main(_):
-    reporter = reporting.Reporter(FOLDER, 40, 8)
-    reporting.BAR_SECONDS = 0.0
-    step = {"loss": [(2.0, 1.0)], "learning_rate": [(1e-4, 1.0)]}
-    for number in range(1, 31):
-        reporter.add(step)
-        if number % 10 == 0:
-            reporter.report(number)
-            logging.error("an error at %d", number)
-    reporter.close()
-    logging.info("after the bar")
-    raise ModelingError("the end")
-
-errors.run(main)
-"""
-
-
-def test_progress_bar_tears_no_line(tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT.replace("FOLDER", repr(str(tmp_path))), encoding="utf-8")
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
-    outputs = []
-    for terminal in (True, False):
-        ours, theirs = pty.openpty() if terminal else os.pipe()
-        if terminal:
-            fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
-        process = subprocess.Popen([sys.executable, str(script)], stderr=theirs, env=environment)
-        os.close(theirs)
-        output = b""
-        while True:
-            try:
-                piece = os.read(ours, 65536)
-            except OSError:  # how a pseudo-terminal ends
-                break
-            if not piece:
-                break
-            output += piece
-        os.close(ours)
-        assert process.wait() == 1
-        outputs.append(output.decode())
-    shown, plain = outputs
-    assert "| step 5/40  loss 2.0000  lr 0.0001  " in shown
-    assert "step 5/40" not in plain and "\r" not in plain and "\x1b" not in plain
-    # What stays on the screen: each line as it stands after the last return to its start.
-    left = [re.sub(r"\x1b\[A|\x1b\[K", "", row.rstrip("\r")) for row in shown.split("\n")]
-    left = [row.rpartition("\r")[2].strip() for row in left]
-    assert not [row for row in left if "| step" in row]
-    times = r"\d\d:\d\d:\d\d |[\d.]+ examples/s|ETA .*"
-
-    def lines_of(rows):
-        wanted = [row for row in rows if re.match(r"\d\d:\d\d:\d\d |Error", row)]
-        return [re.sub(times, "", row).strip() for row in wanted]
-
-    expected = []
-    for step in (10, 20, 30):
-        expected += [f"step {step}/40  loss 2.0000  lr 0.0001", f"an error at {step}"]
-    expected += ["after the bar", "Error: the end"]
-    assert lines_of(left) == expected
-    assert lines_of(plain.splitlines()) == expected
-
-
-def test_bar_gives_the_handlers_back(tmp_path, capsys):
-    before = list(reporting.getLogger().handlers)
-    reporter = Reporter(str(tmp_path), 10, 8, bar=True)
+def test_training_is_an_activity_until_it_is_closed(tmp_path):
+    reporter = Reporter(str(tmp_path), 10, 8)
+    before = list(logs._under_way)
     reporter.add(history())
-    assert reporting.getLogger().handlers != before
+    shown = logs._under_way[-1]
+    assert logs._under_way == [*before, shown]
+    assert shown.line().startswith("Training: 2 of 10 steps, 20%, loss 2.5000  lr 0.0002  ")
     reporter.close()
     reporter.close()
-    assert reporting.getLogger().handlers == before
-    reporter.add(history())  # training goes on: the bar comes back where it was
+    assert logs._under_way == before
+    reporter.add(history())  # it goes on
+    assert "4 of 10 steps" in logs._under_way[-1].line()
     reporter.close()
-    assert "step 4/10" in capsys.readouterr().err

@@ -28,7 +28,7 @@ class Parts:
         self.config = BertConfig.named("tiny", 30)
         self.model = types.SimpleNamespace(config=self.config, count_params=lambda: 123)
         self.train_step = types.SimpleNamespace(global_step=tf.Variable(5, dtype=tf.int64))
-        self.reporter = Reporter(str(folder), 10, 8, bar=False)
+        self.reporter = Reporter(str(folder), 10, 8)
 
     def attach(self, run):
         run.attach(model=self.model, train_step=self.train_step, reporter=self.reporter)
