@@ -52,9 +52,7 @@ def main(_: list[str]) -> None:
         return
     for name, what in (("output", "the folder to write to"), ("format", "the format to write")):
         if not FLAGS[name].value:
-            raise ModelingError(
-                f"--{name} is missing: {what}. Only with --list is nothing written."
-            )
+            raise ModelingError(f"--{name} is missing: {what}. Only --list can do without.")
     read, written = checkpoints.conversion_files(
         FLAGS.input, FLAGS.output, FLAGS.format, FLAGS.bert_config_file
     )

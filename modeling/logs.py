@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from logging import Handler, LogRecord, getLogger
+from logging import INFO, Handler, LogRecord, getLogger
 
 from absl import logging
 from tqdm import tqdm
@@ -168,6 +168,8 @@ class _Silence(threading.Thread):
     def __init__(self):
         super().__init__(daemon=True)
         self.terminal = sys.stderr.isatty()
+        # As --verbosity says; while TensorFlow saves, `only_warnings` hides what is below.
+        self._wanted = logging.get_verbosity() >= logging.INFO
         self._heard = time.monotonic()
 
     def filter(self, record: LogRecord) -> bool:
@@ -181,8 +183,12 @@ class _Silence(threading.Thread):
             for last in _under_way[-1:]:
                 if self.terminal:
                     last.draw()
-                elif time.monotonic() - self._heard >= SILENCE_SECONDS:
-                    logging.info("%s", "; ".join(one.line() for one in _under_way[-2:]))
+                elif self._wanted and time.monotonic() - self._heard >= SILENCE_SECONDS:
+                    self._tell("; ".join(one.line() for one in _under_way[-2:]))
+
+    def _tell(self, text: str) -> None:
+        root = getLogger()
+        root.handle(root.makeRecord("absl", INFO, __file__, 0, text, (), None))
 
 
 class _AboveBar(Handler):

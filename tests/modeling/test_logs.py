@@ -24,7 +24,8 @@ from modeling.errors import ModelingError
 logs.SILENCE_SECONDS, logs._LOOK_SECONDS, logs._BAR_SECONDS = float(sys.argv.pop()), 0.05, 0.0
 
 def main(_):
-    with logs.activity("Compiling"):
+    with logs.activity("Compiling"), logs.only_warnings():
+        logging.info("hidden")
         time.sleep(0.4)
     with logs.activity("Training", "steps", 40) as training:
         for number in range(1, 31):

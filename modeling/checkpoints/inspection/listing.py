@@ -127,8 +127,8 @@ def _why_nothing(format_: str, path: str) -> str:
     alike = [entry for entry in sorted(entries) if entry.endswith(endings)]
     if not alike:
         return f"expected {expected}; there is none"
-    verb = "is none" if len(alike) == 1 else "are none"
-    return f"expected {expected}; {', '.join(alike[:3])} {verb}: other names of weights inside"
+    verb = "isn't it" if len(alike) == 1 else "aren't it"
+    return f"expected {expected}; by what is inside, {', '.join(alike[:3])} {verb}"
 
 
 def _what_it_holds(held: Contents) -> str:
