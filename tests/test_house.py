@@ -15,7 +15,7 @@ MOST_FILES = 12
 MOST_LINES = 400
 COMMANDS = {
     *("create_pretraining_data", "inspect_records", "learn_vocabulary"),
-    *("convert_checkpoint", "extract_features", "predict"),
+    *("convert_checkpoint", "extract_features", "predict", "try_it"),
     "pretrained",  # no command, but stands above all rooms as they do
 }
 

@@ -19,18 +19,19 @@ def inputs_of(model: PageModel, number: int = 0) -> dict:
     return dict(zip(model.family.fields, model.family.examples[number], strict=True))
 
 
-def asked_directly(path: str, signature: str, inputs: dict) -> dict:
-    """The outputs of a SavedModel for one example, without what lists are filled up with."""
+def asked_directly(path: str, signature: str, inputs: dict) -> dict[str, np.ndarray]:
+    """The outputs of a SavedModel for one example."""
     loaded = tf.saved_model.load(path)
     given = {name: tf.constant([value], tf.string) for name, value in inputs.items()}
-    return {k: v.numpy()[0] for k, v in loaded.signatures[signature](**given).items()}
+    outputs = loaded.signatures[signature](**given)
+    return {name: np.asarray(value.numpy()[0]) for name, value in outputs.items()}
 
 
-def same(got, wanted) -> None:
+def same(got, wanted: np.ndarray) -> None:
     if wanted.dtype.kind == "f":
         np.testing.assert_allclose(got, wanted, atol=1e-5)
-    elif wanted.dtype.kind == "O":
-        assert np.array(got, object).tolist() == np.vectorize(bytes.decode)(wanted).tolist()
+    elif wanted.dtype.kind in "OS":
+        assert np.char.encode(got).tolist() == wanted.tolist()
     else:
         assert np.array(got).tolist() == wanted.tolist()
 
