@@ -6,6 +6,8 @@
         --init_checkpoint=$BERT_BASE_DIR/bert_model.ckpt --max_seq_length=128 \\
         --train_batch_size=32 --learning_rate=2e-5 --num_train_epochs=3.0 \\
         --output_dir=/tmp/mrpc_output/
+From nothing, in a few minutes, on what is installed:
+    python run_classifier.py --demo
 
 With --learning_rates=5e-5,4e-5,3e-5,2e-5 --num_runs=5 it searches as the paper did. --do_predict
 writes test_results.tsv and predictions.tsv, and test_results.txt where the right labels are known;
@@ -14,6 +16,7 @@ writes test_results.tsv and predictions.tsv, and test_results.txt where the righ
 
 from absl import flags
 
+from data.tasks import flags as task_flags
 from data.tasks.sentences import flags as sentence_flags
 from modeling import flags as model_flags
 from modeling.serving import flags as export_flags
@@ -46,6 +49,7 @@ import os
 import numpy as np
 from absl import logging
 
+from data.demo import comparison, libraries
 from data.errors import DataError
 from data.files import atomic
 from data.files.locks import one_run
@@ -261,18 +265,21 @@ def _with_label(split) -> np.ndarray:
 
 
 def main(_) -> None:
+    if FLAGS.demo:
+        comparison.run_demo(FLAGS, __file__, libraries, libraries.make_library_demo)
+        return
     settings = fine_tuning_settings(FLAGS)
     config = settings.config
     sizes = [trial.batch_size for trial in settings.trials]
     evaluations = {name: FLAGS[name].value for name in ("eval_batch_size", "predict_batch_size")}
     with one_run(FLAGS, *run_outputs(FLAGS)), session(FLAGS, sizes, **evaluations) as summary:
         casing.check_casing(FLAGS.do_lower_case, FLAGS.init_checkpoint)
-        tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)
+        tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case, (), FLAGS.strip_accents)
         check_training_fits_model(FLAGS, config, tokenizer.vocab_size)
         task = reading.open_sentence_task(FLAGS, FLAGS.do_train, config.head, config.labels)
         fine_tune(SentenceClassification(task, tokenizer, config), settings, summary)
 
 
 if __name__ == "__main__":
-    flags.mark_flags_as_required(REQUIRED)
+    task_flags.mark_required_unless_demo(REQUIRED)
     errors.run(main, DataError, flag_values=FLAGS)

@@ -6,6 +6,8 @@
         --bert_config_file=$BERT_BASE_DIR/bert_config.json \\
         --init_checkpoint=$BERT_BASE_DIR/bert_model.ckpt --train_batch_size=32 \\
         --learning_rate=5e-5 --num_train_epochs=3.0 --output_dir=/tmp/conll_output/
+From nothing, in a few minutes, on what is installed:
+    python run_ner.py --demo
 
 Files have a word per line, its columns and a blank line behind each sentence, or are JSON lines.
 --document_context fills the window with neighbouring sentences. With
@@ -16,6 +18,7 @@ predictions.txt (word, gold tag, predicted tag: what conlleval reads) and entiti
 
 from absl import flags
 
+from data.tasks import flags as task_flags
 from data.tasks.tagging import flags as tagging_flags
 from modeling import flags as model_flags
 from modeling.serving import flags as export_flags
@@ -47,6 +50,7 @@ import os
 import numpy as np
 from absl import logging
 
+from data.demo import code_words, comparison
 from data.errors import DataError
 from data.files import atomic
 from data.files.bad_rows import BadRows
@@ -145,18 +149,19 @@ class Tagging:
         return model
 
     def predictor(self, model):
-        """Answers are tags of every sentence's words, and the mean loss of the tagged ones."""
+        """Answers are tags of every sentence's words, their probabilities, and the mean loss."""
         predictor = ReplicaPredictor(TagsFromLogits(model), "tagged")
 
         def predict(split, batches):
             tagged = predictor(batches(split))
             predicted = split.rows.tags_of_words(tagged[..., 0].astype(int), self.tags)
-            return predicted, split.rows.mean_of_labelled(tagged[..., 1])
+            scores = split.rows.of_sentences(tagged[..., 1], 1.0)
+            return predicted, scores, split.rows.mean_of_labelled(tagged[..., 2])
 
         return predict
 
     def evaluate(self, split, answers) -> TaskEvaluation:
-        predicted, loss = answers
+        predicted, _, loss = answers
         gold = reading.gold_tags(split)
         if gold is None:
             return TaskEvaluation({})
@@ -190,7 +195,7 @@ class Tagging:
         predictions.write_tag_columns(path, split.examples, answers[0])
         logging.info("Wrote the tags of %d sentences to %s", len(split.examples), path)
         path = os.path.join(FLAGS.output_dir, "entities.jsonl")
-        predictions.write_entities(path, split.examples, answers[0], FLAGS.word_separator)
+        predictions.write_entities(path, split.examples, *answers[:2], FLAGS.word_separator)
         logging.info("Wrote their entities to %s", path)
 
     def export(self, model) -> str:
@@ -229,6 +234,9 @@ def check_files(settings: FineTuningSettings) -> None:
 
 
 def main(_) -> None:
+    if FLAGS.demo:
+        comparison.run_demo(FLAGS, __file__, code_words, code_words.make_code_word_demo)
+        return
     settings = fine_tuning_settings(FLAGS)
     config = settings.config
     check_files(settings)
@@ -236,7 +244,7 @@ def main(_) -> None:
     evaluations = {name: FLAGS[name].value for name in ("eval_batch_size", "predict_batch_size")}
     with one_run(FLAGS, *run_outputs(FLAGS)), session(FLAGS, sizes, **evaluations) as summary:
         casing.check_casing(FLAGS.do_lower_case, FLAGS.init_checkpoint)
-        tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)
+        tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case, (), FLAGS.strip_accents)
         check_training_fits_model(FLAGS, config, tokenizer.vocab_size)
         frozen = None
         if FLAGS.feature_based:
@@ -247,5 +255,5 @@ def main(_) -> None:
 
 
 if __name__ == "__main__":
-    flags.mark_flags_as_required(REQUIRED)
+    task_flags.mark_required_unless_demo(REQUIRED)
     errors.run(main, DataError, flag_values=FLAGS)

@@ -162,7 +162,6 @@ def find_records(
     settings = InstanceSettings(
         max_seq_length=phase.max_seq_length,
         max_predictions_per_seq=phase.max_predictions_per_seq,
-        do_lower_case=FLAGS.do_lower_case,
         random_seed=FLAGS.random_seed,
         objective=MLM_NSP if FLAGS.objective == pipeline.MLM_NSP else MLM,
         dynamic_masking=FLAGS.dynamic_masking,
@@ -230,7 +229,7 @@ def load_weights(model: BertPretrainer) -> int:
 
 def export(model: BertPretrainer, vocab_file: str) -> None:
     """A SavedModel that fills in [MASK] and scores texts."""
-    tokenizer = Tokenizer(vocab_file, FLAGS.do_lower_case, never_split=["[MASK]"])
+    tokenizer = Tokenizer(vocab_file, FLAGS.do_lower_case, ["[MASK]"], FLAGS.strip_accents)
     folder = export_pretrainer(
         model,
         Export.from_flags(FLAGS, vocab_file),
@@ -387,7 +386,7 @@ def run(summary: RunSummary) -> None:
     if FLAGS.demo and FLAGS.do_eval:
         demo.show_demo(
             functools.partial(fill_masks, model),
-            Tokenizer(records[0].vocab_file, FLAGS.do_lower_case),
+            Tokenizer(records[0].vocab_file, FLAGS.do_lower_case, (), FLAGS.strip_accents),
             eval_sets[0],
             results["masked_lm_accuracy"],
             phases[0].max_seq_length,

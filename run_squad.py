@@ -6,6 +6,8 @@
         --train_file=$SQUAD_DIR/train-v1.1.json --do_predict=True \\
         --predict_file=$SQUAD_DIR/dev-v1.1.json --train_batch_size=12 --learning_rate=3e-5 \\
         --num_train_epochs=2.0 --max_seq_length=384 --doc_stride=128 --output_dir=/tmp/squad_base/
+From nothing, in a few minutes, on what is installed:
+    python run_squad.py --demo
 
 Writes predictions.json, nbest_predictions.json and, for SQuAD 2.0, null_odds.json; where the file
 has answers also eval_results.json with exact match and F1. --eval_steps and a search evaluate on
@@ -14,6 +16,7 @@ has answers also eval_results.json with exact match and F1. --eval_steps and a s
 
 from absl import flags
 
+from data.tasks import flags as task_flags
 from data.tasks.questions import flags as question_flags
 from modeling import flags as model_flags
 from modeling.serving import flags as export_flags
@@ -43,6 +46,7 @@ import os
 import tensorflow as tf
 from absl import logging
 
+from data.demo import arguments, comparison
 from data.errors import DataError
 from data.files.locks import one_run
 from data.tasks.questions import answers as answer_files
@@ -233,6 +237,9 @@ def check_flags(settings: FineTuningSettings) -> None:
 
 
 def main(_) -> None:
+    if FLAGS.demo:
+        comparison.run_demo(FLAGS, __file__, arguments, arguments.make_argument_demo)
+        return
     if FLAGS.verbose_logging:
         logging.set_verbosity(logging.DEBUG)
     settings = fine_tuning_settings(FLAGS)
@@ -243,12 +250,12 @@ def main(_) -> None:
         session(FLAGS, sizes, predict_batch_size=FLAGS.predict_batch_size) as summary,
     ):
         casing.check_casing(FLAGS.do_lower_case, FLAGS.init_checkpoint)
-        tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)
+        tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case, (), FLAGS.strip_accents)
         check_training_fits_model(FLAGS, config, tokenizer.vocab_size)
         check_flags(settings)
         fine_tune(QuestionAnswering(tokenizer, config), settings, summary)
 
 
 if __name__ == "__main__":
-    flags.mark_flags_as_required(REQUIRED)
+    task_flags.mark_required_unless_demo(REQUIRED)
     errors.run(main, DataError, flag_values=FLAGS)

@@ -16,6 +16,7 @@ from modeling import quiet  # noqa: F401  isort: skip
 
 from absl import flags, logging
 
+from data import flags as data_flags
 from data.errors import DataError
 from data.files.inputs_survive import check_inputs_survive
 from data.files.locks import one_writer
@@ -67,6 +68,8 @@ flags.DEFINE_integer(
 flags.DEFINE_enum("compression", "none", shards.COMPRESSIONS, "Of the record files.")
 flags.DEFINE_bool("drop_duplicates", False, "Of equal documents, use only the first.")
 pretraining_flags.define_pretraining_worker_flags()
+flags.adopt_module_key_flags(data_flags)
+flags.adopt_module_key_flags(pretraining_flags)
 flags.DEFINE_string(
     "runner", "local", "local, or a runner of Apache Beam: DirectRunner, DataflowRunner, …"
 )
@@ -95,7 +98,6 @@ def write(files: list[str], name: str, output_files: list[str]) -> None:
             max_seq_length=FLAGS.max_seq_length,
             max_predictions_per_seq=FLAGS.max_predictions_per_seq,
             random_seed=FLAGS.random_seed,
-            do_lower_case=FLAGS.do_lower_case,
             objective=FLAGS.objective,
             dynamic_masking=FLAGS.dynamic_masking,
             **pretraining_flags.pretraining_instance_settings(FLAGS),

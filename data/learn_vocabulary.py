@@ -12,6 +12,7 @@ from modeling import quiet  # noqa: F401  isort: skip
 
 from absl import flags, logging
 
+from data import flags as data_flags
 from data.errors import DataError
 from data.files.inputs_survive import check_inputs_survive
 from data.files.locks import one_writer
@@ -33,7 +34,8 @@ flags.DEFINE_string(
 flags.DEFINE_string("text_field", corpus.TEXT_FIELD, "Field of JSON lines that holds the text.")
 flags.DEFINE_string("output_file", None, "The vocabulary, one token per line.")
 flags.DEFINE_integer("vocab_size", 30522, "Number of tokens, met exactly.", upper_bound=MOST_TOKENS)
-flags.DEFINE_bool("do_lower_case", True, "Whether the vocabulary is for lower-cased text.")
+data_flags.define_text_folding_flags()
+flags.adopt_module_key_flags(data_flags)
 flags.DEFINE_integer(
     "min_frequency", 2, "Pieces that occur less often are not learned.", lower_bound=1
 )
@@ -73,6 +75,7 @@ def learn(files: list[str]) -> None:
     """From the corpus to the vocabulary's file."""
     options = {
         "do_lower_case": FLAGS.do_lower_case,
+        "strip_accents": FLAGS.strip_accents,
         "heldout_share": FLAGS.heldout_share,
         "text_field": FLAGS.text_field,
         "reserved_tokens": FLAGS.reserved_tokens,

@@ -19,6 +19,7 @@ import functools
 from absl import flags, logging
 
 from data import batching
+from data import flags as data_flags
 from data.errors import DataError
 from data.files.inputs_survive import check_inputs_survive, input_files
 from data.files.locks import one_writer
@@ -52,9 +53,8 @@ flags.DEFINE_list(
     f"are. Or one of {', '.join(vector_models.VECTOR_LAYERS)}.",
 )
 flags.DEFINE_integer("max_seq_length", 128, "Longer texts are cut.", lower_bound=3)
-flags.DEFINE_bool(
-    "do_lower_case", True, "Lower-case the text and strip accents; False for cased models."
-)
+data_flags.define_text_folding_flags()
+flags.adopt_module_key_flags(data_flags)
 flags.DEFINE_integer("batch_size", 32, "Over all replicas.", lower_bound=1, upper_bound=10_000)
 flags.DEFINE_bool("use_one_hot_embeddings", False, "No effect; the original's, for TPUs.")
 # Beyond the original's flags.
@@ -173,7 +173,7 @@ def main(_: list[str]) -> None:
         )
         config = open_given_model(FLAGS)
         casing.check_casing(FLAGS.do_lower_case, FLAGS.init_checkpoint)
-        tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)
+        tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case, (), FLAGS.strip_accents)
         check_training_fits_model(FLAGS, config, tokenizer.vocab_size)
         if FLAGS.input_file:
             _extract(config, tokenizer)

@@ -62,6 +62,7 @@ def from_pretrained(
     config_file: str | os.PathLike | None = None,
     vocab_file: str | os.PathLike | None = None,
     do_lower_case: bool | None = None,
+    strip_accents: bool | None = None,
 ) -> Pretrained:
     """Opens a checkpoint of any format: the model with its head, its tokenizer, its configuration.
 
@@ -72,7 +73,8 @@ def from_pretrained(
             pre-trained model makes one to be fine-tuned.
         num_labels: Of such a new head: of "classes", "multi_label" and "tags".
         config_file, vocab_file: Where they don't lie beside the weights.
-        do_lower_case: Where nothing beside the weights tells; True by default, as in the original.
+        do_lower_case, strip_accents: Where nothing beside the weights tells. By default texts are
+            lower-cased, and accents stripped where they are, as in the original.
 
     Raises:
         ModelingError: No checkpoint, several, a damaged one, no configuration; or a new head
@@ -102,7 +104,8 @@ def from_pretrained(
         report = checkpoints.load(model, path, required=checkpoints.ENCODER, skip=skip)
     if report.left_over:
         logging.warning("%s", report.summary())
-    return Pretrained(model, _tokenizer(known, vocab_file, do_lower_case, config), config)
+    folding = TextFolding(do_lower_case, strip_accents)
+    return Pretrained(model, _tokenizer(known, vocab_file, folding, config), config)
 
 
 def _make_model(config: BertConfig, num_labels: int | None, numbers: bool) -> keras.Model:
@@ -125,19 +128,20 @@ def _make_model(config: BertConfig, num_labels: int | None, numbers: bool) -> ke
     return classes[head](config)
 
 
-def _tokenizer(known, vocab_file, do_lower_case: bool | None, config: BertConfig):
+def _tokenizer(known, vocab_file, given: TextFolding, config: BertConfig):
     path = vocab_file or known.vocab_file
     if not path:
         return None
-    folded = known.folding.do_lower_case
-    if None not in (do_lower_case, folded) and do_lower_case != folded:
-        raise ModelingError(
-            f"do_lower_case is {do_lower_case}, but the files beside the weights say {folded}. "
-            f"Texts that are folded otherwise than in training have other pieces; leave it out."
-        )
-    lower = next((value for value in (do_lower_case, folded) if value is not None), True)
+    told = TextFolding(known.folding.do_lower_case, known.folding.drops_accents)
+    for name, value, said in zip(TextFolding._fields, given, told, strict=True):
+        if None not in (value, said) and value != said:
+            raise ModelingError(
+                f"{name} is {value}, but the files beside the weights say {said}. Texts that are "
+                f"folded otherwise than in training have other pieces; leave it out."
+            )
+    lower, accents = (a if a is not None else b for a, b in zip(told, given, strict=True))
     never_split = ["[MASK]"] if config.head in _FILLING else []
-    return Tokenizer(os.fspath(path), lower, never_split)
+    return Tokenizer(os.fspath(path), lower is not False, never_split, accents)
 
 
 def save_pretrained(
@@ -162,7 +166,7 @@ def save_pretrained(
         ModelingError: As `checkpoints.save`.
     """
     with _vocabulary(tokenizer) as vocab_file:
-        folding = TextFolding(tokenizer.do_lower_case) if tokenizer else None
+        folding = tokenizer and TextFolding(tokenizer.do_lower_case, tokenizer.strip_accents)
         return checkpoints.save(model, directory, vocab_file, format, folding)
 
 

@@ -45,10 +45,12 @@ def peer_python(tmp_path_factory):
     """From a peer's name to the interpreter of its environment, see `peers.environment`.
 
     The environments are made in BERT_PEERS_DIR unless they are there already; without the variable
-    a temporary folder takes them. For slow tests.
+    a temporary folder takes them, the same for all of pytest's processes. For slow tests.
     """
-    kept = os.environ.get("BERT_PEERS_DIR")
-    folder = kept or str(tmp_path_factory.mktemp("peers"))
+    temporary = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        temporary = temporary.parent
+    folder = os.environ.get("BERT_PEERS_DIR") or str(temporary / "peers")
     return lambda peer: environment.python_of(peer, folder)
 
 

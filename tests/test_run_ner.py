@@ -121,6 +121,8 @@ def test_learns_and_is_exported(folder, trained):
         for entity in row["entities"]:
             assert row["text"][entity["start"] : entity["end"]] == entity["text"]
             assert guess[entity["start_word"]][2:] == entity["type"]
+            inside = row["scores"][entity["start_word"] : entity["end_word"]]
+            assert entity["score"] == min(inside) > 1 / 7
         predicted.append(list(guess))
 
     answers = served(CLIENT, out / "export" / "1", [words for words, _ in sentences], folder)

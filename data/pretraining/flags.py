@@ -7,13 +7,15 @@ TensorFlow, since --help needs none. `flag_values` are absl's: `flag_values[name
 from absl import flags
 
 from data.errors import DataError
+from data.flags import define_text_folding_flags
 
 OBJECTIVES = ("mlm_nsp", "mlm", "ltr", "rtl")
 MASKING = ("masked_lm_prob", "mask_share", "random_share", "do_whole_word_mask", "max_ngram")
-SETTINGS = ("dupe_factor", "short_seq_prob", "word_boundaries", *MASKING)
+FOLDING = ("do_lower_case", "strip_accents")
+SETTINGS = (*FOLDING, "dupe_factor", "short_seq_prob", "word_boundaries", *MASKING)
 MOST_PIECES = 32_768
 """Of a record: more can't be meant, and would take all memory."""
-NAMES = ("text_field", "do_lower_case", *SETTINGS)
+NAMES = ("text_field", *SETTINGS)
 
 
 def define_pretraining_flags() -> None:
@@ -68,11 +70,7 @@ def define_raw_text_flags() -> None:
         "text",
         "Field (JSON lines) or column (Parquet) that holds the text.",
     )
-    flags.DEFINE_bool(
-        "do_lower_case",
-        True,
-        "Lower-case the text and strip accents; False for cased vocabularies.",
-    )
+    define_text_folding_flags()
     flags.DEFINE_bool("do_whole_word_mask", False, "Mask whole words instead of single WordPieces.")
     flags.DEFINE_enum(
         "word_boundaries",
@@ -157,7 +155,7 @@ def check_idle_pretraining_flags(flag_values, exporting: bool) -> None:
     """
     needed = MASKING if flag_values["dynamic_masking"].value else ()
     if exporting:
-        needed = (*needed, "do_lower_case")
+        needed = (*needed, *FOLDING)
     idle = [f"--{name}" for name in NAMES if flag_values[name].present and name not in needed]
     if idle:
         raise DataError(

@@ -26,7 +26,7 @@ from data.pretraining.instances import generate
 from data.pretraining.instances.settings import InstanceSettings
 from data.pretraining.records import record_sets, schema
 from data.pretraining.writing import jobs, local, manifest, shards
-from data.tokenization import Tokenizer, vocabulary
+from data.tokenization import vocabulary
 from data.tokenization.learning import learner
 
 HELD_OUT_SHARE = 0.05
@@ -114,7 +114,7 @@ class RecordsFromText:
             names = ("batch_size", "seed", "num_shards", "shard_index", "pack_sequences")
             return text_stream.stream_instances(
                 self.corpus,
-                Tokenizer(self.vocab_file, self.settings.do_lower_case),
+                self.settings.make_tokenizer(self.vocab_file),
                 self.settings,
                 options["dynamic_masking"],
                 **{name: options[name] for name in names},
@@ -261,7 +261,7 @@ def make_records_from_text(
     source = text.describe() + ("\n" + held_out.describe() if held_out else "")
     identity = {
         "source": hashlib.sha256(source.encode()).hexdigest(),
-        "settings": dataclasses.asdict(settings),
+        "settings": settings.identity(),
         "vocab_size": vocab_size,
         "vocab_file": vocab_file,
     }
@@ -287,7 +287,8 @@ def make_records_from_text(
     elif not vocab_file:
         logging.info("Learning a vocabulary of %d tokens from the corpus", vocab_size)
         sentences = (s for document in sides.documents(True) for s in document.sentences)
-        words = learner.count_words(sentences, settings.do_lower_case)
+        folding = settings.do_lower_case, settings.strip_accents
+        words = learner.count_words(sentences, *folding)
         vocabulary.write_vocab(learner.learn_vocabulary(words, vocab_size), used_vocab)
         logging.info("Wrote %s", used_vocab)
     for training, files in ((True, records.train_files), (False, records.eval_files)):
@@ -357,7 +358,7 @@ class PretrainingSides:
         name = os.path.join(os.path.dirname(files[0]), f"{name}.tfrecord")
         if self._split or not text.files:
             manifest.remove_manifest(name)  # of records that were made of a larger corpus
-            tokenizer = Tokenizer(vocab_file, settings.do_lower_case)
+            tokenizer = settings.make_tokenizer(vocab_file)
             return local.create_pretraining_records(
                 self.documents(training), tokenizer, files, settings
             )

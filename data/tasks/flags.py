@@ -3,6 +3,8 @@
 Defined without TensorFlow, since --help needs none.
 """
 
+from collections.abc import Sequence
+
 from absl import flags
 
 
@@ -13,3 +15,18 @@ def define_bad_row_flags() -> None:
         False,
         "Leave out rows, questions and sentences that can't be used, up to half of a file.",
     )
+
+
+def define_demo_flag(description: str) -> None:
+    """--demo, which says what it learns and needs no other flag."""
+    flags.DEFINE_bool("demo", False, description)
+
+
+def mark_required_unless_demo(names: Sequence[str]) -> None:
+    """Flags that a run needs and that a demo sets itself."""
+    for name in names:
+        flags.register_multi_flags_validator(
+            [name, "demo"],
+            lambda values, name=name: values["demo"] or values[name] is not None,
+            f"Flag --{name} must have a value other than None.",
+        )

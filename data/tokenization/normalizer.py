@@ -1,9 +1,9 @@
 """The original's text clean-up inside the TensorFlow graph.
 
 In the original's order: delete control characters, set CJK characters apart, split at white
-space, and when lower-casing: lower-case, decompose (NFD), drop nonspacing marks. Splitting off
-punctuation comes after that. All of it is a mapping of single characters, except that a capital
-sigma becomes another letter at the end of a word.
+space; lower-case; decompose (NFD) and drop nonspacing marks. Splitting off punctuation comes after
+that. All of it is a mapping of single characters, except that a capital sigma becomes another
+letter at the end of a word.
 """
 
 import functools
@@ -25,7 +25,9 @@ class Normalizer:
     Broken UTF-8 is dropped, as the original drops it from byte strings.
 
     Args:
-        do_lower_case: Whether case is folded and nonspacing marks are dropped.
+        do_lower_case: Whether case is folded.
+        strip_accents: Whether text is decomposed and nonspacing marks are dropped; None: as
+            `do_lower_case`.
         kept: Characters that are not deleted though they are control characters.
 
     Attributes:
@@ -33,13 +35,15 @@ class Normalizer:
             inside of a regular expression's class; None when accents stay.
     """
 
-    def __init__(self, do_lower_case: bool, kept: str = ""):
+    def __init__(self, do_lower_case: bool, strip_accents: bool | None = None, kept: str = ""):
         self.do_lower_case = do_lower_case
+        if strip_accents is None:
+            strip_accents = do_lower_case
         marks = unicode_tables.load_tables().marks
-        self.dropped_marks = unicode_tables.regex_class(marks) if do_lower_case else None
+        self.dropped_marks = unicode_tables.regex_class(marks) if strip_accents else None
         # An eager constant even when the tokenizer is made while a graph is being traced.
         with tf.init_scope():
-            model = tf.constant(_mapping_model(do_lower_case, kept))
+            model = tf.constant(_mapping_model(do_lower_case, strip_accents, kept))
         self._mapping = tf_text.FastBertNormalizer(model_buffer=model)
 
     def normalize(self, texts: tf.Tensor) -> tf.Tensor:
@@ -108,7 +112,7 @@ def _isolated_regex() -> str:
 
 
 @functools.lru_cache(maxsize=4)
-def _mapping_model(do_lower_case: bool, kept: str) -> np.ndarray:
+def _mapping_model(do_lower_case: bool, strip_accents: bool, kept: str) -> np.ndarray:
     """The character mapping as the op takes it: uint8 [bytes]."""
     tables = unicode_tables.load_tables()
     mapping: dict[bytes, bytes] = {}
@@ -116,13 +120,14 @@ def _mapping_model(do_lower_case: bool, kept: str) -> np.ndarray:
     def put(code: int, replacement: str) -> None:
         mapping[chr(code).encode()] = replacement.encode()
 
-    if do_lower_case:
-        for code in range(0xAC00, 0xD7A4):
-            put(code, unicode_tables.strip_marks(chr(code)))
-        for code, target in tables.folded.items():
-            put(code, target)
-        for code in unicode_tables.code_points(tables.marks):
-            put(code, "")
+    folded = tables.lowered if do_lower_case else {}
+    if strip_accents:
+        marks = dict.fromkeys(unicode_tables.code_points(tables.marks), "")
+        hangul = {code: unicode_tables.strip_marks(chr(code)) for code in range(0xAC00, 0xD7A4)}
+        stripped = hangul | tables.stripped | marks
+        folded = stripped | {code: text.translate(stripped) for code, text in folded.items()}
+    for code, target in folded.items():
+        put(code, target)
     for code in unicode_tables.code_points(tables.space):
         if code != ord(" "):
             put(code, " ")

@@ -54,14 +54,19 @@ class Tokenizer:
         vocab: list of str; index = id.
         vocab_size: Number of ids.
         vocab_file: Where the vocabulary came from, or None.
-        do_lower_case: Whether case is folded and accents are stripped.
+        do_lower_case: Whether case is folded.
+        strip_accents: Whether accents are stripped.
         never_split: list of str, the tokens that are kept whole.
         pad_id, unk_id, cls_id, sep_id, mask_id: Ids of the special tokens.
         is_continuation: bool [vocab_size]: the piece continues a word ("##…").
     """
 
     def __init__(
-        self, vocab_file: str, do_lower_case: bool = True, never_split: Sequence[str] = ()
+        self,
+        vocab_file: str,
+        do_lower_case: bool = True,
+        never_split: Sequence[str] = (),
+        strip_accents: bool | None = None,
     ):
         """Reads the vocabulary.
 
@@ -70,21 +75,28 @@ class Tokenizer:
             do_lower_case: As the vocabulary was made: False for the cased models.
             never_split: Tokens in brackets, such as "[MASK]", that are kept whole where a text
                 holds them. The original keeps none.
+            strip_accents: As the vocabulary was made; None: as `do_lower_case`, which is what the
+                original does.
 
         Raises:
             DataError: The file is missing or lacks a special token, or `never_split` names a
                 token that isn't in the vocabulary or not in brackets.
         """
-        self._set_up(vocabulary.load_vocab(vocab_file), do_lower_case, vocab_file, never_split)
+        tokens = vocabulary.load_vocab(vocab_file)
+        self._set_up(tokens, do_lower_case, vocab_file, never_split, strip_accents)
 
     @classmethod
     def from_vocab(
-        cls, tokens: Sequence[str], do_lower_case: bool = True, never_split: Sequence[str] = ()
+        cls,
+        tokens: Sequence[str],
+        do_lower_case: bool = True,
+        never_split: Sequence[str] = (),
+        strip_accents: bool | None = None,
     ) -> "Tokenizer":
         """A tokenizer of a vocabulary in memory (index = id)."""
         vocabulary.check_special_tokens(tokens, "given as a list")
         tokenizer = cls.__new__(cls)
-        tokenizer._set_up(list(tokens), do_lower_case, None, never_split)
+        tokenizer._set_up(list(tokens), do_lower_case, None, never_split, strip_accents)
         return tokenizer
 
     def _set_up(
@@ -93,11 +105,13 @@ class Tokenizer:
         do_lower_case: bool,
         vocab_file: str | None,
         never_split: Sequence[str],
+        strip_accents: bool | None,
     ) -> None:
         self.vocab = tokens
         self.vocab_size = len(tokens)
         self.vocab_file = vocab_file
         self.do_lower_case = do_lower_case
+        self.strip_accents = do_lower_case if strip_accents is None else strip_accents
         self._ids = vocabulary.token_ids(tokens)
         self.pad_id = self._ids[vocabulary.PAD]
         self.unk_id = self._ids[vocabulary.UNK]
@@ -116,7 +130,8 @@ class Tokenizer:
     @functools.cached_property
     def _normalizer(self) -> Normalizer:
         codes = self._kept.codes if self._kept else []
-        return Normalizer(self.do_lower_case, kept="".join(sorted({*"".join(codes)})))
+        kept = "".join(sorted({*"".join(codes)}))
+        return Normalizer(self.do_lower_case, self.strip_accents, kept)
 
     @functools.cached_property
     def _wordpiece(self) -> WordPiece:
@@ -144,8 +159,8 @@ class Tokenizer:
         """Pieces with their places in the texts as given.
 
         The slice of the text from `starts` to `ends` holds the characters that the piece was made
-        of, before lower-casing and stripping of accents. Combining marks behind a piece that
-        lower-casing drops belong to it; control characters are part of it only inside. Of a
+        of, before lower-casing and stripping of accents. Combining marks behind a piece that are
+        dropped belong to it; control characters are part of it only inside. Of a
         character that becomes several pieces (a Hangul syllable) each has the whole, and [UNK]
         has the whole word. `bytes_to_characters` in `data.tokenization.offsets` turns bytes into
         characters.

@@ -31,18 +31,19 @@ Ranges = tuple[tuple[int, int], ...]
 
 @dataclasses.dataclass(frozen=True)
 class UnicodeTables:
-    """Sets of code points as inclusive ranges, and the folding of single characters.
+    """Sets of code points as inclusive ranges, and what single characters become.
 
     Attributes:
         removed: Deleted before anything else: NUL, U+FFFD, Cc and Cf but for tab, LF and CR.
         space: Word separators: tab, LF, CR, Zs, and U+2028 and U+2029, on which Python's
             `str.split` splits although the original's own test does not know them.
         punctuation: ASCII that is neither letter, digit nor space, and categories P*.
-        marks: Category Mn, deleted when lower-casing.
+        marks: Category Mn, deleted when accents are stripped.
         cased: Lu, Ll, Lt and the characters that Unicode calls cased beside them.
         case_ignorable: What the final-sigma rule looks past.
-        folded: {code point: `str.lower`, then NFD, then without Mn} where that changes something
-            and the code point is not a Hangul syllable.
+        lowered: {code point: `str.lower`} where that changes something.
+        stripped: {code point: NFD without Mn} where that changes something and the code point is
+            neither a mark nor a Hangul syllable.
     """
 
     removed: Ranges
@@ -51,7 +52,8 @@ class UnicodeTables:
     marks: Ranges
     cased: Ranges
     case_ignorable: Ranges
-    folded: dict[int, str]
+    lowered: dict[int, str]
+    stripped: dict[int, str]
 
 
 def code_points(ranges: Ranges) -> Iterable[int]:
@@ -83,7 +85,7 @@ def load_tables() -> UnicodeTables:
         if line.startswith("#"):
             continue
         name, *items = line.split(" ")
-        if name == "folded":
+        if name in ("lowered", "stripped"):
             pairs = (item.split(">") for item in items)
             fields[name] = {
                 int(source, 16): "".join(chr(int(part, 16)) for part in target.split("+") if part)

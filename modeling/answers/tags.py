@@ -8,7 +8,7 @@ import tensorflow as tf
 
 
 class TagsFromLogits:
-    """The likeliest tag at every place, and what it costs the loss; for `ReplicaPredictor`.
+    """The likeliest tag at every place, how likely, and what it costs; for `ReplicaPredictor`.
 
     Args:
         model: Gives `logits` [B, T, tags], such as `BertTagger`.
@@ -18,10 +18,11 @@ class TagsFromLogits:
         self.model = model
 
     def __call__(self, batch, **options) -> dict[str, tf.Tensor]:
-        """A batch → `tagged` float32 [B, T, 2]: number of the tag; loss, 0 without a label.
+        """A batch → `tagged` float32 [B, T, 3]: number of the tag; probability; loss or 0.
 
         One tensor, since that is what a `ReplicaPredictor` takes; whole numbers stay exact to 2²⁴.
-        `options`, such as `execution`, are the model's.
+        The loss is that of the label, 0 without one. `options`, such as `execution`, are the
+        model's.
         """
         logits = self.model(batch, **options)["logits"]
         labels = batch.get("piece_labels")
@@ -29,7 +30,8 @@ class TagsFromLogits:
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(tf.maximum(labels, 0), logits)
         losses = tf.where(labels >= 0, losses, 0.0)
         numbers = tf.cast(tf.argmax(logits, -1, tf.int32), tf.float32)
-        return {"tagged": tf.stack([numbers, losses], -1)}
+        scores = tf.reduce_max(tf.nn.softmax(logits), -1)
+        return {"tagged": tf.stack([numbers, scores, losses], -1)}
 
 
 class _Entities(NamedTuple):

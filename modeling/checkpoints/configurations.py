@@ -9,6 +9,7 @@ import dataclasses
 import os
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -63,7 +64,8 @@ def config_of_checkpoint(
     else:
         config = own[0] if own else config_of_weights(held)
     check_own_config(held, config, (*_UNSEEN, "attention_direction"))
-    untold = {k: v for k, v in held.masked_lm.items() if getattr(config, k) is None}
+    told = _told_of_masked_lm(held, own)
+    untold = {name: value for name, value in told.items() if getattr(config, name) is None}
     return dataclasses.replace(config, **untold)
 
 
@@ -123,8 +125,9 @@ def masked_lm_note(held: Contents, config: BertConfig) -> str | None:
     """
     if names.MASKED_LM_BIAS not in held.shapes:
         return None
-    own = [*_own_configs(held), config][0]
-    theirs = dataclasses.replace(own, **held.masked_lm).masked_lm_form
+    own = _own_configs(held)
+    told = _told_of_masked_lm(held, own)
+    theirs = dataclasses.replace([*own, config][0], **told).masked_lm_form
     if theirs == config.masked_lm_form:
         return None
     (act, eps), (our_act, our_eps) = theirs, config.masked_lm_form
@@ -158,6 +161,13 @@ def check_computable(held: Contents) -> None:
                 f"{shape[0]} inputs: heads of its attention were pruned. Layers with fewer heads "
                 f"than others aren't computed here; take the model from before its pruning."
             )
+
+
+def _told_of_masked_lm(held: Contents, own: Sequence[BertConfig]) -> dict[str, Any]:
+    """What any of a checkpoint's own configurations, or else its format, tells of that head."""
+    fields = ("masked_lm_hidden_act", "masked_lm_layer_norm_eps")
+    told = {name: getattr(config, name) for config in own for name in fields}
+    return {**held.masked_lm, **{name: value for name, value in told.items() if value is not None}}
 
 
 def _own_configs(held: Contents) -> list[BertConfig]:

@@ -6,15 +6,42 @@ original stores the other way round.
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from modeling.errors import ModelingError
 
 _SELF, _OUTPUT_KERNEL = "/attention/self/", "/attention/output/dense/kernel"
+_STEP = 1 << 20  # bytes
+
+
+@dataclasses.dataclass(frozen=True)
+class StoredWeight:
+    """A weight that isn't in memory: it is read when `np.asarray` asks for it, each time anew.
+
+    Attributes:
+        shape: As an array's.
+        dtype: As an array's.
+        read: Gives the array of that shape and dtype.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    read: Callable[[], np.ndarray]
+
+    def __array__(self, dtype: np.dtype | None = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self.read(), dtype)
+
+    def transpose(self) -> "StoredWeight":
+        """The same with its axes in reverse order."""
+        return StoredWeight(self.shape[::-1], self.dtype, lambda: self.read().T)
+
+
+Weight = np.ndarray | StoredWeight
 
 
 @dataclasses.dataclass
@@ -25,6 +52,7 @@ class Contents:
         path: The file (or TF1 prefix) for messages.
         format: Short name of the format, such as "tf1" or "huggingface".
         shapes: Original name → shape as the original stores it (kernels are [in, out]).
+        dtypes: Original name → dtype that `read` gives, see `dtype_of_weight`.
         file_names: Original name → the name in the file.
         unmapped: Names in the file that stand for no known BERT weight.
         ignored: Names in the file that are no weights: optimizer slots, step, position buffers.
@@ -40,6 +68,7 @@ class Contents:
     path: str
     format: str
     shapes: dict[str, tuple[int, ...]]
+    dtypes: dict[str, np.dtype]
     file_names: dict[str, str]
     unmapped: list[str]
     ignored: list[str]
@@ -49,28 +78,60 @@ class Contents:
     head: str | None = None
     masked_lm: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
+    def weight(self, name: str) -> StoredWeight:
+        """One of the weights, to be read later."""
+        return StoredWeight(
+            self.shapes[name], self.dtypes[name], functools.partial(self.read, name)
+        )
+
 
 def checked_weight(array: np.ndarray, name: str, path: str) -> np.ndarray:
-    """A weight as it comes from a file, half precision widened to float32.
+    """A weight as it comes from a file, in the dtype that `dtype_of_weight` tells.
 
     Raises:
         ModelingError: It holds NaN or infinity, so that such a model answers nothing but NaN; or
             something else than floating-point numbers.
     """
-    array = weights_as_float32(array)
-    if array.dtype.kind != "f":
+    if array.dtype.name != "bfloat16" and (array.dtype.kind != "f" or array.itemsize > 8):
         raise ModelingError(
             f"Tensor {name} in {path} is of {array.dtype.name}; a weight is a floating-point "
             f"number. The file is damaged or quantised: copy or download it again, or another."
         )
-    bad = np.count_nonzero(~np.isfinite(array))
-    if bad:
+    array = array.astype(dtype_of_weight(array.dtype), copy=False)
+    # Both are NaN where one number is, and take no memory.
+    if not np.isfinite([array.min(initial=0), array.max(initial=0)]).all():
+        bad = np.count_nonzero(~np.isfinite(array))
         raise ModelingError(
             f"Tensor {name} in {path} isn't finite: {bad:,} of its {array.size:,} numbers are NaN "
             f"or infinite, and so would the model's answers be. The run that wrote it has "
             f"diverged, or the file is damaged: take an earlier checkpoint, or copy or download "
             f"it again."
         )
+    return array
+
+
+def dtype_of_weight(dtype: Any) -> np.dtype:
+    """What a weight is read as that a file stores in this dtype, NumPy's or TensorFlow's.
+
+    That is float64 for float64, and float32 for all others, which are widened or refused.
+    """
+    dtype = np.dtype(getattr(dtype, "as_numpy_dtype", dtype))
+    is_double = dtype.newbyteorder("=") == np.float64
+    return np.dtype(np.float64 if is_double else np.float32)
+
+
+def read_bytes(file: IO[bytes], size: int) -> np.ndarray:
+    """The next bytes of a file, uint8 [size], in memory once.
+
+    Raises:
+        EOFError: It ends before.
+    """
+    array = np.empty(size, np.uint8)
+    for start in range(0, size, _STEP):
+        part = file.read(min(_STEP, size - start))
+        if len(part) < min(_STEP, size - start):
+            raise EOFError(f"it ends {size - start - len(part):,} bytes too early")
+        array[start : start + len(part)] = np.frombuffer(part, np.uint8)
     return array
 
 

@@ -104,8 +104,7 @@ def convert(
         kept = [*keras_hub_weights(held.shapes, config), *unit]
     if format == names.TF1 and held.format == names.TF1:
         kept = list(held.shapes)  # The names need no translation, so unknown heads stay too.
-    tensors = {name: held.read(name) for name in kept}
-    tensors = fold_target_unit(tensors)
+    tensors = fold_target_unit({name: held.weight(name) for name in kept})
     folding = text_folding(path)
     written = write_checkpoint(directory, tensors, config, vocab_file, format, folding)
     notes = _notes(held, config, format, vocab_file is not None)

@@ -32,17 +32,23 @@ def join(directory: str, name: str) -> str:
 def temporary_folder(directory: str) -> Iterator[str]:
     """A new folder inside `directory`, removed in the end unless it has been renamed.
 
-    No other host, process or call gives it the same name, and `remove_abandoned` knows whose it is.
+    So is `directory`, if it was absent and is empty. No other host, process or call gives it the
+    same name, and `remove_abandoned` knows whose it is.
     """
     name = f"{_STAGING}{_HOST}-{os.getpid()}-{uuid.uuid4().hex[:12]}"
     temporary = join(directory, name)
     _under_way.add(name)
+    absent = False
     try:
+        absent = not tf.io.gfile.exists(directory)
         tf.io.gfile.makedirs(temporary)
         yield temporary
     finally:
         if tf.io.gfile.exists(temporary):
             tf.io.gfile.rmtree(temporary)
+        if absent and "://" not in directory:
+            with contextlib.suppress(OSError):  # something is in it
+                os.rmdir(directory)
         _under_way.discard(name)
 
 

@@ -11,6 +11,7 @@ import keras
 import numpy as np
 
 from modeling.checkpoints import names
+from modeling.checkpoints.contents import Weight
 from modeling.config import BertConfig
 
 MEAN, SCALE = "target_mean", "target_scale"
@@ -81,11 +82,13 @@ def _head_of_output_weights(shapes: Mapping[str, tuple[int, ...]], said: str | N
     return said if said not in (None, "choices") else "classes"
 
 
-def fold_target_unit(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def fold_target_unit(tensors: Mapping[str, Weight]) -> dict[str, Weight]:
     """Weights by name, the unit folded into the head and left out, where they have one."""
     folded = dict(tensors)
     if SCALE in folded:
-        return folded | _head(folded, folded.pop(MEAN), folded.pop(SCALE), 0.0, 1.0)
+        head = {name: np.asarray(folded[name]) for name in (WEIGHTS, BIAS)}
+        mean, scale = (np.asarray(folded.pop(name)) for name in (MEAN, SCALE))
+        return folded | _head(head, mean, scale, 0.0, 1.0)
     return folded
 
 

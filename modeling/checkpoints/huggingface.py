@@ -9,18 +9,27 @@ transposed, the masked-LM output matrix left out because it is tied to the word 
 import dataclasses
 import hashlib
 import json
+import math
 import os
 import re
+import struct
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
-import safetensors.numpy
+import safetensors
 import tensorflow as tf
 
 from modeling.checkpoints import names
-from modeling.checkpoints.contents import Contents, checked_weight, weights_as_float32
+from modeling.checkpoints.contents import (
+    Contents,
+    Weight,
+    checked_weight,
+    dtype_of_weight,
+    read_bytes,
+    weights_as_float32,
+)
 from modeling.checkpoints.files import join, write_staged_text
 from modeling.checkpoints.heads import checkpoint_head
 from modeling.config import BertConfig
@@ -28,6 +37,12 @@ from modeling.errors import ModelingError
 
 FILE_NAME = "model.safetensors"
 SHARD_INDEX_NAME = "model.safetensors.index.json"
+_DTYPES = {
+    code: np.dtype(f"{code[0].lower()}{int(code[1:]) // 8}")
+    for code in ("F64", "F32", "F16", "I64", "I32", "I16", "I8", "U64", "U32", "U16", "U8")
+} | {"BF16": np.dtype(tf.bfloat16.as_numpy_dtype), "BOOL": np.dtype(bool)}
+_WRITTEN_AT_ONCE = 1 << 22  # bytes
+_LONGEST_HEADER = 1 << 22  # bytes; that of a BERT-large has 50,000
 # No path, neither up nor absolute nor of another file system.
 _SHARD = re.compile(r"[^/\\:\0]+")
 
@@ -50,10 +65,12 @@ class TensorFile(Protocol):
     Attributes:
         path: For messages.
         shapes: Name → shape.
+        dtypes: Name → stored dtype.
     """
 
     path: str
     shapes: dict[str, tuple[int, ...]]
+    dtypes: Mapping[str, Any]
 
     def read(self, name: str) -> np.ndarray:
         """One tensor in its stored dtype."""
@@ -77,9 +94,13 @@ class LocalFile:
 class SafetensorsFile:
     """One file, header read and checked, tensors read on demand.
 
+    The package checks the file, but reading is done here: it maps the file into memory, all of
+    which would count as this process's, and whose end would be the process's if the file is cut.
+
     Attributes:
         path: As given; any path that tf.io.gfile knows.
         shapes: Name → shape.
+        dtypes: Name → stored dtype; one that NumPy lacks is absent.
 
     Raises:
         ModelingError: It isn't whole, or no such file.
@@ -89,24 +110,40 @@ class SafetensorsFile:
         self.path = path
         self._local = LocalFile(path)
         try:
-            self._file = safetensors.safe_open(self._local.path, "numpy")
-        except (safetensors.SafetensorError, OSError) as error:
+            with open(self._local.path, "rb") as file:
+                length = int.from_bytes(file.read(8), "little")
+                header = file.read(min(length, _LONGEST_HEADER))
+            if length > _LONGEST_HEADER:
+                raise ValueError(f"its header would have {length:,} bytes")
+            with safetensors.safe_open(self._local.path, "numpy"):
+                self._header = json.loads(header)
+        except (safetensors.SafetensorError, OSError, ValueError) as error:
             raise ModelingError(
                 f"{path} is not a whole safetensors file: {error}. Copy or download it again."
             ) from error
-        names = self._file.keys()
-        self.shapes = {name: tuple(self._file.get_slice(name).get_shape()) for name in names}
+        self._header.pop("__metadata__", None)
+        self._start = 8 + length
+        self.shapes = {name: tuple(entry["shape"]) for name, entry in self._header.items()}
+        kinds = {name: entry["dtype"] for name, entry in self._header.items()}
+        self.dtypes = {name: _DTYPES[kind] for name, kind in kinds.items() if kind in _DTYPES}
 
     def read(self, name: str) -> np.ndarray:
         """One tensor in its stored dtype."""
-        try:
-            return self._file.get_tensor(name)
-        except (safetensors.SafetensorError, TypeError, AttributeError, ValueError) as error:
-            dtype = self._file.get_slice(name).get_dtype()
+        if name not in self.dtypes:
             raise ModelingError(
-                f"Tensor {name} in {self.path} has dtype {dtype}, which can't be read here "
-                f"({error}). Expected numbers that NumPy has, or bfloat16."
+                f"Tensor {name} in {self.path} has dtype {self._header[name]['dtype']}, which "
+                f"can't be read here. Expected numbers that NumPy has, or bfloat16."
+            )
+        start, end = self._header[name]["data_offsets"]
+        try:
+            with open(self._local.path, "rb") as file:
+                file.seek(self._start + start)
+                data = read_bytes(file, end - start)
+        except (OSError, EOFError) as error:
+            raise ModelingError(
+                f"Tensor {name} in {self.path} can't be read: {error}. Copy or download it again."
             ) from error
+        return data.view(self.dtypes[name]).reshape(self.shapes[name])
 
 
 def huggingface_files(directory: str) -> list[str]:
@@ -187,10 +224,14 @@ def huggingface_contents(
 
     shapes = {name: where[file_names[name]].shapes[file_names[name]] for name in sorted(file_names)}
     shapes |= {name: shapes[name][::-1] for name in transposed}
+    stored = {
+        name: where[file_names[name]].dtypes.get(file_names[name], np.float32) for name in shapes
+    }
     return Contents(
         path=path,
         format=format,
         shapes=shapes,
+        dtypes={name: dtype_of_weight(dtype) for name, dtype in stored.items()},
         file_names=file_names,
         unmapped=sorted(unmapped),
         ignored=sorted(ignored),
@@ -227,7 +268,7 @@ def located_tensors(
         whole = open_file(path)
         return dict.fromkeys(whole.shapes, whole)
     with tf.io.gfile.GFile(path, "rb") as file:
-        content = file.read()
+        content = file.read(_LONGEST_HEADER)
     try:
         shard_of = dict(json.loads(content)["weight_map"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -266,13 +307,13 @@ def located_tensors(
     return where
 
 
-def huggingface_weights(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Original name → array, renamed and laid out as in a file; what has no name is left out."""
+def huggingface_weights(tensors: Mapping[str, Weight]) -> dict[str, Weight]:
+    """Original name → weight, renamed and laid out as in a file; what has no name is left out."""
     renamed = {}
     for name, array in tensors.items():
         translated = names.to_huggingface(name)
         if translated is not None:
-            renamed[translated.name] = array.T if translated.transposed else array
+            renamed[translated.name] = array.transpose() if translated.transposed else array
     return renamed
 
 
@@ -287,7 +328,7 @@ def huggingface_names(names_held: Iterable[str], head: str | None) -> set[str]:
     }
 
 
-def _config_dict(config: BertConfig, tensors: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def _config_dict(config: BertConfig, tensors: Mapping[str, Weight]) -> dict[str, Any]:
     """The contents of config.json for these weights of the configuration's head.
 
     Adds what transformers builds its model from and our configuration doesn't hold: the number of
@@ -295,23 +336,21 @@ def _config_dict(config: BertConfig, tensors: Mapping[str, np.ndarray]) -> dict[
     """
     values = config.to_huggingface_dict()
     values.pop("torch_dtype", None)
-    values["dtype"] = str(np.result_type(*tensors.values()))
+    values["dtype"] = str(np.result_type(*(tensor.dtype for tensor in tensors.values())))
     if config.head in ("classes", "multi_label", "regression", "tags"):
-        labels = len(tensors["output_weights"])
+        labels = tensors["output_weights"].shape[0]
         if len(values.get("id2label", ())) != labels:
             values["id2label"] = {str(i): f"LABEL_{i}" for i in range(labels)}
             values["label2id"] = {f"LABEL_{i}": i for i in range(labels)}
     return values
 
 
-def write_huggingface(
-    directory: str, tensors: Mapping[str, np.ndarray], config: BertConfig
-) -> None:
+def write_huggingface(directory: str, tensors: Mapping[str, Weight], config: BertConfig) -> None:
     """Writes model.safetensors and config.json into a folder that exists.
 
     Args:
         directory: The folder.
-        tensors: Original name → array; what the class has no place for is left out.
+        tensors: Original name → weight; what the class has no place for is left out.
         config: Of the model; its `head` decides where the weights leave the class open.
     """
     head = checkpoint_head({name: array.shape for name, array in tensors.items()}, config)
@@ -320,10 +359,26 @@ def write_huggingface(
     tensors = {name: array for name, array in tensors.items() if name in kept}
     if config.head == "choices":  # The class has a bias, though it is the same for all choices.
         tensors.setdefault("output_bias", np.zeros(1, tensors["output_weights"].dtype))
-    renamed = huggingface_weights(tensors)
-    # The package stores a transposed view's memory as it lies, hence the copies.
-    whole = {name: np.ascontiguousarray(renamed[name]) for name in sorted(renamed)}
-    with tf.io.gfile.GFile(join(directory, FILE_NAME), "wb") as file:
-        file.write(safetensors.numpy.save(whole, metadata={"format": "pt"}))
+    _write_safetensors(join(directory, FILE_NAME), huggingface_weights(tensors))
     content = json.dumps(_config_dict(config, tensors), indent=2, sort_keys=True) + "\n"
     write_staged_text(join(directory, "config.json"), content)
+
+
+def _write_safetensors(path: str, tensors: Mapping[str, Weight]) -> None:
+    """Writes the bytes that safetensors.numpy.save gives, one tensor after the other."""
+    order = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))
+    code = {dtype: code for code, dtype in _DTYPES.items()}
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    end = 0
+    for name in order:
+        start, shape, dtype = end, tensors[name].shape, tensors[name].dtype
+        end += math.prod(shape) * dtype.itemsize
+        header[name] = {"dtype": code[dtype], "shape": shape, "data_offsets": [start, end]}
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    with tf.io.gfile.GFile(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for name in order:
+            data = np.ascontiguousarray(tensors[name]).reshape(-1).view(np.uint8)
+            for at in range(0, data.size, _WRITTEN_AT_ONCE):
+                file.write(data[at : at + _WRITTEN_AT_ONCE].tobytes())

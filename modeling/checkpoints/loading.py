@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Collection, Mapping
 
 import keras
+import numpy as np
 import tensorflow as tf
 from absl import logging
 
@@ -130,8 +131,8 @@ def load(
         ModelingError: No checkpoint or several at `path`, a damaged one, a tensor whose shape
             isn't the model's, nothing in common, a required weight missing, an output matrix of
             the masked-LM head that isn't tied to the word embeddings, or a configuration of its
-            own that contradicts the model's. In all cases but a
-            tensor that can't be read or isn't finite, the model is as it was.
+            own that contradicts the model's. In all cases but a tensor that can't be read or
+            isn't finite, the model is as it was.
     """
     held = open_contents(path)
     model_weights = names.weights_by_name(model)
@@ -164,9 +165,7 @@ def load(
         parts = (WEIGHTS, BIAS, *UNIT_OF_OTHERS)
         head = fold_target_unit({name: held.read(name) for name in parts})
     for name in common:
-        variable = assignable[name]
-        value = head[name] if name in head else held.read(name)
-        variable.assign(tf.cast(value, keras.backend.standardize_dtype(variable.dtype)))
+        _assign(assignable[name], head[name] if name in head else held.read(name))
     for name in implied:
         assignable[name].assign(tf.fill(assignable[name].shape, UNIT_OF_OTHERS[name]))
     placed = {held.file_names[name] for name in [*common, *(UNIT_OF_OTHERS if head else ())]}
@@ -201,6 +200,17 @@ def load(
             _depths(held, model_weights),
         )
     return report
+
+
+def _assign(variable: keras.Variable, array: np.ndarray) -> None:
+    stored, dtype = variable.value, tf.as_dtype(variable.dtype)
+    if not isinstance(stored, tf.Variable) or isinstance(stored, tf.distribute.DistributedValues):
+        variable.assign(tf.cast(array, dtype))
+        return
+    # `assign` would have the old numbers, the array and two copies of it in memory at once.
+    for value in (np.empty(0, array.dtype), array.reshape(variable.shape)):
+        value = tf.raw_ops.Cast(x=value, DstT=dtype)
+        tf.raw_ops.AssignVariableOp(resource=stored.handle, value=value, validate_shape=False)
 
 
 def find(path: str | os.PathLike) -> tuple[str, str]:

@@ -1,5 +1,6 @@
 """Writing a model as a release: weights, configuration and vocabulary, complete or not at all."""
 
+import functools
 import os
 from collections.abc import Mapping
 
@@ -9,7 +10,12 @@ import tensorflow as tf
 from absl import logging
 
 from modeling.checkpoints import huggingface, names, tf1
-from modeling.checkpoints.contents import weights_as_float32
+from modeling.checkpoints.contents import (
+    StoredWeight,
+    Weight,
+    dtype_of_weight,
+    weights_as_float32,
+)
 from modeling.checkpoints.files import files_inside, join, staged, write_staged_text
 from modeling.checkpoints.formats.keras_hub import KERAS_HUB
 from modeling.checkpoints.formats.keras_hub_writing import (
@@ -56,8 +62,8 @@ def save(
             than the configuration's, a weight has no name in the format, or KerasHub can't
             compute the model.
     """
-    tensors = {name: _array(variable) for name, variable in names.weights_by_name(model).items()}
-    shapes = {name: array.shape for name, array in tensors.items()}
+    tensors = {name: _weight(variable) for name, variable in names.weights_by_name(model).items()}
+    shapes = {name: weight.shape for name, weight in tensors.items()}
     config = config_with_trained_head(shapes, model.config, getattr(model, "head", None))
     tensors = fold_target_unit(tensors)
     nameless = [name for name in tensors if names.to_huggingface(name) is None]
@@ -74,13 +80,13 @@ def save(
 
 def write_checkpoint(
     directory: str | os.PathLike,
-    tensors: Mapping[str, np.ndarray],
+    tensors: Mapping[str, Weight],
     config: BertConfig,
     vocab_file: str | os.PathLike | None = None,
     format: str = names.TF1,
     folding: TextFolding | None = None,
 ) -> list[str]:
-    """`save` for weights that are in no model: original name → array.
+    """`save` for weights that are in no model: original name → array, or what reads one.
 
     Weights that the format has no name for are left out.
     """
@@ -108,6 +114,11 @@ def write_checkpoint(
                 file.write(vocab)
         written = [join(directory, name) for name in files_inside(temporary)]
     return written
+
+
+def _weight(variable: keras.Variable) -> StoredWeight:
+    dtype = dtype_of_weight(tf.as_dtype(variable.dtype))
+    return StoredWeight(tuple(variable.shape), dtype, functools.partial(_array, variable))
 
 
 def _array(variable: keras.Variable) -> np.ndarray:

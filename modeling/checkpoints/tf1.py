@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from modeling.checkpoints import names
-from modeling.checkpoints.contents import Contents, checked_weight
+from modeling.checkpoints.contents import Contents, Weight, checked_weight, dtype_of_weight
 from modeling.checkpoints.files import join
 from modeling.errors import ModelingError
 
@@ -150,7 +150,7 @@ def read_bundle(path: str | os.PathLike) -> dict[str, np.ndarray]:
     return {name: bundle.read(name) for name in sorted(bundle.shapes)}
 
 
-def write_bundle(prefix: str | os.PathLike, tensors: Mapping[str, np.ndarray]) -> None:
+def write_bundle(prefix: str | os.PathLike, tensors: Mapping[str, Weight]) -> None:
     """Writes a TF1 bundle (one index, one data file) as the original release's Saver did.
 
     A reader may meet it half-written; `files.staged` is against that.
@@ -160,12 +160,14 @@ def write_bundle(prefix: str | os.PathLike, tensors: Mapping[str, np.ndarray]) -
         tensors: Name → array. Dtypes are kept.
     """
     ordered = sorted(tensors)
+    # Takes arrays as they are, where convert_to_tensor would leave two copies of them.
+    as_tensor = tf.raw_ops.Identity
     with tf.device("CPU:0"):
         tf.raw_ops.SaveV2(
             prefix=os.fspath(prefix),
             tensor_names=ordered,
             shape_and_slices=[""] * len(ordered),
-            tensors=[tf.convert_to_tensor(tensors[name]) for name in ordered],
+            tensors=[as_tensor(input=np.asarray(tensors[name])) for name in ordered],
         )
 
 
@@ -186,6 +188,7 @@ def contents(path: str | os.PathLike) -> Contents:
         path=prefix,
         format=names.TF1,
         shapes={name: shapes[name] for name in weights},
+        dtypes={name: dtype_of_weight(bundle.dtypes[name]) for name in weights},
         file_names={name: name for name in weights},
         unmapped=[name for name in weights if names.to_huggingface(name) is None],
         ignored=sorted(set(shapes) - set(weights)),

@@ -25,7 +25,7 @@ from modeling.checkpoints.files import folders_of_checkpoint, join, write_staged
 from modeling.checkpoints.formats.hub import HUB, hub_do_lower_case, hub_vocabulary
 from modeling.checkpoints.formats.keras_hub import (
     KERAS_HUB,
-    keras_hub_do_lower_case,
+    keras_hub_folding,
     keras_hub_vocabulary,
 )
 from modeling.checkpoints.loading import find
@@ -180,9 +180,10 @@ def text_folding(path: str | os.PathLike) -> TextFolding:
         ModelingError: There is no checkpoint, or such a file is damaged.
     """
     format_, file = find(path)
-    if format_ in (HUB, KERAS_HUB):
-        own = hub_do_lower_case if format_ == HUB else keras_hub_do_lower_case
-        return TextFolding(own(file))
+    if format_ == HUB:
+        return TextFolding(hub_do_lower_case(file))
+    if format_ == KERAS_HUB:
+        return TextFolding(*keras_hub_folding(file))
     for folder in folders_of_checkpoint(file):
         told = kept_folding(folder)
         if told.do_lower_case is not None:

@@ -10,9 +10,10 @@ from modeling.serving.buckets import in_buckets
 from modeling.serving.export import IDS, MOST_PLACES, Export, Signature, refuse_large_request
 from modeling.serving.storage import Servable
 
-_WORDS = ("words", "tags", "starts", "ends", "start_bytes", "end_bytes")
+_WORDS = ("words", "tags", "scores", "starts", "ends", "start_bytes", "end_bytes")
 _PLACES = ("starts", "ends", "start_bytes", "end_bytes", "start_words", "end_words")
-_ENTITIES = ("entity_texts", "entity_types", *(f"entity_{name}" for name in _PLACES))
+_OF_ENTITY = ("texts", "types", "scores", *_PLACES)
+_ENTITIES = tuple(f"entity_{name}" for name in _OF_ENTITY)
 
 
 class ServingTagInputs(Protocol):
@@ -64,9 +65,11 @@ def export_tagger(
 
     The first three give, filled up with "" or -1:
         words, tags: string [B, W]. As many tags as words, always; O for words without a piece.
+        scores: float32 [B, W], the probability of each word's tag; 1 for words without a piece.
         starts, ends, start_bytes, end_bytes: int32 [B, W]; where the words lie in the text, from
             and to before, in characters and bytes.
         entity_types, entity_texts: string [B, E].
+        entity_scores: float32 [B, E], the score of the entity's least sure word.
         entity_starts, entity_ends, entity_start_bytes, entity_end_bytes: int32 [B, E].
         entity_start_words, entity_end_words: int32 [B, E].
 
@@ -90,17 +93,18 @@ def export_tagger(
         place = tf.range(tf.shape(ids, tf.int64)[1])[tf.newaxis]
         mask = tf.cast(place < inputs.input_ids.row_lengths()[:, tf.newaxis], tf.int32)
         batch = {"input_ids": ids, "input_mask": mask, "segment_ids": tf.zeros_like(ids)}
-        zeros = tf.zeros([tf.shape(ids)[0], tf.shape(ids)[1], 2])
+        zeros = tf.zeros([tf.shape(ids)[0], tf.shape(ids)[1], 3])
         tagged = in_buckets(number, batch, {"tagged": zeros})["tagged"]
-        of_pieces = tf.cast(tagged[..., 0], tf.int32)
         counts = (place >= inputs.scored[:, :1]) & (place < inputs.scored[:, 1:])
         of_words = tf.tensor_scatter_nd_update(
-            tf.zeros([tf.size(inputs.words.values)], tf.int32),
+            tf.tile([[0.0, 1.0, 0.0]], [tf.size(inputs.words.values), 1]),
             inputs.tagged_words[:, tf.newaxis],
-            tf.gather(tf.boolean_mask(of_pieces, counts), inputs.first_pieces),
+            tf.gather(tf.boolean_mask(tagged, counts), inputs.first_pieces),
         )
-        tag_numbers = inputs.words.with_values(of_words)
-        entities = read(tag_numbers)
+        tags_of_words, scores = tf.cast(of_words[:, 0], tf.int32), of_words[:, 1]
+        entities = read(inputs.words.with_values(tags_of_words))
+        inside = tf.ragged.range(entities.firsts.values, entities.lasts.values + 1)
+        entity_scores = tf.reduce_min(inside.with_values(tf.gather(scores, inside.values)), 1)
 
         def edges(starts: tf.RaggedTensor, ends: tf.RaggedTensor):
             """Where the entities begin and end, from where words do."""
@@ -112,7 +116,7 @@ def export_tagger(
         starts, ends = edges(inputs.starts, inputs.ends)
         byte_starts, byte_ends = edges(inputs.byte_starts, inputs.byte_ends)
         in_text = tf.cast(
-            tf.range(tf.size(of_words, tf.int64))
+            tf.range(tf.size(scores, tf.int64))
             - tf.gather(inputs.words.row_starts(), inputs.words.value_rowids()),
             tf.int32,
         )
@@ -121,11 +125,13 @@ def export_tagger(
         texts = inputs.slices(entities.firsts.value_rowids(), byte_starts.values, byte_ends.values)
         strings = {
             "words": inputs.words,
-            "tags": tag_numbers.with_values(tf.gather(names, of_words)),
+            "tags": inputs.words.with_values(tf.gather(names, tags_of_words)),
             "entity_types": entities.types.with_values(tf.gather(types, entities.types.values)),
             "entity_texts": entities.firsts.with_values(texts),
         }
-        places = {
+        numbers = {
+            "scores": inputs.words.with_values(scores),
+            "entity_scores": entities.firsts.with_values(entity_scores),
             "starts": inputs.starts,
             "ends": inputs.ends,
             "start_bytes": inputs.byte_starts,
@@ -139,7 +145,7 @@ def export_tagger(
         }
         with tf.control_dependencies([check]):
             return {name: value.to_tensor("") for name, value in strings.items()} | {
-                name: value.to_tensor(-1) for name, value in places.items()
+                name: value.to_tensor(-1) for name, value in numbers.items()
             }
 
     def from_pieces(**inputs):

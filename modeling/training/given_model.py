@@ -1,7 +1,7 @@
 """The model that a script's flags mean: from each flag, or from the folder of its weights.
 
 config = open_given_model(values)
-tokenizer = Tokenizer(values.vocab_file, values.do_lower_case)
+tokenizer = Tokenizer(values.vocab_file, values.do_lower_case, (), values.strip_accents)
 check_training_fits_model(values, config, tokenizer.vocab_size)
 """
 
@@ -73,7 +73,7 @@ def _take_folding(values, known: TextFolding) -> None:
     """Folds texts as the folder says; a flag that was given may not say otherwise."""
     told = {"do_lower_case": known.do_lower_case, "strip_accents": known.drops_accents}
     for name, value in told.items():
-        if value is None or name not in values:
+        if value is None:
             continue
         given = values[name].value if values[name].present else None
         if given is not None and given != value:
@@ -91,9 +91,9 @@ def known_text_folding(values) -> TextFolding:
     told = text_folding(values.init_checkpoint) if values.init_checkpoint else TextFolding()
     if told.do_lower_case is not None:
         return told
-    if values.input_file and not values["do_lower_case"].present:
+    if values.input_file and not any(values[name].present for name in TextFolding._fields):
         return TextFolding()
-    return TextFolding(values.do_lower_case)
+    return TextFolding(values.do_lower_case, values.strip_accents)
 
 
 def check_training_fits_model(

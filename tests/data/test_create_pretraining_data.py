@@ -23,6 +23,7 @@ def test_flags_and_defaults_are_the_originals():
         "output_file": None,
         "vocab_file": None,
         "do_lower_case": True,
+        "strip_accents": None,
         "do_whole_word_mask": False,
         "max_seq_length": 128,
         "max_predictions_per_seq": 20,
@@ -41,8 +42,9 @@ def test_flags_and_defaults_are_the_originals():
         "runner": "local",
         "beam_options": "",
     }
-    by_module = flags.FLAGS.flags_by_module_dict()
-    defined = [*by_module["data.create_pretraining_data"], *by_module["data.pretraining.flags"]]
+    of_module = flags.FLAGS.flags_by_module_dict()
+    defined = of_module["data.create_pretraining_data"] + of_module["data.pretraining.flags"]
+    defined += of_module["data.flags"]
     assert {flag.name: flag.default for flag in defined} == expected
 
 

@@ -61,6 +61,26 @@ def test_extending_through_the_command(tmp_path):
     assert lines[:1] + lines[3:] == tokens[:1] + tokens[3:]
 
 
+def test_accents_that_stay(tmp_path):
+    assert "--[no]strip_accents: " in learn("--help").stdout
+    (tmp_path / "a.txt").write_text("Das Kleid ist SCHÖN.\n\nEs ist schon sehr schön.\n\n" * 99)
+    line = (f"--input_file={tmp_path}/a.txt", "--reserved_tokens=grün", "--vocab_size=80")
+    output = tmp_path / "vocab.txt"
+    done = learn(*line, f"--output_file={output}", "--strip_accents=false")
+    assert done.returncode == 0, done.stderr
+    assert {"schön", "schon", "grün"} <= set(output.read_text(encoding="utf-8").splitlines())
+    done = learn(*line, f"--output_file={output}")
+    assert "'grün' (tokenization sees grun)" in done.stderr
+    released = tmp_path / "released.txt"
+    letters = sorted({*"daskleidistschönehrgrü."})
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"[unused{n}]" for n in range(6))]
+    released.write_text("\n".join([*tokens, *letters, *(f"##{letter}" for letter in letters)]))
+    line = (*line[:2], f"--extend={released}", f"--output_file={output}", "--strip_accents=false")
+    done = learn(*line)
+    assert done.returncode == 0, done.stderr
+    assert {"schön", "schon", "grün"} <= set(output.read_text(encoding="utf-8").splitlines())
+
+
 def test_user_errors_are_one_paragraph(tmp_path):
     done = learn(f"--input_file={tmp_path}/none*", f"--output_file={tmp_path}/v.txt")
     assert done.returncode == 1

@@ -91,6 +91,29 @@ def test_a_new_head_on_a_known_encoder(tmp_path):
         np.testing.assert_array_equal(loaded[name], weight, name)
 
 
+@pytest.mark.parametrize("format", ["tf1", "huggingface", "keras_hub"])
+def test_accents_apart_from_the_case(tmp_path, format):
+    encoder = BertModel(CONFIG)
+    for number, folding in enumerate([(True, False), (False, True), (True, True)]):
+        tokenizer = Tokenizer.from_vocab(VOCAB, folding[0], strip_accents=folding[1])
+        modeling.save_pretrained(tmp_path / str(number), encoder, tokenizer, format)
+        again = modeling.from_pretrained(tmp_path / str(number)).tokenizer
+        assert (again.do_lower_case, again.strip_accents) == folding
+        with pytest.raises(ModelingError, match=r"strip_accents is (True|False), but the files"):
+            modeling.from_pretrained(tmp_path / str(number), strip_accents=not folding[1])
+
+
+def test_folding_that_nothing_tells(tmp_path):
+    encoder = BertModel(CONFIG)
+    modeling.save_pretrained(tmp_path, encoder, Tokenizer.from_vocab(VOCAB))
+    (tmp_path / "tokenizer_config.json").unlink()
+    for given, wanted in (({}, (True, True)), ({"strip_accents": False}, (True, False))):
+        found = modeling.from_pretrained(tmp_path, **given).tokenizer
+        assert (found.do_lower_case, found.strip_accents) == wanted
+    found = modeling.from_pretrained(tmp_path, do_lower_case=False).tokenizer
+    assert (found.do_lower_case, found.strip_accents) == (False, False)
+
+
 def test_what_contradicts_itself_is_refused(tmp_path):
     encoder = BertModel(CONFIG)
     modeling.save_pretrained(tmp_path, encoder, Tokenizer.from_vocab(VOCAB, do_lower_case=False))

@@ -48,11 +48,17 @@ def split_punctuation(word: str) -> list[str]:
     return "".join(f" {char} " if is_punctuation(char) else char for char in word).split()
 
 
-def plain_words(text: str, lower: bool) -> list[str]:
+def fold(word: str, lower: bool, strip: bool | None = None) -> str:
+    """A word lower-cased, without accents, both or neither; `strip` None: as `lower`."""
+    word = word.lower() if lower else word
+    return strip_accents(word) if (lower if strip is None else strip) else word
+
+
+def plain_words(text: str, lower: bool, strip: bool | None = None) -> list[str]:
     """The basic tokenization."""
     words = []
     for word in "".join(clean(char) for char in text).split():
-        words += split_punctuation(strip_accents(word.lower()) if lower else word)
+        words += split_punctuation(fold(word, lower, strip))
     return words
 
 
@@ -73,21 +79,26 @@ def plain_pieces(word: str, vocab: dict[str, int]) -> list[str]:
     return pieces
 
 
-def plain_ids(text: str, vocab: dict[str, int], lower: bool) -> list[int]:
-    return [
-        vocab[piece] for word in plain_words(text, lower) for piece in plain_pieces(word, vocab)
-    ]
+def plain_ids(
+    text: str, vocab: dict[str, int], lower: bool, strip: bool | None = None
+) -> list[int]:
+    words = plain_words(text, lower, strip)
+    return [vocab[piece] for word in words for piece in plain_pieces(word, vocab)]
 
 
-def plain_spans(text: str, vocab: dict[str, int], lower: bool) -> list[tuple[str, int, int]]:
+def plain_spans(
+    text: str, vocab: dict[str, int], lower: bool, strip: bool | None = None
+) -> list[tuple[str, int, int]]:
     """(piece, first byte, byte behind the last) by following each character on its way.
 
     A span goes from the first byte of the character that the piece's first character came from to
-    the end of that of its last, and when lower-casing over the nonspacing marks directly behind.
+    the end of that of its last, and where accents are stripped over the nonspacing marks directly
+    behind.
     """
+    strip = lower if strip is None else strip
     spans = []
     for word in _words_of_characters(text):
-        for part in _parts_of_word(_normalized(word, lower)):
+        for part in _parts_of_word(_normalized(word, lower, strip)):
             letters = "".join(char for char, _, _ in part)
             pieces = plain_pieces(letters, vocab)
             if pieces == [UNK]:
@@ -130,19 +141,18 @@ def _words_of_characters(text: str) -> list[list[Character]]:
     return [word for word in words if word]
 
 
-def _normalized(word: list[Character], lower: bool) -> list[tuple[str, int, int]]:
-    if not lower:
-        return [(char, start, end) for char, start, end, _ in word]
+def _normalized(word: list[Character], lower: bool, strip: bool) -> list[tuple[str, int, int]]:
     # Lower-casing looks at the whole word, for the final sigma; but only lengths of 1 depend on it.
-    lowered = "".join(char for char, *_ in word).lower()
+    folded = fold("".join(char for char, *_ in word), lower, strip=False)
     done, made = 0, []
     for char, start, end, marked in word:
-        size = len(char.lower())
-        kept = strip_accents(lowered[done : done + size])
+        size = len(fold(char, lower, strip=False))
+        kept = fold(folded[done : done + size], False, strip)
         done += size
         for index, letter in enumerate(kept):
-            made.append((letter, start, marked if index + 1 == len(kept) else end))
-    assert done == len(lowered)
+            last = strip and index + 1 == len(kept)
+            made.append((letter, start, marked if last else end))
+    assert done == len(folded)
     return made
 
 

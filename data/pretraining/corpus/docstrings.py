@@ -74,8 +74,8 @@ def docstring_documents(max_bytes: int | None = None, seed: int = 12345) -> list
     copies: dict[bytes, int] = {}
     documents: list[Document] = []
     size = 0
-    for path in _source_files(seed):
-        for line, docstring in _docstrings(path):
+    for _, _, path in source_files(seed):
+        for node, docstring in documented_nodes(path):
             fresh = []
             for sentence in docstring_sentences(docstring):
                 key = blake2b(sentence.encode("utf-8", "replace"), digest_size=8).digest()
@@ -85,7 +85,8 @@ def docstring_documents(max_bytes: int | None = None, seed: int = 12345) -> list
             # A document with nothing of its own is a copy.
             if len(fresh) < 2 or not any(is_first for _, is_first in fresh):
                 continue
-            document = Document([sentence for sentence, _ in fresh], f"{path}:{line}")
+            place = f"{path}:{node.body[0].lineno}"
+            document = Document([sentence for sentence, _ in fresh], place)
             length = sum(len(s.encode("utf-8", "replace")) + 1 for s in document.sentences)
             if length < MIN_CHARACTERS:
                 continue
@@ -112,9 +113,19 @@ def docstring_sentences(docstring: str) -> list[str]:
     return sentences
 
 
-def _source_files(seed: int) -> list[str]:
+def source_files(seed: int, packages: Sequence[str] = PACKAGES) -> list[tuple[str, str, str]]:
+    """Python files of installed packages and of the standard library, tests left out.
+
+    Args:
+        seed: Of their order, which doesn't depend on where they are installed.
+        packages: Those that aren't installed are left out.
+
+    Returns:
+        The package's name ("python" for the standard library), the file's place in it and its
+        path, for each.
+    """
     roots = {}
-    for package in PACKAGES:
+    for package in packages:
         spec = importlib.util.find_spec(package)
         if spec is not None and spec.submodule_search_locations:
             roots[package] = next(iter(spec.submodule_search_locations))
@@ -126,14 +137,19 @@ def _source_files(seed: int) -> list[str]:
             relative = os.path.relpath(folder, root)
             for file in names:
                 if file.endswith(".py"):
-                    # The order must not depend on where the packages are installed.
                     key = f"{seed}/{name}/{relative}/{file}".encode("utf-8", "replace")
                     digest = blake2b(key, digest_size=16).digest()
-                    files.append((digest, os.path.join(folder, file)))
-    return [path for _, path in sorted(files)]
+                    place = os.path.normpath(os.path.join(relative, file))
+                    files.append((digest, (name, place, os.path.join(folder, file))))
+    return [file for _, file in sorted(files)]
 
 
-def _docstrings(path: str) -> list[tuple[int, str]]:
+def documented_nodes(path: str) -> list[tuple[ast.AST, str]]:
+    """Modules, classes and functions of a file with their docstrings, as they are written.
+
+    Left out are docstrings of up to MIN_CHARACTERS, and files with next to none or that can't be
+    parsed.
+    """
     try:
         with open(path, encoding="utf-8") as file:
             source = file.read()
@@ -157,7 +173,7 @@ def _docstrings(path: str) -> list[tuple[int, str]]:
             gc.enable()
 
 
-def _walk(node: ast.AST) -> Iterator[tuple[int, str]]:
+def _walk(node: ast.AST) -> Iterator[tuple[ast.AST, str]]:
     if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
         first = node.body[0] if node.body else None
         if (
@@ -166,7 +182,7 @@ def _walk(node: ast.AST) -> Iterator[tuple[int, str]]:
             and isinstance(first.value.value, str)
             and len(first.value.value) > MIN_CHARACTERS
         ):
-            yield first.lineno, first.value.value
+            yield node, first.value.value
     for name in ("body", "orelse", "finalbody", "handlers"):
         for child in getattr(node, name, ()):
             if isinstance(child, ast.stmt | ast.excepthandler) and not isinstance(child, ast.Expr):

@@ -1,10 +1,12 @@
 """How records are made from text: every choice that their bytes depend on, but the text."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from data.errors import DataError
 from data.pretraining.flags import MASKING, MOST_PIECES
 from data.pretraining.instances import masking, pairs
+from data.tokenization import Tokenizer
 
 MLM_NSP, MLM = "mlm_nsp", "mlm"
 OBJECTIVES = (MLM_NSP, MLM)
@@ -23,7 +25,7 @@ class InstanceSettings:
         short_seq_prob: Share of instances that aim at a shorter length.
         masked_lm_prob, mask_share, random_share, do_whole_word_mask, max_ngram: See
             `masking.MaskSettings`.
-        do_lower_case: Of the tokenizer.
+        do_lower_case, strip_accents: Of the tokenizer.
         random_seed: Same seed, same bytes.
         word_boundaries: What a whole word is: "wordpiece": a piece and the "##" pieces behind it
             (so in Chinese a character); "whitespace": what stands between blanks in the text, for
@@ -39,6 +41,7 @@ class InstanceSettings:
     short_seq_prob: float = 0.1
     do_whole_word_mask: bool = False
     do_lower_case: bool = True
+    strip_accents: bool | None = None
     random_seed: int = 12345
     mask_share: float = masking.MASK_SHARE
     random_share: float = masking.RANDOM_SHARE
@@ -46,6 +49,21 @@ class InstanceSettings:
     word_boundaries: str = WORDPIECE
     objective: str = MLM_NSP
     dynamic_masking: bool = False
+
+    def identity(self) -> dict[str, Any]:
+        """By name, `strip_accents` only where it says something: records of before keep theirs."""
+        values = asdict(self)
+        if self.strip_accents in (None, self.do_lower_case):
+            del values["strip_accents"]
+        return values
+
+    def __str__(self) -> str:
+        values = (f"{name}={value!r}" for name, value in self.identity().items())
+        return f"InstanceSettings({', '.join(values)})"
+
+    def make_tokenizer(self, vocab_file: str) -> Tokenizer:
+        """The tokenizer that the text goes through."""
+        return Tokenizer(vocab_file, self.do_lower_case, strip_accents=self.strip_accents)
 
     def check(self) -> None:
         """Raises DataError, naming the setting, for values out of range."""

@@ -76,6 +76,7 @@ class Job:
     def fingerprint(self) -> str:
         """Equal for jobs that make the same bytes under the same names, in whatever folder."""
         asked = dataclasses.asdict(self) | {"version": _VERSION}
+        asked["settings"] = self.settings.identity()
         asked["output_files"] = [os.path.basename(path) for path in self.output_files]
         asked["corpus"]["spans"] = len(self.corpus)
         # A copy of the vocabulary elsewhere is the same vocabulary.
@@ -168,8 +169,8 @@ def _number_of_parts(shards_: int, part_bytes: int, total: int) -> int:
 
 
 @functools.lru_cache(maxsize=2)
-def _tokenizer(vocab_file: str, do_lower_case: bool) -> Tokenizer:
-    return Tokenizer(vocab_file, do_lower_case)
+def _tokenizer(vocab_file: str, settings: InstanceSettings) -> Tokenizer:
+    return settings.make_tokenizer(vocab_file)
 
 
 def write_job_part(
@@ -192,7 +193,7 @@ def write_job_part(
     counts = InstanceCounts()
     batches = generate.generate_instances(
         job.documents(number),
-        _tokenizer(job.vocab_file, job.settings.do_lower_case),
+        _tokenizer(job.vocab_file, job.settings),
         job.settings,
         (number,),
         counts=counts,
@@ -228,7 +229,7 @@ def make_shard(job: Job, number: int, empty: int) -> dict[str, Any]:
             read_job_note(job.note("part", part))["records"][job.shards_of(part).index(number)]
             for part in job.parts_of(number)
         )
-        tokenizer = _tokenizer(job.vocab_file, job.settings.do_lower_case)
+        tokenizer = _tokenizer(job.vocab_file, job.settings)
         unpacked = dataclasses.replace(job, compression="none")  # the same set
         mark = ShardMark.of_job(
             unpacked.fingerprint(), tokenizer.vocab, number, len(job.output_files), empty, records

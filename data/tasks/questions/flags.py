@@ -5,12 +5,14 @@ Defined without TensorFlow, since --help needs none.
 
 from absl import flags
 
-from data.tasks.flags import define_bad_row_flags
+from data.flags import define_text_folding_flags
+from data.tasks.flags import define_bad_row_flags, define_demo_flag
 
 
 def define_question_flags() -> None:
     """All of them."""
     define_bad_row_flags()
+    define_demo_flag("Learn to answer questions about installed docstrings; see README.")
     flags.DEFINE_list(
         "train_file",
         [],
@@ -19,9 +21,7 @@ def define_question_flags() -> None:
     flags.DEFINE_string(
         "predict_file", None, "SQuAD-format JSON to answer, and to evaluate on while training."
     )
-    flags.DEFINE_bool(
-        "do_lower_case", True, "Lower-case the text and strip accents; False for cased models."
-    )
+    define_text_folding_flags()
     flags.DEFINE_integer("max_seq_length", 384, "Of question and window together.", lower_bound=5)
     flags.DEFINE_integer("doc_stride", 128, "Pieces from window to window.", lower_bound=1)
     flags.DEFINE_integer("max_query_length", 64, "Longer questions are cut.", lower_bound=1)

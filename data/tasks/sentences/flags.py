@@ -5,7 +5,8 @@ Defined without TensorFlow, since --help needs none.
 
 from absl import flags
 
-from data.tasks.flags import define_bad_row_flags
+from data.flags import define_text_folding_flags
+from data.tasks.flags import define_bad_row_flags, define_demo_flag
 
 OWN_FILES = "delimited"  # name of the task
 TASKS = ("cola", "diagnostic", "mnli", "mrpc", "qnli", "qqp", "rte", "sst-2", "sts-b", "wnli")
@@ -17,10 +18,9 @@ MAX_WINDOWS = 16
 def define_sentence_flags() -> None:
     """All of them."""
     define_bad_row_flags()
+    define_demo_flag("Learn from installed docstrings which library a text is from; see README.")
     _define_task_flags()
-    flags.DEFINE_bool(
-        "do_lower_case", True, "Lower-case the text and strip accents; False for cased models."
-    )
+    define_text_folding_flags()
     flags.DEFINE_integer("max_seq_length", 128, "Longer inputs are truncated.", lower_bound=3)
     # Beyond the original's flags.
     flags.DEFINE_enum("long_text", "head", LONG_TEXT, "What is read of texts above max_seq_length.")

@@ -171,10 +171,13 @@ def sentences_fingerprint(
     settings: SentenceSettings,
 ) -> str:
     """The identity of the pieces: of texts, vocabulary and settings."""
+    # Files of before there was a choice stay valid.
+    unusual = tokenizer.strip_accents != tokenizer.do_lower_case
+    accents = [tokenizer.strip_accents] if unusual else []
     return features_fingerprint(
         [
             [_FORMAT, kind.value, dataclasses.astuple(settings)],
-            [tokenizer.do_lower_case, tokenizer.vocab, tokenizer.never_split],
+            [tokenizer.do_lower_case, tokenizer.vocab, tokenizer.never_split, *accents],
             *([example.text_a, example.text_b, *example.choices] for example in examples),
         ]
     )

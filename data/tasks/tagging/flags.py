@@ -5,7 +5,8 @@ Defined without TensorFlow, since --help needs none.
 
 from absl import flags
 
-from data.tasks.flags import define_bad_row_flags
+from data.flags import define_text_folding_flags
+from data.tasks.flags import define_bad_row_flags, define_demo_flag
 
 SCHEMES = ("iob1", "iob2", "iobes", "bmes", "bilou")
 MODEL_SCHEMES = ("iob2", "iobes")
@@ -14,6 +15,7 @@ MODEL_SCHEMES = ("iob2", "iobes")
 def define_tagging_flags() -> None:
     """All of them."""
     define_bad_row_flags()
+    define_demo_flag("Learn from installed docstrings which words are code; see README.")
     flags.DEFINE_string("data_dir", None, "Folder that file names start from.")
     flags.DEFINE_string("train_file", None, "Sentences to train on.")
     flags.DEFINE_string("dev_file", None, "Sentences to evaluate on.")
@@ -42,9 +44,7 @@ def define_tagging_flags() -> None:
         "Between words in the text that places of entities refer to; '' for Chinese characters.",
     )
     # What becomes of sentences.
-    flags.DEFINE_bool(
-        "do_lower_case", True, "Lower-case the text and strip accents; False for cased models."
-    )
+    define_text_folding_flags()
     flags.DEFINE_integer(
         "max_seq_length", 128, "Of a window; longer sentences have several.", lower_bound=3
     )

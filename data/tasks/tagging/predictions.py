@@ -34,19 +34,22 @@ def write_entities(
     path: str,
     sentences: Sequence[ConllSentence],
     predicted: Sequence[Sequence[str]],
+    scores: Sequence[Sequence[float]],
     separator: str = " ",
 ) -> None:
-    """An object per sentence: its text, and the entities with their places in it.
+    """An object per sentence: its text, the entities with their places in it, and scores.
 
     The text is the words with `separator` between them. An entity has "type", "text", "start" and
-    "end" in characters of the text, from and to before, and "start_word" and "end_word" in words.
+    "end" in characters of the text, from and to before, "start_word" and "end_word" in words, and
+    as "score" that of its least sure word. "scores" are the probabilities of all words' tags.
     "source" is the file and line of the sentence.
 
     Raises:
         DataError: The file can't be written.
     """
     lines = []
-    for sentence, tags in zip(sentences, predicted, strict=True):
+    for sentence, tags, of_words in zip(sentences, predicted, scores, strict=True):
+        of_words = [round(float(score), 6) for score in of_words]
         text = separator.join(sentence.words)
         sizes = (len(word) + len(separator) for word in sentence.words)
         starts = list(itertools.accumulate(sizes, initial=0))
@@ -62,9 +65,10 @@ def write_entities(
                     "end": end,
                     "start_word": entity.start,
                     "end_word": entity.end,
+                    "score": min(of_words[entity.start : entity.end]),
                 }
             )
-        row = {"source": sentence.source, "text": text, "entities": entities}
+        row = {"source": sentence.source, "text": text, "entities": entities, "scores": of_words}
         lines.append(json.dumps(row, ensure_ascii=False) + "\n")
     atomic.write_text(path, "".join(lines))
 

@@ -3,6 +3,7 @@
 rows = make_tagging_rows(tokenizer, sentences, tags, TaggingSettings(128))
 batches(rows.features, Batching(32, batching_length_buckets(128)), training=True)
 predicted = rows.tags_of_words(predicted_numbers, tags)
+scores = rows.of_sentences(probabilities, 1.0)
 """
 
 import dataclasses
@@ -73,11 +74,14 @@ class WordRows:
             numbers: int [rows, length], predicted at every place.
             tags: What the numbers mean.
         """
-        names = np.array(tags.names, object)[self.of_words(numbers, 0)]
-        return [
-            names[begin:end].tolist()
-            for begin, end in zip(self.splits[:-1], self.splits[1:], strict=True)
-        ]
+        names = np.array(tags.names, object)
+        return [names[sentence].tolist() for sentence in self.of_sentences(numbers, 0)]
+
+    def of_sentences(self, values: np.ndarray, otherwise) -> list[np.ndarray]:
+        """[rows, length] → [words] of every sentence; `otherwise` for words that no row has."""
+        whole = self.of_words(values, otherwise)
+        edges = zip(self.splits[:-1], self.splits[1:], strict=True)
+        return [whole[begin:end] for begin, end in edges]
 
     def mean_of_labelled(self, values: np.ndarray) -> float:
         """The mean of [rows, length] over the words whose tag has a number; 0 if none has."""

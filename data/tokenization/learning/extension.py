@@ -66,6 +66,7 @@ def extend_from_files(
     *,
     vocab_size: int | None = None,
     do_lower_case: bool = True,
+    strip_accents: bool | None = None,
     reserved_tokens: Sequence[str] = (),
     num_unused: int = 0,
     min_frequency: int = 2,
@@ -96,19 +97,18 @@ def extend_from_files(
             f"vocab_size is {vocab_size}, but {vocab_file} has {len(tokens)} tokens and keeps them:"
             " extending only fills [unusedN] places. Leave --vocab_size out."
         )
+    folding = {"do_lower_case": do_lower_case, "strip_accents": strip_accents}
     # Mistakes show before the long work.
-    extended = extend_vocabulary(tokens, {}, do_lower_case, **options)
+    extended = extend_vocabulary(tokens, {}, **folding, **options)
     for token in sorted(set(tokens).intersection(reserved_tokens)):
         logging.info("%s has %s already", vocab_file, token)
     if not files:
         return extended
-    counts, held_out = learner.read_learner_corpus(files, do_lower_case=do_lower_case, **reading)
+    counts, held_out = learner.read_learner_corpus(files, **folding, **reading)
     logging.info("Choosing among %d distinct words", len(counts))
-    extended = extend_vocabulary(
-        tokens, counts, do_lower_case, min_frequency=min_frequency, **options
-    )
+    extended = extend_vocabulary(tokens, counts, min_frequency=min_frequency, **folding, **options)
     before, after = (
-        learner.measure_coverage(Tokenizer.from_vocab(vocab, do_lower_case), held_out)
+        learner.measure_coverage(Tokenizer.from_vocab(vocab, **folding), held_out)
         for vocab in (tokens, extended.tokens)
     )
     return dataclasses.replace(extended, before=before, after=after)
@@ -118,6 +118,7 @@ def extend_vocabulary(
     tokens: Sequence[str],
     word_counts: Mapping[str, int],
     do_lower_case: bool = True,
+    strip_accents: bool | None = None,
     *,
     reserved_tokens: Sequence[str] = (),
     num_unused: int = 0,
@@ -136,7 +137,7 @@ def extend_vocabulary(
     Args:
         tokens: The vocabulary; index = id.
         word_counts: Normalised words (see `learner.count_words`) and how often each occurs.
-        do_lower_case: As the vocabulary was made.
+        do_lower_case, strip_accents: As the vocabulary was made, see `Tokenizer`.
         reserved_tokens: Words to add in any case; those that the vocabulary has are passed over.
             A token in brackets, such as "[USER]", is found in text only by a tokenizer that has
             it in `never_split`.
@@ -159,7 +160,7 @@ def extend_vocabulary(
             " free places, or learn one with python -m data.learn_vocabulary."
         )
     known = set(tokens)
-    learner.check_learner_reserved(reserved_tokens, do_lower_case)
+    learner.check_learner_reserved(reserved_tokens, do_lower_case, strip_accents)
     added = [token for token in dict.fromkeys(reserved_tokens) if token not in known]
     if len(added) > room:
         raise DataError(

@@ -33,14 +33,18 @@ _MAX_HELD_OUT_CHARACTERS = 16_000_000
 
 
 def count_words(
-    texts: Iterable[str], do_lower_case: bool = True, *, show_progress: bool = True
+    texts: Iterable[str],
+    do_lower_case: bool = True,
+    strip_accents: bool | None = None,
+    *,
+    show_progress: bool = True,
 ) -> collections.Counter[str]:
     """Counts the normalised words of texts (sentences, paragraphs or documents).
 
     Runs in graph batches and holds the distinct words only; beyond four million of them the
     rarest are forgotten.
     """
-    normalizer = Normalizer(do_lower_case)
+    normalizer = Normalizer(do_lower_case, strip_accents)
     split = tf.function(
         lambda batch: normalizer.split_words(batch).values,
         input_signature=[tf.TensorSpec([None], tf.string)],
@@ -195,6 +199,7 @@ def read_learner_corpus(
     files: Sequence[str],
     *,
     do_lower_case: bool = True,
+    strip_accents: bool | None = None,
     heldout_share: float = 0.01,
     text_field: str = corpus.TEXT_FIELD,
 ) -> tuple[collections.Counter[str], list[str]]:
@@ -206,7 +211,7 @@ def read_learner_corpus(
 
     Args:
         files: What `data.pretraining.corpus.read_documents` reads.
-        do_lower_case: Whether the vocabulary is for lower-cased text.
+        do_lower_case, strip_accents: As for the `Tokenizer` that the vocabulary is for.
         heldout_share: Share of documents kept out of the counts. If chance holds out none or
             all, everything is counted and the held-out sentences are the text itself, up to the
             same limit.
@@ -231,12 +236,13 @@ def read_learner_corpus(
             if held.takes(document):
                 yield from document.sentences
 
+    folding = do_lower_case, strip_accents
     held = _HeldOut(heldout_share)
-    counts = count_words(sentences(held), do_lower_case, show_progress=False)
+    counts = count_words(sentences(held), *folding, show_progress=False)
     if not counts or not held.documents:
         logging.warning("Too few documents to hold some out: the coverage is of the same text")
         held = _HeldOut(1, counted_too=True)
-        counts = count_words(sentences(held), do_lower_case, show_progress=False)
+        counts = count_words(sentences(held), *folding, show_progress=False)
     return counts, [text for document in held.documents for text in document.sentences]
 
 
@@ -269,6 +275,7 @@ def learn_from_files(
     vocab_size: int,
     *,
     do_lower_case: bool = True,
+    strip_accents: bool | None = None,
     heldout_share: float = 0.01,
     text_field: str = corpus.TEXT_FIELD,
     **options,
@@ -283,9 +290,10 @@ def learn_from_files(
     Raises:
         DataError: As `learn_vocabulary`, or a reserved token could never occur.
     """
-    check_learner_reserved(options.get("reserved_tokens", ()), do_lower_case)
+    folding = {"do_lower_case": do_lower_case, "strip_accents": strip_accents}
+    check_learner_reserved(options.get("reserved_tokens", ()), **folding)
     counts, held_out = read_learner_corpus(
-        files, do_lower_case=do_lower_case, heldout_share=heldout_share, text_field=text_field
+        files, heldout_share=heldout_share, text_field=text_field, **folding
     )
     if not counts:
         raise DataError(
@@ -294,11 +302,13 @@ def learn_from_files(
         )
     logging.info("Learning %d tokens from %d distinct words", vocab_size, len(counts))
     tokens = learn_vocabulary(counts, vocab_size, **options)
-    tokenizer = Tokenizer.from_vocab(tokens, do_lower_case)
+    tokenizer = Tokenizer.from_vocab(tokens, **folding)
     return tokens, measure_coverage(tokenizer, held_out)
 
 
-def check_learner_reserved(words: Sequence[str], do_lower_case: bool) -> None:
+def check_learner_reserved(
+    words: Sequence[str], do_lower_case: bool, strip_accents: bool | None = None
+) -> None:
     """Raises a DataError that names the words that tokenization could never yield.
 
     Tokens in brackets, such as "[USER]", are let through: a tokenizer finds them in text if they
@@ -307,7 +317,8 @@ def check_learner_reserved(words: Sequence[str], do_lower_case: bool) -> None:
     plain = [word for word in dict.fromkeys(words) if not IN_BRACKETS.fullmatch(word)]
     if not plain:
         return
-    split = Normalizer(do_lower_case).split_words(tf.constant(plain, tf.string)).to_list()
+    normalizer = Normalizer(do_lower_case, strip_accents)
+    split = normalizer.split_words(tf.constant(plain, tf.string)).to_list()
     wrong = []
     for word, parts in zip(plain, split, strict=True):
         parts = [part.decode("utf-8") for part in parts]
@@ -323,7 +334,7 @@ def check_learner_reserved(words: Sequence[str], do_lower_case: bool) -> None:
         raise DataError(
             f"These reserved tokens would never be found in {case} text: {shown}{more}. Give whole"
             " words as the vocabulary writes them: without white space or punctuation, in its case"
-            " (--do_lower_case), at most 200 characters long."
+            " (--do_lower_case, --strip_accents), at most 200 characters long."
         )
 
 

@@ -46,6 +46,8 @@ _GARDEN_FIELDS = {
     "type_vocab_size": "type_vocab_size",
     "initializer_range": "initializer_range",
 }
+# Those that are called otherwise here.
+_GARDEN_ACTIVATIONS = {"identity": "linear", "simple_swish": "silu", "swish": "silu"}
 # Both libraries' own default, where BertConfig's differs.
 _DEFAULTS = {"type_vocab_size": 2}
 _WAY_TO_ENCODER = ("task", "model", "encoder")
@@ -83,8 +85,11 @@ def _keras_hub_fields(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _garden_fields(values: dict[str, Any]) -> dict[str, Any]:
+    masked_lm = {}
     for key in _WAY_TO_ENCODER:
         values = _part(values, key) if key in values else values
+        # Of the pre-trainer, whose encoder may have another.
+        masked_lm = values if "mlm_activation" in values else masked_lm
     if "num_layers" not in values and ("type" in values or len(values) == 1):
         kind = values.get("type", next(iter(values)))
         if kind not in _BERT_ENCODERS:
@@ -102,7 +107,20 @@ def _garden_fields(values: dict[str, Any]) -> dict[str, Any]:
             f"as wide as their layers, are read."
         )
     told = {ours: values[theirs] for theirs, ours in _GARDEN_FIELDS.items() if theirs in values}
-    return _DEFAULTS | told
+    acts = {"hidden_act": told.get("hidden_act", "gelu")}
+    acts["masked_lm_hidden_act"] = masked_lm.get("mlm_activation", acts["hidden_act"])
+    acts = {name: _garden_activation(act) for name, act in acts.items()}
+    if acts["masked_lm_hidden_act"] == acts["hidden_act"]:
+        del acts["masked_lm_hidden_act"]
+    return _DEFAULTS | told | acts
+
+
+def _garden_activation(given: Any) -> Any:
+    if given is None:
+        return "linear"
+    return (
+        _GARDEN_ACTIVATIONS.get(given.lower(), given.lower()) if isinstance(given, str) else given
+    )
 
 
 def _part(values: dict[str, Any], key: str) -> dict[str, Any]:

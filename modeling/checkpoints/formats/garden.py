@@ -13,6 +13,7 @@ from modeling.checkpoints import names
 from modeling.checkpoints.contents import (
     Contents,
     checked_weight,
+    dtype_of_weight,
     in_original_layout,
     original_shape,
 )
@@ -69,7 +70,11 @@ _TABLE = [
 _PATTERNS = [(re.compile(f"(?:.+/)?{pattern}"), ours) for pattern, ours in _TABLE]
 # A head that has a pooler of its own doesn't use the encoder's.
 _HEAD_POOLER = re.compile(r"(?:.+/)?[^/]+/pooler_dense/(kernel|bias)")
-_SPAN_OR_TAGS = re.compile(r"(?:.+/)?predictions/transform/logits/(kernel|bias)")
+# Several heads' variables have this name; the attributes that lead to one say whose it is. Those
+# named "classifier" hold the layer itself in taggers, and a network with it in 2020's classifiers.
+_LOGITS = re.compile(r"(?:.+/)?predictions/transform/logits/(kernel|bias)")
+_SCOPES = {"span_labeling": "cls/squad/", "classification": "cls/seq_relationship/"}
+_SCOPES |= {"classifier": ""}
 _OUTPUTS = {"kernel": "output_weights", "bias": "output_bias"}
 _NOT_BERT = re.compile(
     r"embedding_projection|layer_norm_kv|lowrank_kv|relative|rezero|final_layer_norm"
@@ -124,7 +129,9 @@ def contents_of_variables(
     found: dict[str, ObjectVariable] = {}
     poolers: dict[str, ObjectVariable] = {}
     unmapped, ignored = [], list(stored.ignored)
-    spans, tags = stored.under("span_labeling"), stored.under("classifier")
+    scopes = {
+        node: scope for attribute, scope in _SCOPES.items() for node in stored.under(attribute)
+    }
     for variable in stored.variables:
         name = (renamed or {}).get(variable.node, variable.name)
         if not variable.dtype.is_floating or not variable.shape:
@@ -135,7 +142,7 @@ def contents_of_variables(
                 f"{path} holds {name} ({variable.key}), which BERT doesn't have: the encoder is a "
                 f"variant whose answers can't be computed here. Take a checkpoint of a BertEncoder."
             )
-        original = _original_name(name, variable.node in spans, variable.node in tags)
+        original = _original_name(name, scopes.get(variable.node))
         target = poolers if _HEAD_POOLER.fullmatch(name) else found
         if original is None:
             unmapped.append(variable.key)
@@ -160,30 +167,30 @@ def contents_of_variables(
         path=path,
         format=format,
         shapes=shapes,
+        dtypes={name: dtype_of_weight(found[name].dtype) for name in shapes},
         file_names={name: found[name].key for name in shapes},
         unmapped=sorted(unmapped),
         ignored=sorted(ignored),
         read=read,
-        head=_head(found),
+        head="tags" if _is_tagger(stored, found) else None,
         num_attention_heads=query[1] if len(query) == 3 else None,
     )
 
 
-def _head(found: Mapping[str, ObjectVariable]) -> str | None:
-    """What weights that a tagger and a classifier share are of."""
-    if "output_weights" not in found:
-        return None
-    return "tags" if _SPAN_OR_TAGS.fullmatch(found["output_weights"].name) else "classes"
+def _is_tagger(stored: ObjectCheckpoint, found: Mapping[str, ObjectVariable]) -> bool:
+    weights = found.get("output_weights")
+    in_layer = weights is not None and weights.node in stored.parts_of("classifier")
+    return in_layer and bool(_LOGITS.fullmatch(weights.name))
 
 
-def _original_name(name: str, in_span_head: bool = False, in_tagger: bool = False) -> str | None:
+def _original_name(name: str, scope: str | None = None) -> str | None:
+    """The original name of a variable; `scope` is that of `_LOGITS`, if its place tells one."""
     match = _HEAD_POOLER.fullmatch(name)
     if match:
         return f"bert/pooler/dense/{match.group(1)}"
-    match = _SPAN_OR_TAGS.fullmatch(name)
-    if match:  # Both heads' variables have this name.
-        output = _OUTPUTS[match.group(1)]
-        return f"cls/squad/{output}" if in_span_head else output if in_tagger else None
+    match = _LOGITS.fullmatch(name)
+    if match:
+        return None if scope is None else f"{scope}{_OUTPUTS[match.group(1)]}"
     for pattern, ours in _PATTERNS:
         match = pattern.fullmatch(name)
         if match:

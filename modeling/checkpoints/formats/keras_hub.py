@@ -22,6 +22,7 @@ from modeling.checkpoints import names
 from modeling.checkpoints.contents import (
     Contents,
     checked_weight,
+    dtype_of_weight,
     in_original_layout,
     original_shape,
 )
@@ -187,11 +188,11 @@ def keras_hub_contents(file: str) -> Contents:
         path=file,
         format=KERAS_HUB,
         shapes={name: original_shape(name, shape) for name, shape in sorted(own.items())},
+        dtypes={name: dtype_of_weight(part.dtypes[n]) for name, (part, n) in where.items()},
         file_names={name: where[name][1] for name in sorted(where)},
         unmapped=sorted(unmapped),
         ignored=sorted(ignored),
         read=read,
-        head="classes" if "output_weights" in where else None,
         num_attention_heads=query[1] if len(query) == 3 else None,
         masked_lm=KERAS_HUB_MASKED_LM if names.MASKED_LM_BIAS in where else {},
     )
@@ -260,16 +261,21 @@ def keras_hub_vocabulary(file: str) -> str | None:
     return vocabulary if tf.io.gfile.exists(vocabulary) else None
 
 
-def keras_hub_do_lower_case(file: str) -> bool | None:
-    """Whether a preset's vocabulary is lower-cased, as its tokenizer.json says; None if none does.
+def keras_hub_folding(file: str) -> tuple[bool | None, bool | None]:
+    """Whether a preset's texts are lower-cased, and whether accents are stripped.
+
+    That is what its tokenizer.json says; None where it says nothing.
 
     Raises:
         ModelingError: tokenizer.json isn't JSON.
     """
     told = _config_file(join(os.path.dirname(file), "tokenizer.json"))
     given = told.get("config") if told else None
-    lower = given.get("lowercase") if isinstance(given, dict) else None
-    return lower if isinstance(lower, bool) else None
+    given = given if isinstance(given, dict) else {}
+    lower, stripped = given.get("lowercase"), given.get("strip_accents")
+    if not isinstance(lower, bool):
+        return None, None
+    return lower, stripped if isinstance(stripped, bool) else None
 
 
 def _config_file(path: str) -> dict[str, Any] | None:

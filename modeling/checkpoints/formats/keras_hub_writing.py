@@ -12,6 +12,7 @@ Its encoder computes the tanh form of gelu, layer norms with 1e-12, and one drop
 import codecs
 import contextlib
 import json
+import math
 import os
 import tempfile
 from collections.abc import Collection, Iterator, Mapping
@@ -23,7 +24,7 @@ import numpy as np
 import tensorflow as tf
 
 from modeling.checkpoints import names
-from modeling.checkpoints.contents import in_keras_layout
+from modeling.checkpoints.contents import Weight, in_keras_layout
 from modeling.checkpoints.files import join, write_staged_text
 from modeling.checkpoints.formats.configs import KERAS_HUB_MASKED_LM
 from modeling.checkpoints.formats.keras_hub import keras_hub_name
@@ -139,7 +140,7 @@ def keras_hub_notes(
 
 def preset_files(
     directory: str,
-    tensors: Mapping[str, np.ndarray],
+    tensors: Mapping[str, Weight],
     config: BertConfig,
     vocabulary: bytes | None = None,
     folding: TextFolding | None = None,
@@ -148,7 +149,7 @@ def preset_files(
 
     Args:
         directory: Where it will be written.
-        tensors: Original name → array.
+        tensors: Original name → weight.
         config: Theirs.
         vocabulary: The contents of vocab.txt.
         folding: How its texts are folded; if that is unknown, there is no tokenizer.
@@ -160,7 +161,7 @@ def preset_files(
     _check_model(directory, tensors, config)
     shapes = {name: array.shape for name, array in tensors.items()}
     encoder = names.encoder_shapes(config)
-    dtype = _policy(str(np.result_type(*(tensors[name] for name in encoder))))
+    dtype = _policy(str(np.result_type(*(tensors[name].dtype for name in encoder))))
     backbone = _object(
         "BertBackbone",
         dtype,
@@ -175,7 +176,7 @@ def preset_files(
     )
     metadata = {
         "keras_version": keras.__version__,
-        "parameter_count": sum(tensors[name].size for name in encoder),
+        "parameter_count": sum(math.prod(shapes[name]) for name in encoder),
         "tasks": ["MaskedLM", "TextClassifier", "TextEmbedder"],
     }
     objects = {_CONFIG: backbone, "metadata.json": metadata}
@@ -201,7 +202,7 @@ def preset_files(
 
 def write_preset(
     directory: str,
-    tensors: Mapping[str, np.ndarray],
+    tensors: Mapping[str, Weight],
     config: BertConfig,
     texts: Mapping[str, str],
 ) -> None:
@@ -209,7 +210,7 @@ def write_preset(
 
     Args:
         directory: The folder.
-        tensors: Original name → array; what the preset has no place for is left out.
+        tensors: Original name → weight; what the preset has no place for is left out.
         config: Theirs.
         texts: What `preset_files` returned for them.
     """
@@ -220,7 +221,8 @@ def write_preset(
         if inside:
             with _h5_file(join(directory, file)) as opened:
                 for name in inside:
-                    array = in_keras_layout(name, tensors[name], config.num_attention_heads)
+                    array = np.asarray(tensors[name])
+                    array = in_keras_layout(name, array, config.num_attention_heads)
                     opened.create_dataset(keras_hub_name(name), data=array)
     for name, text in texts.items():
         tf.io.gfile.makedirs(os.path.dirname(join(directory, name)))
@@ -243,7 +245,7 @@ def _h5_file(path: str) -> Iterator[h5py.File]:
             tf.io.gfile.copy(local, path)
 
 
-def _check_model(directory: str, tensors: Mapping[str, np.ndarray], config: BertConfig) -> None:
+def _check_model(directory: str, tensors: Mapping[str, Weight], config: BertConfig) -> None:
     wrong = [
         f"{field} is {getattr(config, field)!r}, which is {theirs!r} there"
         for field, theirs in (

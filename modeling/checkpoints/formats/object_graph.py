@@ -94,7 +94,7 @@ class ObjectCheckpoint(tf1.Bundle):
 
     def under(self, attribute: str) -> set[int]:
         """Numbers of all objects that can be reached through an attribute of this name."""
-        waiting = [names[attribute] for names in self._children if attribute in names]
+        waiting = self._called(attribute)
         reached: set[int] = set()
         while waiting:
             number = waiting.pop()
@@ -102,6 +102,14 @@ class ObjectCheckpoint(tf1.Bundle):
                 reached.add(number)
                 waiting += self._children[number].values()
         return reached
+
+    def parts_of(self, attribute: str) -> set[int]:
+        """Numbers of the objects that are attributes of what an attribute of this name holds."""
+        held = [n for n in self._called(attribute) if 0 <= n < len(self._children)]
+        return {part for number in held for part in self._children[number].values()}
+
+    def _called(self, attribute: str) -> list[int]:
+        return [names[attribute] for names in self._children if attribute in names]
 
 
 def bundles_at(path: str) -> list[str]:

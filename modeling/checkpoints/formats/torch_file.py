@@ -15,7 +15,7 @@ from typing import IO, Any
 import numpy as np
 import tensorflow as tf
 
-from modeling.checkpoints.contents import Contents
+from modeling.checkpoints.contents import Contents, read_bytes
 from modeling.checkpoints.files import join
 from modeling.checkpoints.formats.torch_pickle import (
     MOST_BYTES,
@@ -44,6 +44,7 @@ class TorchFile:
     Attributes:
         path: As given; any path that tf.io.gfile knows.
         shapes: Name → shape.
+        dtypes: Name → stored dtype.
 
     Raises:
         ModelingError: It isn't whole, or holds something else than tensors by name.
@@ -74,6 +75,7 @@ class TorchFile:
             raise self._damaged(error) from error
         self._tensors = _state_dict(state, path)
         self.shapes = {name: tensor.shape for name, tensor in self._tensors.items()}
+        self.dtypes = {name: _dtype(tensor.storage) for name, tensor in self._tensors.items()}
         for name, tensor in self._tensors.items():
             if tensor.storage.key not in self._places:
                 raise self._damaged(f"the storage of {name} is absent")
@@ -142,17 +144,14 @@ class TorchFile:
     def read(self, name: str) -> np.ndarray:
         """One tensor in its stored dtype; of its storage no more than its part is read."""
         tensor = self._tensors[name]
-        dtype = _dtype(tensor.storage)
-        size = tensor.span * dtype.itemsize
+        dtype = self.dtypes[name]
         try:
             file = self._places[tensor.storage.key]()
             if tensor.offset:
                 file.seek(tensor.offset * dtype.itemsize, os.SEEK_CUR)
-            data = file.read(size)
+            data = read_bytes(file, tensor.span * dtype.itemsize)
         except _READ_ERRORS as error:
             raise self._damaged(f"{name} can't be read ({error})") from error
-        if len(data) != size:
-            raise self._damaged(f"it ends within {name}")
         strides = tuple(stride * dtype.itemsize for stride in tensor.strides)
         return np.ndarray(tensor.shape, dtype, data, strides=strides)
 

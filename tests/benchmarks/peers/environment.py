@@ -1,6 +1,7 @@
 """A virtual environment for each peer, made once, and the process of one that answers requests."""
 
 import contextlib
+import fcntl
 import json
 import os
 import pathlib
@@ -13,11 +14,16 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 REQUIREMENTS = {
     "keras_hub": ("tensorflow>=2.20,<2.22", "keras-hub"),
-    "model_garden": ("tf-models-official",),
+    "model_garden": ("tf-keras==2.20.*", "gin-config", "pyyaml", "scipy"),
     "onnx_runtime": ("onnx", "onnxruntime", "safetensors", "sympy", "numpy"),
     "pytorch": ("torch", "transformers", "safetensors", "numpy"),
+    "transformers4": (  # the last that has TensorFlow's classes
+        *("transformers==4.57.6", "tensorflow==2.20.*", "tf-keras==2.20.*", "torch==2.13.0"),
+    ),
 }
 """What the environment of a peer holds."""
+ALONE = {"model_garden": ("tf-models-official==2.20.*",)}
+"""What it holds besides, installed without what that asks for: BERT needs little of it."""
 
 _COMPLETE = "requirements.txt"
 
@@ -33,21 +39,29 @@ def python_of(peer: str, folder: str, pip_arguments: Sequence[str] = ()) -> str:
     Raises:
         RuntimeError: Something can't be installed.
     """
-    wanted = "\n".join(REQUIREMENTS[peer]) + "\n"
+    wanted = "\n".join((*REQUIREMENTS[peer], *ALONE.get(peer, ()))) + "\n"
     place = pathlib.Path(folder).expanduser().absolute() / peer
     python = str(place / "bin" / "python")
-    # Written last, so an environment that was interrupted is made again.
     complete = place / _COMPLETE
-    if complete.is_file() and complete.read_text(encoding="utf-8") == wanted:
-        return python
-    print(f"Installing {', '.join(REQUIREMENTS[peer])} into {place} ...", file=sys.stderr)
-    venv.EnvBuilder(clear=True, with_pip=True).create(place)
-    command = [python, "-m", "pip", "install", "--quiet", *pip_arguments, *REQUIREMENTS[peer]]
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with open(place.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # tests of several processes ask for the same one
+        # Written last, so an environment that was interrupted is made again.
+        if not complete.is_file() or complete.read_text(encoding="utf-8") != wanted:
+            print(f"Installing {', '.join(wanted.split())} into {place} ...", file=sys.stderr)
+            venv.EnvBuilder(clear=True, with_pip=True).create(place)
+            _install(python, *pip_arguments, *REQUIREMENTS[peer])
+            if peer in ALONE:
+                _install(python, "--no-deps", *pip_arguments, *ALONE[peer])
+            complete.write_text(wanted, encoding="utf-8")
+    return python
+
+
+def _install(python: str, *arguments: str) -> None:
+    command = [python, "-m", "pip", "install", "--quiet", *arguments]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
-    complete.write_text(wanted, encoding="utf-8")
-    return python
 
 
 def use_processors(number: int) -> None:

@@ -18,6 +18,7 @@ MASK = TOKENS.index("[MASK]")
 
 def documents():
     lines = [" ".join(TOKENS[5 + (i * k) % 5] for i in range(9)) for k in range(1, 12)]
+    lines[0] = lines[0].replace("one", "\u00f3ne")
     return iter([Document(lines[k % 5 :], f"made:{k}") for k in range(12)])
 
 
@@ -61,6 +62,22 @@ def test_another_mixture_makes_the_records_anew(tmp_path):
     assert times == [
         tf.io.gfile.stat(f).mtime_nsec for f in make(tmp_path, mask_share=0.0).train_files
     ]
+
+
+def test_accents_are_part_of_the_identity_where_they_say_something(tmp_path):
+    first = read(make(tmp_path).train_files)
+    note = tmp_path / "records" / "made.json"
+    before = note.read_bytes()
+    make(tmp_path, strip_accents=True)
+    assert note.read_bytes() == before and b"strip_accents" not in before
+    again = read(make(tmp_path, strip_accents=False).train_files)
+    unknown = TOKENS.index("[UNK]")
+    assert (first["input_ids"] != again["input_ids"]).any()
+    assert (again["input_ids"] == unknown).any() and not (first["input_ids"] == unknown).any()
+    # As it was written before there was a choice.
+    assert str(InstanceSettings()).startswith("InstanceSettings(max_seq_length=128, max_pred")
+    assert "do_lower_case=True, random_seed=12345, mask_share" in str(InstanceSettings())
+    assert "do_lower_case=True, strip_accents=False" in str(InstanceSettings(strip_accents=False))
 
 
 def test_shares_are_checked(tmp_path):

@@ -9,6 +9,7 @@ and ids must be those of the plain Python tokenizer on what is left after droppi
 
 from modeling import quiet  # noqa: F401  isort: skip
 
+import itertools
 import random
 import tempfile
 import time
@@ -92,7 +93,7 @@ def huge_texts() -> list[bytes]:
     return [piece * (2**20 // len(piece)) for piece in (b"a", b"\xcc\x81", b"\xff", b"\0", b"ab ")]
 
 
-def check(model: Exported, texts: list[bytes], lower: bool, sampled: int) -> None:
+def check(model: Exported, texts: list[bytes], sampled: int, *folding: bool) -> None:
     """Raises AssertionError where a result can't be right."""
     got = {name: value.numpy() for name, value in model.serve(tf.constant(texts)).items()}
     ids, starts, ends, splits = (got[name] for name in ("ids", "starts", "ends", "splits"))
@@ -108,25 +109,27 @@ def check(model: Exported, texts: list[bytes], lower: bool, sampled: int) -> Non
         return
     vocab = {token: index for index, token in enumerate(VOCAB)}
     for number in range(0, len(texts), sampled):
-        expected = plain_ids(texts[number].decode("utf-8", "ignore"), vocab, lower)
+        expected = plain_ids(texts[number].decode("utf-8", "ignore"), vocab, *folding)
         row = ids[splits[number] : splits[number + 1]]
         assert row.tolist() == expected, (texts[number], row, expected)
 
 
 def fuzz(strings: int, seed: int, sampled: int = 200, batch: int = 5000) -> None:
-    for lower in (True, False):
-        draw = random.Random(seed + lower)
+    for mode, (lower, strip) in enumerate(itertools.product((False, True), repeat=2)):
+        draw = random.Random(seed + mode)
         with tempfile.TemporaryDirectory() as folder:
-            tf.saved_model.save(Exported(Tokenizer.from_vocab(VOCAB, lower)), folder)
+            tokenizer = Tokenizer.from_vocab(VOCAB, lower, strip_accents=strip)
+            tf.saved_model.save(Exported(tokenizer), folder)
             model = tf.saved_model.load(folder)
         start = time.perf_counter()
-        check(model, huge_texts(), lower, 1)
-        for begin in range(0, strings // 2, batch):
-            number = min(batch, strings // 2 - begin)
-            check(model, [random_text(draw) for _ in range(number)], lower, sampled)
+        check(model, huge_texts(), 1, lower, strip)
+        for begin in range(0, strings // 4, batch):
+            number = min(batch, strings // 4 - begin)
+            check(model, [random_text(draw) for _ in range(number)], sampled, lower, strip)
         print(
-            f"{'lower-cased' if lower else 'cased'}: {strings // 2} strings and "
-            f"{len(huge_texts())} of a megabyte, no failure, {time.perf_counter() - start:.0f} s"
+            f"{'lower-cased' if lower else 'cased'}, {'without' if strip else 'with'} accents: "
+            f"{strings // 4} strings and {len(huge_texts())} of a megabyte, no failure, "
+            f"{time.perf_counter() - start:.0f} s"
         )
 
 
@@ -135,6 +138,6 @@ def main(_) -> None:
 
 
 if __name__ == "__main__":
-    flags.DEFINE_integer("strings", 1_000_000, "Random strings, half of them per mode.")
+    flags.DEFINE_integer("strings", 1_000_000, "Random strings, a quarter of them per mode.")
     flags.DEFINE_integer("seed", 1, "Of the strings.")
     app.run(main)

@@ -44,12 +44,13 @@ def build_tables() -> UnicodeTables:
     def ascii_punctuation(char: str) -> bool:
         return "!" <= char <= "~" and not char.isalnum()
 
-    folded = {}
+    lowered = {ord(char): char.lower() for char in every if char != char.lower()}
+    stripped = {}
     for char in every:
-        target = strip_marks(char.lower())
+        target = strip_marks(char)
         hangul = 0xAC00 <= ord(char) <= 0xD7A3
         if target != char and category[char] not in {"Mn", "Cs"} and not hangul:
-            folded[ord(char)] = target
+            stripped[ord(char)] = target
     return UnicodeTables(
         removed=_ranges(
             ord(char)
@@ -65,7 +66,8 @@ def build_tables() -> UnicodeTables:
         marks=_ranges(ord(char) for char in every if category[char] == "Mn"),
         cased=_ranges(ord(char) for char in every if is_cased(char)),
         case_ignorable=_ranges(ord(char) for char in every if is_ignorable(char)),
-        folded=folded,
+        lowered=lowered,
+        stripped=stripped,
     )
 
 
@@ -74,7 +76,7 @@ def write_tables(tables: UnicodeTables, path: pathlib.Path) -> None:
     lines = [f"# Unicode {UNICODE_VERSION}; written by make_unicode_tables.py"]
     for field in dataclasses.fields(tables):
         value = getattr(tables, field.name)
-        if field.name == "folded":
+        if field.name in ("lowered", "stripped"):
             items = [
                 f"{source:X}>{'+'.join(f'{ord(char):X}' for char in target)}"
                 for source, target in sorted(value.items())

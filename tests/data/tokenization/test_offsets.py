@@ -66,6 +66,22 @@ def test_slices_of_cased_text():
     ]
 
 
+@pytest.mark.parametrize(
+    ("lower", "text", "wanted"),
+    [
+        (True, "CAFÉ cafe\u0301", [("caf", "CAF"), ("##é", "É"), ("[UNK]", "cafe\u0301")]),
+        (True, "İx i\u0307", [("i\u0307", "İ"), ("##x", "x"), ("i\u0307", "i\u0307")]),
+        (True, "가 ΟΟΣ", [("[UNK]", "가"), ("ο", "Ο"), ("##ος", "ΟΣ")]),
+        (False, "café CAFÉ", [("cafe", "café"), ("[UNK]", "CAFÉ")]),
+        (False, "ab\u0301.", [("ab", "ab\u0301"), (".", ".")]),
+        (False, "가 İx", [("ᄀ", "가"), ("##ᅡ", "가"), ("[UNK]", "İx")]),
+    ],
+)
+def test_slices_where_accents_do_not_go_with_the_case(lower, text, wanted):
+    tokenizer = Tokenizer.from_vocab([*VOCAB, "i\u0307"], lower, strip_accents=not lower)
+    assert slices(tokenizer, text) == wanted
+
+
 def test_offsets_keep_the_shape():
     tokenizer = Tokenizer.from_vocab(VOCAB)
     nested = tokenizer.tokenize_with_offsets(tf.ragged.constant([["a", "bar a"], [], ["é"]]))

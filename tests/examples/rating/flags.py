@@ -2,11 +2,13 @@
 
 from absl import flags
 
+from data.flags import define_text_folding_flags
+
 
 def define_rating_flags() -> None:
     """All of them."""
     flags.DEFINE_string("train_file", None, "TSV with text_a, text_b and rating to train on.")
     flags.DEFINE_string("dev_file", None, "The same to evaluate on.")
     flags.DEFINE_string("test_file", None, "TSV with text_a and text_b to rate.")
-    flags.DEFINE_bool("do_lower_case", True, "Lower-case the text; False for cased models.")
+    define_text_folding_flags()
     flags.DEFINE_integer("max_seq_length", 128, "Longer pairs are truncated.", lower_bound=3)

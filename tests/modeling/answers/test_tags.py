@@ -81,11 +81,12 @@ def test_loss_counts_first_pieces_only(model):
 
     tagged = TagsFromLogits(model)(data)["tagged"].numpy()
     np.testing.assert_array_equal(tagged[..., 0], logits.argmax(-1))
+    np.testing.assert_allclose(tagged[..., 1], probabilities.max(-1), rtol=1e-5)
     wanted = np.zeros((2, 5))
     wanted[[0, 0, 1], [1, 3, 1]] = -np.log(right)
-    np.testing.assert_allclose(tagged[..., 1], wanted, rtol=1e-4)
+    np.testing.assert_allclose(tagged[..., 2], wanted, rtol=1e-4)
     del data["piece_labels"]
-    assert not TagsFromLogits(model)(data)["tagged"].numpy()[..., 1].any()
+    assert not TagsFromLogits(model)(data)["tagged"].numpy()[..., 2].any()
 
 
 @pytest.mark.parametrize("tags", [IOB2, IOBES])

@@ -40,6 +40,17 @@ def _assert_holds(contents, weights):
         np.testing.assert_array_equal(contents.read(name), array)
 
 
+def test_written_bytes_are_those_of_the_package(tmp_path, weights):
+    kernel = "bert/encoder/layer_0/output/dense/kernel"
+    weights[kernel] = weights[kernel].astype(np.float64)
+    weights = {name: array for name, array in weights.items() if not name.startswith("cls/")}
+    huggingface.write_huggingface(str(tmp_path), weights, BertConfig(**CONFIG))
+    tensors = huggingface.huggingface_weights(weights)
+    tensors = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
+    want = safetensors.numpy.save(tensors, metadata={"format": "pt"})
+    assert (tmp_path / "model.safetensors").read_bytes() == want
+
+
 def test_written_file_is_what_transformers_expects(tmp_path, weights):
     huggingface.write_huggingface(str(tmp_path), weights, BertConfig(**CONFIG))
     with safetensors.safe_open(tmp_path / "model.safetensors", "np") as file:

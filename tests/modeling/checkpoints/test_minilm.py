@@ -11,7 +11,9 @@ import pytest
 from modeling import checkpoints
 from modeling.config import BertConfig
 from modeling.models import BertClassifier
+from tests.modeling.checkpoints.formats.every_format import FORMATS, write_in_formats
 from tests.reference import numpy_bert
+from tests.scripts import succeed
 
 
 @pytest.mark.slow
@@ -49,3 +51,56 @@ def test_tanh_gelu_would_be_noticed(minilm):
         for act in ("gelu", "gelu_erf")
     ]
     assert np.abs(outputs[0] - outputs[1]).max() > 1e-4
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_same_predictions_through_every_format(shared_data, minilm, tmp_path):
+    """Fine-tuned on a part of SST-2; then its weights go through each format, there and back."""
+    model = tmp_path / "model"
+    config = json.loads((minilm / "config.json").read_text("utf-8"))
+    # KerasHub computes the tanh form alone.
+    (tmp_path / "config.json").write_text(json.dumps(config | {"hidden_act": "gelu_new"}))
+    bare = checkpoints.open_contents(minilm)
+    weights = {name: bare.read(name) for name in bare.shapes}
+    start = tmp_path / "start"
+    written = BertConfig.from_json_file(tmp_path / "config.json")
+    checkpoints.write_checkpoint(start, weights, written, minilm / "vocab.txt")
+    sst2 = ("--task_name=sst-2", f"--data_dir={shared_data}/glue/SST-2")
+    train = ("--do_train", "--train_batch_size=32", "--num_train_steps=150", "--learning_rate=5e-5")
+    succeed(
+        "run_classifier.py",
+        *sst2,
+        *train,
+        *("--do_eval", f"--init_checkpoint={start}", f"--output_dir={model}"),
+        timeout=1500,
+    )
+    wanted = results_of(model)
+    assert float(dict(line.split(" = ") for line in wanted)["eval_accuracy"]) > 0.8
+
+    # Those that are written, head and all: each is a folder that the script takes as it is.
+    for format_ in checkpoints.FORMATS:
+        there, back = tmp_path / format_, tmp_path / f"from {format_}"
+        checkpoints.convert(model, there, format_)
+        checkpoints.convert(there, back, "tf1")
+        for folder in (there, back):
+            out = tmp_path / "out" / folder.name
+            start = (f"--init_checkpoint={folder}", f"--output_dir={out}")
+            succeed("run_classifier.py", *sst2, "--do_eval", *start)
+            assert results_of(out) == wanted, folder.name
+
+    # Those of other libraries, encoder by encoder under the trained head.
+    trained = checkpoints.open_contents(model)
+    weights = {name: trained.read(name) for name in trained.shapes if name.startswith("bert/")}
+    shapes = numpy_bert.variable_shapes(written.encoder_dict(), ("pretraining",))
+    heads = {name: np.zeros(s, np.float32) for name, s in shapes.items() if name not in weights}
+    write_in_formats(tmp_path / "formats", {**weights, **heads}, written, FORMATS)
+    for folder in sorted((tmp_path / "formats").iterdir()):
+        held = checkpoints.open_contents(folder)
+        for name, array in weights.items():
+            assert held.read(name).tobytes() == array.tobytes(), (folder.name, name)
+
+
+def results_of(folder):
+    lines = (folder / "eval_results.txt").read_text("utf-8").splitlines()
+    return sorted(line for line in lines if not line.startswith("global_step"))

@@ -90,14 +90,15 @@ def random_words(draw, most):
 
 
 def predicted(model, tokenizer, texts):
-    """As run_ner.py does it."""
+    """Tags and scores as run_ner.py makes them."""
     sentences = [ConllSentence(tuple(words), None, 0, "f:1") for words in texts]
     rows = make_tagging_rows(tokenizer, sentences, TAGS, TaggingSettings(LENGTH))
     shape = batching.Batching(8, batching.batching_length_buckets(LENGTH))
     tagged = ReplicaPredictor(TagsFromLogits(model), "tagged")(
         batching.batches(rows.features, shape, False)
     )
-    return rows.tags_of_words(tagged[..., 0].astype(int), TAGS)
+    tags = rows.tags_of_words(tagged[..., 0].astype(int), TAGS)
+    return [*zip(tags, rows.of_sentences(tagged[..., 1], 1.0), strict=True)]
 
 
 def check_entities(got, row, tags, text, words):
@@ -114,6 +115,8 @@ def check_entities(got, row, tags, text, words):
         assert text.encode()[start_byte:end_byte].decode() == slice_
         assert got["entity_texts"][row, number].decode() == slice_
         assert (first, behind) == (entity.start, entity.end)
+        least = got["scores"][row, first:behind].min()
+        assert got["entity_scores"][row, number] == least
         assert slice_.startswith(words[first]) and slice_.endswith(words[behind - 1])
 
 
@@ -125,7 +128,10 @@ def test_words_as_prediction(loaded, model, tokenizer):
     got = ask(loaded, "words", words=[words + [""] * (width - len(words)) for words in texts])
     assert got["tags"].shape == got["words"].shape == (len(texts), width)
     counted = 0
-    for row, (words, tags) in enumerate(zip(texts, wanted, strict=True)):
+    for row, (words, (tags, scores)) in enumerate(zip(texts, wanted, strict=True)):
+        given = got["scores"][row]
+        np.testing.assert_allclose(given[: len(words)], scores, atol=1e-5)
+        assert (given[len(words) :] == 1).all()
         padded = tags + ["O"] * (width - len(words))
         assert [tag.decode() for tag in got["tags"][row]] == padded
         text = " ".join(words + [""] * (width - len(words)))
@@ -161,7 +167,8 @@ def test_texts(loaded, model, tokenizer):
         pieces = tokenizer.tokenize(text).numpy().tolist()
         assert tokenizer.tokenize_words([words[:count]]).ids.values.numpy().tolist() == pieces
         found.append((words[:count], tags[:count]))
-    assert [tags for _, tags in found] == predicted(model, tokenizer, [words for words, _ in found])
+    wanted = predicted(model, tokenizer, [words for words, _ in found])
+    assert [tags for _, tags in found] == [tags for tags, _ in wanted]
 
 
 @pytest.mark.parametrize(

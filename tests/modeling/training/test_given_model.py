@@ -34,7 +34,8 @@ def given(tmp_path, **flag_values):
     values = flags.FlagValues()
     for name in ("bert_config_file", "init_checkpoint", "vocab_file", "output_dir", "input_file"):
         flags.DEFINE_string(name, None, "", flag_values=values)
-    for name, default in (("do_lower_case", True), ("overwrite_output_dir", False)):
+    defaults = {"do_lower_case": True, "strip_accents": None, "overwrite_output_dir": False}
+    for name, default in defaults.items():
         flags.DEFINE_bool(name, default, "", flag_values=values)
     told = {"output_dir": tmp_path / "out"} | flag_values
     values(["script", *(f"--{name}={value}" for name, value in told.items())])
@@ -49,6 +50,17 @@ def test_the_folder_tells_all(tmp_path, model):
     values = given(tmp_path, output_dir=model)
     assert open_given_model(values) == CONFIG
     assert (values.vocab_file, values.do_lower_case) == (str(model / "vocab.txt"), False)
+
+
+def test_accents_apart_from_the_case(tmp_path, model):
+    (model / "tokenizer_config.json").write_text('{"do_lower_case": true, "strip_accents": false}')
+    for name in ("init_checkpoint", "output_dir"):
+        values = given(tmp_path, **{name: model})
+        open_given_model(values)
+        assert (values.do_lower_case, values.strip_accents) == (True, False)
+    with pytest.raises(ModelingError, match="--strip_accents is True, but the model's own files"):
+        open_given_model(given(tmp_path, init_checkpoint=model, strip_accents="true"))
+    open_given_model(given(tmp_path, init_checkpoint=model, strip_accents="false"))
 
 
 def test_flags_count_before_it(tmp_path, model):
@@ -66,6 +78,8 @@ def test_contradictions_are_refused(tmp_path, model):
     with pytest.raises(ModelingError, match="--do_lower_case is True, but the model's own files"):
         open_given_model(given(tmp_path, init_checkpoint=model, do_lower_case="true"))
     open_given_model(given(tmp_path, init_checkpoint=model, do_lower_case="false"))
+    with pytest.raises(ModelingError, match="--strip_accents is True, but the model's own files"):
+        open_given_model(given(tmp_path, init_checkpoint=model, strip_accents="true"))
     config = tmp_path / "config.json"
     config.write_text(BertConfig(**{**CONFIG.to_dict(), "hidden_act": "relu"}).to_json_string())
     with pytest.raises(ModelingError, match="hidden_act"):
@@ -90,3 +104,5 @@ def test_how_the_texts_of_records_are_folded(tmp_path, model):
     assert known_text_folding(given(tmp_path, input_file="x")) == TextFolding()
     told = given(tmp_path, input_file="x", do_lower_case="false")
     assert known_text_folding(told) == TextFolding(False)
+    told = given(tmp_path, input_file="x", strip_accents="false")
+    assert known_text_folding(told) == TextFolding(True, False)

@@ -80,6 +80,12 @@ def test_parts_and_shards_fit_together(folder, tmp_path, parts, shard_count):
     assert all(job.pieces_of_shard(shard) for shard in range(shard_count))
 
 
+def test_accents_make_another_job(folder, tmp_path):
+    settings = [dataclasses.replace(SETTINGS, strip_accents=value) for value in (None, True, False)]
+    asked = [plan(folder, tmp_path, settings=each).fingerprint() for each in settings]
+    assert asked[0] == asked[1] != asked[2]
+
+
 @pytest.fixture(scope="module")
 def done(folder, tmp_path_factory):
     """The job done by one process; (job, summary, what it left)."""

@@ -265,6 +265,8 @@ def test_what_changes_makes_a_new_file(tokenizer, tmp_path, monkeypatch):
         names(kind=SentenceKind.CHOICES, examples=choices),
         names(Tokenizer.from_vocab([*VOCAB, "new"])),
         names(Tokenizer.from_vocab(VOCAB, do_lower_case=False)),
+        names(Tokenizer.from_vocab(VOCAB, strip_accents=False)),
+        names(Tokenizer.from_vocab(VOCAB, do_lower_case=False, strip_accents=True)),
         names(Tokenizer.from_vocab(VOCAB, never_split=["[MASK]"])),
         names(settings=SentenceSettings(11)),
         names(settings=SentenceSettings(10, "tail")),
@@ -273,7 +275,7 @@ def test_what_changes_makes_a_new_file(tokenizer, tmp_path, monkeypatch):
         names(settings=SentenceSettings(10, "windows", 2, 2)),
     ]
     assert len(set(made)) == len(made)
-    assert names() == made[0]
+    assert names(Tokenizer.from_vocab(VOCAB, strip_accents=True)) == made[0]
     assert all(path.read_bytes() == b"another's" for path in bystanders)
 
 

@@ -11,6 +11,7 @@ SENTENCES = [
     ConllSentence((), (), 0, "f:9"),
 ]
 PREDICTED = [["B-LOC", "I-LOC", "O", "I-PER"], ["O", "B-X", "O", "B-X"], []]
+SCORES = [[0.5, 0.25, 0.75, 1.0], [1.0, 0.125, 1.0, 0.0], []]
 
 
 def test_columns(tmp_path):
@@ -29,7 +30,7 @@ def test_columns(tmp_path):
 def test_entities(tmp_path):
     path = tmp_path / "entities.jsonl"
     for separator in (" ", "", "–"):
-        write_entities(str(path), SENTENCES, PREDICTED, separator)
+        write_entities(str(path), SENTENCES, PREDICTED, SCORES, separator)
         rows = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
         assert [row["text"] for row in rows] == [separator.join(s.words) for s in SENTENCES]
         assert [row["source"] for row in rows] == ["f:1", "f:7", "f:9"]
@@ -46,5 +47,8 @@ def test_entities(tmp_path):
             "end": len("NewYorkis漢字") + 3 * len(separator),
             "start_word": 3,
             "end_word": 4,
+            "score": 1.0,
         }
+        assert first["score"] == 0.25  # that of its least sure word
+        assert [row["scores"] for row in rows] == SCORES
         assert [entity["text"] for entity in rows[1]["entities"]] == ["a b\n", "\u3000"]

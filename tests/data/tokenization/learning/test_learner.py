@@ -146,6 +146,8 @@ def test_counting_words(monkeypatch):
         "the": 2, "cat": 3, ",": 1, "naive": 1, "sat": 1, "漢": 1, "字": 1
     }  # fmt: skip
     assert count_words(texts, do_lower_case=False)["CAT"] == 1
+    assert count_words(["Naïve"], strip_accents=False) == {"naïve": 1}
+    assert count_words(["Naïve"], False, True) == {"Naive": 1}
     assert count_words([]) == {}
 
 

@@ -76,6 +76,31 @@ def test_model_garden_in_yaml_and_json(tmp_path):
     assert BertConfig.from_json_file(file) == GARDEN
 
 
+@pytest.mark.parametrize(
+    ("encoder", "masked_lm", "read"),
+    [
+        ("relu", "gelu", ("relu", "gelu")),
+        ("gelu", "gelu", ("gelu", None)),
+        ("simple_swish", None, ("silu", "linear")),
+        (None, "Identity", ("linear", None)),
+    ],
+)
+def test_activations_of_encoder_and_masked_lm(encoder, masked_lm, read):
+    values = read_garden_yaml(GARDEN_YAML)
+    values["task"]["model"]["mlm_activation"] = masked_lm
+    values["task"]["model"]["encoder"]["bert"]["hidden_activation"] = encoder
+    config = BertConfig.from_dict(values)
+    assert (config.hidden_act, config.masked_lm_hidden_act) == read
+
+
+@pytest.mark.parametrize("key", ["hidden_activation", "mlm_activation"])
+def test_activation_that_is_no_name(key):
+    values = read_garden_yaml(GARDEN_YAML)["task"]["model"]
+    values[key] = values["encoder"]["bert"][key] = ["gelu"]
+    with pytest.raises(ModelingError, match="hidden_act' must be one of"):
+        BertConfig.from_dict(values)
+
+
 def test_encoder_of_its_own():
     values = read_garden_yaml(GARDEN_YAML)["task"]["model"]["encoder"]["bert"]
     newer = {

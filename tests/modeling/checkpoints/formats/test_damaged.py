@@ -172,6 +172,7 @@ SAFETENSORS = {
     "huge": lambda h: named(h, WIDE).update(shape=[1 << 40, 1 << 20]),
     "negative": lambda h: named(h, WIDE).update(shape=[-43, -32]),
     "another type": lambda h: named(h, WIDE).update(dtype="I32"),
+    "long": lambda h: h["__metadata__"].update(more="x" * 5_000_000),
     "nested": lambda h: '{"a":' * 100_000 + "1" + "}" * 100_000,
 }
 
@@ -223,6 +224,12 @@ def _external(file, wide, bias, other):
     file.create_dataset(wide, (32, 43), np.float32, external=[("/etc/passwd", 0, 32 * 43 * 4)])
 
 
+def _many_times(file, wide, bias, other):
+    """Each of its elements is the same run of numbers, which stands in the file once."""
+    del file[wide]
+    file.create_dataset(wide, (32, 43), h5py.vlen_dtype(np.float32))[:] = np.ones(9, np.float32)
+
+
 def _link_outside(file, wide, bias, other):
     del file[wide]
     file[wide] = h5py.ExternalLink("/etc/passwd", "x")
@@ -231,7 +238,7 @@ def _link_outside(file, wide, bias, other):
 @pytest.mark.parametrize("name", ["h5", "preset"])
 @pytest.mark.parametrize(
     "change",
-    [_linked, _twice, _reshaped, _huge, _external, _link_outside],
+    [_linked, _twice, _reshaped, _huge, _external, _many_times, _link_outside],
     ids=lambda c: c.__name__,
 )
 def test_h5_mixed_up(example, name, change):
@@ -321,6 +328,7 @@ HOSTILE = {
         "safetensors of TensorFlow",
         lambda f: (f / "model.safetensors").write_bytes(struct.pack("<Q", 1 << 62) + b"{" * 99),
     ),
+    "index of shards": ("safetensors of PyTorch", lambda f: _long_index(f)),
     "keras bomb": ("keras", lambda f: _archive(f, {"model.weights.h5": BOMB})),
     "configuration bomb": (
         "keras",
@@ -333,6 +341,12 @@ HOSTILE = {
         lambda f: _archive(f, {"archive/data.pkl": b"cposix\nsystem\n(Vecho\ntR."}, 0),
     ),
 }
+
+
+def _long_index(folder):
+    (folder / "model.safetensors").unlink()
+    names = {f"{i}": "a.safetensors" for i in range(1_000_000)}
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
 
 
 def _with_entry(file, name, content):

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from modeling import checkpoints
 from modeling.checkpoints.formats.garden import garden_file
+from modeling.checkpoints.heads import checkpoint_head
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
 from modeling.models import BertClassifier
@@ -119,15 +120,28 @@ def test_pretraining(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("attribute", "weight"),
-    [("span_labeling", "cls/squad/output_weights"), ("classifier", "output_weights")],
+    ("attribute", "in_network", "weight", "head"),
+    [
+        ("span_labeling", True, "cls/squad/output_weights", None),
+        ("classification", True, "cls/seq_relationship/output_weights", None),  # 2020's pre-trainer
+        ("classifier", True, "output_weights", None),  # 2020's classifier
+        ("classifier", False, "output_weights", "tags"),
+    ],
 )
-def test_spans_and_tags_have_one_name_and_two_places(tmp_path, attribute, weight):
+def test_heads_of_one_name_in_several_places(tmp_path, attribute, in_network, weight, head):
     dense = _dense("predictions/transform/logits", [WIDTH], [2])
-    head = Node(part=dense) if attribute == "span_labeling" else dense
-    held = _open(tmp_path, model=Node(network=_encoder(""), **{attribute: head}))
+    part = Node(part=dense) if in_network else dense
+    held = _open(tmp_path, model=Node(network=_encoder(""), **{attribute: part}))
     np.testing.assert_array_equal(held.read(weight), tf.transpose(dense.kernel))
     assert len(held.shapes) == 39 + 2
+    assert held.head == head
+
+
+def test_one_output_is_a_number(tmp_path):
+    head = Node(out_proj=_dense("sentence_prediction/logits", [WIDTH], [1]))
+    held = _open(tmp_path, model=Node(network=_encoder(""), classifier=head))
+    config = checkpoints.config_of_checkpoint(held)
+    assert checkpoint_head(held.shapes, config, held.head) == "regression"
 
 
 def test_other_encoders_are_refused_by_name(tmp_path):

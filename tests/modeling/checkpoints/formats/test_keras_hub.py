@@ -13,6 +13,7 @@ from absl import logging
 
 from modeling import checkpoints
 from modeling.checkpoints.formats import keras_hub
+from modeling.checkpoints.vocabularies import TextFolding, text_folding
 from modeling.errors import ModelingError
 from modeling.models import BertPretrainer
 
@@ -124,7 +125,8 @@ def test_classifier_preset_in_two_files(tmp_path):
     _write(tmp_path / "model.weights.h5", ENCODER)
     task = _write(tmp_path / "task.weights.h5", {"dense": [(WIDTH, 3), (3,)]})
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
-    tokenizer = {"class_name": "BertTokenizer", "config": {"lowercase": True}}
+    tokenizer = {"lowercase": True, "strip_accents": False}
+    tokenizer = {"class_name": "BertTokenizer", "config": tokenizer}
     (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer))
     vocabulary = tmp_path / "assets" / "tokenizer" / "vocabulary.txt"
     vocabulary.parent.mkdir(parents=True)
@@ -135,7 +137,8 @@ def test_classifier_preset_in_two_files(tmp_path):
         kernel = _of(task, "layers/dense/vars/0")
         np.testing.assert_array_equal(held.read("output_weights"), kernel.T)
         assert checkpoints.config_of_checkpoint(held).hidden_dropout_prob == 0.2
-        assert keras_hub.keras_hub_do_lower_case(held.path) is True
+        assert keras_hub.keras_hub_folding(held.path) == (True, False)
+        assert text_folding(path) == TextFolding(True, False)
     assert checkpoints.convert(tmp_path, tmp_path / "out", "tf1").config.hidden_size == WIDTH
     assert (tmp_path / "out" / "vocab.txt").read_text() == vocabulary.read_text()
 
