@@ -112,7 +112,8 @@ FAMILIES = (
     ),
     PageFamily(
         *("tags", "text", ("text",)),
-        {"entity_types": 2, "entity_starts": 2, "entity_ends": 2},
+        {"words": 2, "tags": 2}
+        | {f"entity_{name}": 2 for name in ("types", "starts", "ends", "start_words", "end_words")},
         _ENTITIES,
     ),
     PageFamily("masks", "masks", ("text",), {"words": 3, "scores": 3}, _MASKS),
