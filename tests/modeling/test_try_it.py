@@ -7,7 +7,10 @@ import socket
 import time
 import urllib.request
 
+import pytest
+
 from tests.modeling.serving.page import exports
+from tests.modeling.serving.page.chromium import DONE, ENTER, Chromium, open_page
 from tests.scripts import Script, fail, messages
 
 COMMAND = ("-m", "modeling.try_it")
@@ -45,6 +48,23 @@ def test_from_the_command_line_to_ctrl_c(tmp_path):
     with socket.socket() as free:
         free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         free.bind(("127.0.0.1", int(port)))
+
+
+@pytest.mark.slow
+def test_in_a_browser_until_the_command_ends(tmp_path):
+    exports.makers(tmp_path)["classes"]()
+    with Chromium(tmp_path / "profile") as browser:
+        script = Script(*COMMAND, f"--saved_model={tmp_path}/classes/export", "--port=0")
+        open_page(browser, opened(script))
+        browser.keys(ENTER)
+        browser.until(DONE)
+        said = browser.script("return document.querySelector('.big').textContent")
+        assert said in ("negative", "neutral", exports.HOSTILE_LABEL)
+        script.send_signal(signal.SIGINT)
+        assert script.wait(60).returncode == 0
+        browser.keys(ENTER)
+        browser.until("document.querySelector('.error')")
+        assert "is the command still running?" in browser.page_text()
 
 
 def test_what_is_wrong(tmp_path):

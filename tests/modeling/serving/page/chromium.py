@@ -16,7 +16,7 @@ import pytest
 
 _FLAGS = ("headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run")
 _FLAGS += ("disable-background-networking", "disable-component-update", "disable-sync")
-_FLAGS += ("disable-dev-shm-usage",)
+_FLAGS += ("disable-dev-shm-usage", "hide-scrollbars")
 _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 
 ENTER, TAB, CONTROL, SHIFT, SPACE, END_OF_CHORD = (
@@ -148,3 +148,17 @@ class Chromium:
             for event in events
             if event["method"] in names
         }
+
+
+WIDE = (1100, 800)
+DONE = "[...document.querySelectorAll('.card')].every((card) => card.dataset.state === 'done')"
+"""True in the page once every model has answered."""
+
+
+def open_page(browser: Chromium, address: str, size=WIDE) -> None:
+    """The page of a server, with its first example in the fields."""
+    browser.open("about:blank")
+    browser.console(), browser.addresses()
+    browser.size(*size)
+    browser.open(address)
+    browser.until("document.querySelector('#field0')?.value")

@@ -33,14 +33,30 @@ def export(tmp_path_factory) -> Callable[[str], str]:
     return functools.cache(lambda name: makers[name]())
 
 
+class _Models(dict):
+    """From a family's name to its model, which is loaded when it is first asked for."""
+
+    def __init__(self, export: Callable[[str], str]):
+        super().__init__()
+        self._export = export
+
+    def __missing__(self, name: str) -> PageModel:
+        self[name] = load_page_models([self._export(name)])[0]
+        return self[name]
+
+
+def each_family(*quick: str):
+    """Parametrizes a test by `name`; slow for all but the families given."""
+    slow = {name: [pytest.mark.slow] * (name not in quick) for name in exports.FAMILIES}
+    return pytest.mark.parametrize("name", [pytest.param(n, marks=slow[n]) for n in slow])
+
+
 @pytest.fixture(scope="session")
 def models(export) -> dict[str, PageModel]:
-    names = (*exports.FAMILIES,)
-    loaded = load_page_models([export(name) for name in names])
-    return dict(zip(names, loaded, strict=True))
+    return _Models(export)
 
 
 @pytest.fixture(scope="session")
 def server(models) -> Iterator[PageServer]:
-    with serving(list(models.values())) as server:
+    with serving([models[name] for name in exports.QUICK]) as server:
         yield server

@@ -1,6 +1,8 @@
 """Texts that a page must show as they are, and nothing but show."""
 
+import json
 import random
+from typing import Any
 
 MARKUP = [
     "<script>window.attacked=1</script>",
@@ -51,6 +53,27 @@ def hostile_texts(count: int, seed: int = 0) -> list[str]:
     while len(texts) < count:
         parts = draw.choices([*MARKUP, *ODD], k=draw.randrange(1, 6))
         parts.insert(draw.randrange(len(parts)), chr(draw.randrange(0x11_0000)))
-        parts *= 40 if draw.random() < 0.005 else 1
+        parts *= draw.choice([40, 400]) if draw.random() < 0.005 else 1
         texts["".join(draw.sample(parts, len(parts)))] = None
     return list(texts)[:count]
+
+
+def broken(request: Any, most_bytes: int, draw: random.Random) -> bytes:
+    """A request as it shouldn't be sent: cut off, in other bytes than JSON's, too long."""
+    body = json.dumps(request).encode()
+    place = draw.randrange(len(body))
+    return draw.choice(
+        [
+            body[:place],
+            body + body,
+            body.ljust(most_bytes + 1),
+            body.decode().encode("utf-16"),
+            b"[" * draw.randrange(20_000) + body,
+            # Right, but for halves of surrogate pairs, which UTF-8 has not.
+            json.dumps(request, ensure_ascii=False).encode("utf-8", "surrogatepass"),
+            *(
+                body[:place] + byte + body[place:]
+                for byte in (b"\xff", b"\xc0\xaf", b"\xed\xa0\x80", b"\x00", b"\\", b'"')
+            ),
+        ]
+    )

@@ -6,21 +6,22 @@ import pathlib
 import numpy as np
 import pytest
 
-from tests.modeling.serving.page import exports, hostile
+from tests.modeling.serving.page import hostile
 from tests.modeling.serving.page.chromium import (
     CONTROL,
+    DONE,
     END_OF_CHORD,
     ENTER,
     SHIFT,
     SPACE,
     TAB,
+    WIDE,
     Chromium,
+    open_page,
 )
-from tests.modeling.serving.page.conftest import serving
+from tests.modeling.serving.page.conftest import each_family, serving
 
-pytestmark = pytest.mark.slow
-
-WIDE, NARROW = (1100, 800), (360, 740)
+NARROW = (320, 640)
 ASK = CONTROL + ENTER + END_OF_CHORD
 MARKUP = "<img src=x onerror='window.attacked=1'> the </textarea><script>window.attacked=1</script>"
 # What is typed into the fields of each family, and what is in the page's answer besides.
@@ -37,7 +38,6 @@ TYPED = {
     "next": ("the tower is in",),
     "similar": ("the tower", f"the door\nthe tower\n{MARKUP}\nit was good"),
 }
-DONE = "[...document.querySelectorAll('.card')].every((card) => card.dataset.state === 'done')"
 # Elements whose text is hard to read on what lies behind it, by WCAG's ratio of 4.5.
 PALE = """
 const rgb = (text) => text.match(/[\\d.]+/g).map(Number);
@@ -64,7 +64,7 @@ return [...document.querySelectorAll('#answers *, #fields *, #examples *')].flat
 """
 KNOWN = {
     *("article", "div", "h2", "h3", "p", "span", "mark", "ol", "li", "button", "details"),
-    *("summary", "label", "textarea"),
+    *("summary", "label", "textarea", "table", "thead", "tbody", "tr", "th", "td"),
 }
 
 
@@ -77,14 +77,6 @@ def browser(tmp_path_factory):
 @pytest.fixture(scope="module")
 def shots(tmp_path_factory) -> pathlib.Path:
     return tmp_path_factory.mktemp("shots")
-
-
-def open_page(browser: Chromium, address: str, size=WIDE, dark: bool = False) -> None:
-    browser.open("about:blank")
-    browser.console(), browser.addresses()
-    browser.size(*size, dark)
-    browser.open(address)
-    browser.until("document.querySelector('#field0')?.value")
 
 
 def retype(browser: Chromium, texts) -> None:
@@ -105,7 +97,7 @@ def check_page(browser: Chromium, address: str) -> None:
     assert asked <= {f"{address}{path}" for path in ("/", "/models", "/answer")}
 
 
-@pytest.mark.parametrize("name", exports.FAMILIES)
+@each_family("tags")
 def test_a_text_is_typed_and_the_answer_read(name, browser, shots, models):
     model = models[name]
     with serving([model]) as server:
@@ -126,11 +118,33 @@ def test_a_text_is_typed_and_the_answer_read(name, browser, shots, models):
             for dark in (False, True):
                 browser.size(*size, dark)
                 path = shots / f"{name}-{size[0]}{'-dark' if dark else ''}.png"
-                assert browser.screenshot(path).startswith(b"\x89PNG")
+                assert width_of(browser.screenshot(path)) == size[0]
                 assert browser.script(PALE) == []
                 width = browser.script("return document.documentElement.scrollWidth")
                 assert width <= size[0]
         check_page(browser, server.address)
+
+
+def width_of(png: bytes) -> int:
+    assert png.startswith(b"\x89PNG")
+    return int.from_bytes(png[16:20], "big")
+
+
+def entities(browser: Chromium) -> list[list[str]]:
+    """Of each entity that is marked its text, what stands beside it, and its title."""
+    return browser.script(
+        "return [...document.querySelectorAll('p.text .entity')].map((e) => "
+        "[e.firstChild.data, e.querySelector('.kind').textContent, e.title])"
+    )
+
+
+def table(browser: Chromium) -> list[list[str]]:
+    """Its cells, as soon as it is there."""
+    browser.until("document.querySelector('tr')")
+    return browser.script(
+        "return [...document.querySelectorAll('tr')].map((row) => "
+        "[...row.children].map((cell) => cell.textContent))"
+    )
 
 
 def check_answer(browser: Chromium, model, typed) -> None:
@@ -150,12 +164,12 @@ def check_answer(browser: Chromium, model, typed) -> None:
     text = browser.script("return document.querySelector('p.text:not(.big)')?.textContent")
 
     def percents(shares) -> list[str]:
-        return [f"{100 * share:.1f} %" for share in shares]
+        return [f"{100 * share:.1f}\xa0%" for share in shares]
 
     def agree(labels, shares) -> None:
         assert names == list(labels) and len(shown) == len(shares)
         for one, share in zip(shown, shares, strict=True):
-            assert float(one.removesuffix(" %")) == pytest.approx(100 * share, abs=0.11)
+            assert float(one.removesuffix("\xa0%")) == pytest.approx(100 * share, abs=0.11)
 
     family = model.family.name
     if family in ("classes", "labels"):
@@ -180,20 +194,36 @@ def check_answer(browser: Chromium, model, typed) -> None:
         mark = browser.script("return document.querySelector('mark').textContent")
         assert mark == outputs["answers"][1]
     elif family == "tags":
-        found = browser.script(
-            "return [...document.querySelectorAll('p.text .entity')].map((e) => "
-            "[e.firstChild.data, e.querySelector('.kind').textContent])"
-        )
-        types = zip(outputs["entity_texts"], outputs["entity_types"], strict=True)
-        assert found == [list(pair) for pair in types] != []
+        found = entities(browser)
+        scores = percents(outputs["entity_scores"])
+        kinds = map(" ".join, zip(outputs["entity_types"], scores, strict=True))
+        pairs = zip(outputs["entity_texts"], kinds, strict=True)
+        assert [one[:2] for one in found] == [list(pair) for pair in pairs] != []
         legend = browser.script("return document.querySelector('.legend').innerText")
         assert all(kind in legend for kind in outputs["entity_types"])
+        columns = outputs["words"], outputs["tags"], percents(outputs["scores"])
+        rows = [list(row) for row in zip(*columns, strict=True)]
+        places = zip(outputs["entity_start_words"], outputs["entity_end_words"], strict=True)
+        titles = ["\n".join(map("  ".join, rows[start:end])) for start, end in places]
+        assert [one[2] for one in found] == titles
+        # What a pointer finds in the titles, keys and screen readers find in a table.
+        browser.script("document.querySelector('.words summary').focus()")
+        browser.keys(SPACE)
+        assert table(browser) == [["Word", "Tag", "Probability"], *rows]
     elif family == "masks":
         agree(*([x for row in outputs[key] for x in row] for key in ("words", "scores")))
         filled = values[0]
         for words in outputs["words"]:
             filled = filled.replace("[MASK]", words[0], 1)
         assert text == filled
+        # Another candidate, chosen by keyboard, takes its place.
+        browser.script("document.querySelectorAll('button.bar')[1].focus()")
+        browser.keys(SPACE)
+        slot = browser.script("return document.querySelector('.slot').textContent")
+        pressed = browser.script(
+            "return document.querySelectorAll('.body [aria-pressed=true]').length"
+        )
+        assert slot == outputs["words"][0][1] and pressed == len(outputs["words"])
     elif family == "next":
         agree(outputs["words"], outputs["scores"])
         assert text == f"{values[0]} … {outputs['words'][0]}"
@@ -205,6 +235,28 @@ def check_answer(browser: Chromium, model, typed) -> None:
         )
 
 
+def test_taggers_of_before_there_were_scores(browser, models, monkeypatch):
+    model = models["tags"]
+    answer = model.answer
+
+    def older(inputs):
+        outputs, milliseconds = answer(inputs)
+        return {k: v for k, v in outputs.items() if not k.endswith("scores")}, milliseconds
+
+    monkeypatch.setattr(model, "answer", older)
+    with serving([model]) as server:
+        open_page(browser, server.address)
+        browser.keys(ENTER)
+        browser.until(DONE)
+        outputs, _ = older({"text": model.family.examples[0][0]})
+        assert [one[1] for one in entities(browser)] == outputs["entity_types"] != []
+        browser.script("document.querySelector('.words summary').click()")
+        rows = zip(outputs["words"], outputs["tags"], strict=True)
+        assert table(browser) == [["Word", "Tag"], *map(list, rows)]
+        check_page(browser, server.address)
+
+
+@pytest.mark.slow
 def test_models_side_by_side_and_their_forms(browser, shots, models):
     together = [models[name] for name in ("classes", "labels", "tags", "number", "masks")]
     with serving(together) as server:
@@ -217,9 +269,11 @@ def test_models_side_by_side_and_their_forms(browser, shots, models):
         browser.keys(ENTER)
         browser.until(DONE)
         browser.screenshot(shots / "side-by-side.png")
-        # To the other form and back, by keyboard.
-        browser.script("document.querySelector('#forms button').focus()")
-        browser.keys(TAB)
+        browser.size(*NARROW)
+        assert width_of(browser.screenshot(shots / "side-by-side-320.png")) == NARROW[0]
+        assert browser.script("return document.documentElement.scrollWidth") <= NARROW[0]
+        # To the other form, which stands before the field.
+        browser.keys(SHIFT + TAB + END_OF_CHORD)
         browser.keys(ENTER)
         assert browser.script("return document.querySelectorAll('.card').length") == 1
         browser.script("document.querySelector('#mask').focus()")
@@ -228,6 +282,7 @@ def test_models_side_by_side_and_their_forms(browser, shots, models):
         check_page(browser, server.address)
 
 
+@pytest.mark.slow
 def test_examples_and_the_order_of_the_focus(browser, models):
     with serving([models["questions"]]) as server:
         open_page(browser, server.address)
@@ -257,6 +312,7 @@ def test_examples_and_the_order_of_the_focus(browser, models):
         check_page(browser, server.address)
 
 
+@pytest.mark.slow
 def test_errors_are_shown(browser, models):
     with serving([models["choices"], models["classes"]], most_bytes=2000) as server:
         open_page(browser, server.address)
@@ -273,13 +329,6 @@ def test_errors_are_shown(browser, models):
         errors = browser.console()
         assert all("422" in line or "413" in line for line in errors)
         check_page(browser, server.address)
-        # As if the command had been ended.
-        browser.protocol("Network.enable")
-        offline = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
-        browser.protocol("Network.emulateNetworkConditions", offline=True, **offline)
-        browser.keys(ASK)
-        browser.until("document.querySelector('.error')?.textContent.includes('still running')")
-        browser.protocol("Network.emulateNetworkConditions", offline=False, **offline)
 
 
 # Asks with given values of the fields, and waits for the answers.
@@ -300,6 +349,7 @@ def paired(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["similar", "choices", "questions", "tags", "masks"])
 def test_ten_thousand_hostile_texts_are_shown_as_texts(name, browser, models):
     """Where the page shows them. In lists a hundred of them are asked at once."""
