@@ -129,7 +129,9 @@ class Chromium:
 
     def screenshot(self, path: pathlib.Path) -> bytes:
         """The whole page, as PNG."""
-        shot = self.protocol("Page.captureScreenshot", captureBeyondViewport=True)
+        content = self.protocol("Page.getLayoutMetrics")["cssContentSize"]
+        clip = content | {"scale": 1}
+        shot = self.protocol("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)
         content = base64.b64decode(shot["data"])
         path.write_bytes(content)
         return content

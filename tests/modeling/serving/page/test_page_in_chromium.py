@@ -188,6 +188,8 @@ def check_answer(browser: Chromium, model, typed) -> None:
         mark = browser.script("return document.querySelector('mark')?.textContent")
         assert mark == (outputs["answer"] or None)
         assert big == (outputs["answer"] or "No answer in this context")
+        pressed = "return document.querySelectorAll('.body [aria-pressed=true]').length"
+        assert browser.script(pressed) == (1 if outputs["answer"] else 0)
         # A runner-up, chosen by keyboard, is marked in turn.
         browser.script("document.querySelectorAll('button.bar')[1].focus()")
         browser.keys(SPACE)
@@ -313,7 +315,7 @@ def test_examples_and_the_order_of_the_focus(browser, models):
 
 
 @pytest.mark.slow
-def test_errors_are_shown(browser, models):
+def test_errors_are_shown(browser, shots, models):
     with serving([models["choices"], models["classes"]], most_bytes=2000) as server:
         open_page(browser, server.address)
         retype(browser, ["it was", " "])
@@ -326,6 +328,7 @@ def test_errors_are_shown(browser, models):
         browser.keys(ASK)
         browser.until(f"{failed} && document.querySelector('.error').textContent.includes('bytes')")
         assert "but 2,000 are the most that this page takes" in browser.script(said)
+        browser.screenshot(shots / "errors.png")
         errors = browser.console()
         assert all("422" in line or "413" in line for line in errors)
         check_page(browser, server.address)
