@@ -281,7 +281,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 raise _RequestError(
                     HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
                     f"The request has {length:,} bytes, but {most:,} are the most that this page "
-                    f"takes; shorten the text, or start the command with a higher --max_request_bytes.",
+                    "takes; shorten the text, or start the command with a higher "
+                    "--max_request_bytes.",
                 )
             body = self.rfile.read(length)
         except TimeoutError:
