@@ -322,8 +322,9 @@ def run(summary: RunSummary) -> None:
         # ---- Train ----
         if FLAGS.do_train:
             folding = given_model.known_text_folding(FLAGS)
-            kept = (config, records[0].vocab_file, folding, distribution.is_chief())
-            model_folder.keep_model_files(FLAGS.output_dir, *kept)
+            kept = (FLAGS.output_dir, config, records[0].vocab_file, folding)
+            keep_model_files = functools.partial(model_folder.keep_model_files, *kept)
+            keep_model_files(write=False)
             settings = training_settings.training_settings(
                 FLAGS, num_train_steps, FLAGS.num_warmup_steps
             )
@@ -358,6 +359,7 @@ def run(summary: RunSummary) -> None:
                 plot=plot,
                 identity={name: FLAGS[name].value for name in names},
                 vocabulary=vocabulary,
+                begin=functools.partial(keep_model_files, write=distribution.is_chief()),
             )
             if distribution.is_chief():
                 checkpoints.save(model, FLAGS.output_dir, records[0].vocab_file, folding=folding)

@@ -135,6 +135,10 @@ def test_training_learns_resumes_predicts_and_serves(folder):
 def test_bad_input_is_named(folder, tmp_path):
     assert "nothing" in fail(*command(folder, "bad", "--do_train", "--task_name=nothing"))
     assert "Nothing to do" in fail(*command(folder, "bad"))
+    # Nothing is left that would bind the next try to this one's model.
+    message = fail(*command(folder, "refused", *TRAIN, "--freeze_layers=99"))
+    assert "--freeze_layers" in message
+    assert not list((folder / "refused").glob("*.txt")) + list(folder.glob("refused/bert*"))
     message = fail(*command(folder, "empty", "--do_eval"))
     assert "no weights to evaluate" in message
     path = tmp_path / "dev.tsv"
@@ -218,5 +222,5 @@ def test_two_directions_side_by_side(folder):
     )
     message = fail(*command(folder, "bad", "--do_train", f"--second_bert_config_file={short}"))
     assert "max_seq_length is 16" in message and "short.json" in message
-    message = fail(*command(folder, "bad", *given, "--do_train"))
+    message = fail(*command(folder, "bad", both[0], *given, "--do_train"))
     assert "--second_init_checkpoint needs --second_bert_config_file" in message

@@ -38,11 +38,12 @@ from modeling.checkpoints.heads import (
     WEIGHTS,
     fold_target_unit,
 )
+from modeling.checkpoints.inspection.releases import hint_of_release
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
 
 # Other libraries' formats, asked in turn: which file of theirs a path means, and what it holds.
-_FORMATS: dict[str, tuple[Callable[[str], str | None], Callable[[str], Contents]]] = {
+FORMATS_OF_OTHERS: dict[str, tuple[Callable[[str], str | None], Callable[[str], Contents]]] = {
     GARDEN: (garden_file, garden_contents),
     HUB: (hub_file, hub_contents),
     KERAS_HUB: (keras_hub_file, keras_hub_contents),
@@ -227,7 +228,7 @@ def find(path: str | os.PathLike) -> tuple[str, str]:
         ModelingError: Nothing that can be read, or several checkpoints in one folder.
     """
     path = os.fspath(path)
-    asked = [(format_, file_of(path)) for format_, (file_of, _) in _FORMATS.items()]
+    asked = [(format_, file_of(path)) for format_, (file_of, _) in FORMATS_OF_OTHERS.items()]
     others = [(format_, file) for format_, file in asked if file]
     if others and not tf.io.gfile.isdir(path):
         return others[0]
@@ -235,10 +236,10 @@ def find(path: str | os.PathLike) -> tuple[str, str]:
         return names.TF1, path
     if not tf.io.gfile.exists(path):
         folder = os.path.dirname(path) or "."
-        nearby = f"{folder} holds {listing_of_names(folder)}" if tf.io.gfile.isdir(folder) else ""
+        nearby = f"{folder} holds {listing_of_names(folder)}." if tf.io.gfile.isdir(folder) else ""
         raise ModelingError(
             f"There is no checkpoint at {path}: neither a TF1 bundle ({path}.index) nor a file or "
-            f"folder of that name. {nearby}"
+            f"folder of that name. {nearby} {hint_of_release(path)}"
         )
     if not tf.io.gfile.isdir(path):
         if path.endswith((".safetensors", ".safetensors.index.json")):
@@ -291,8 +292,8 @@ def open_contents(path: str | os.PathLike) -> Contents:
             be computed here: with relative positions, pruned heads or a decoder's parts.
     """
     format_, file = find(path)
-    if format_ in _FORMATS:
-        held = _FORMATS[format_][1](file)
+    if format_ in FORMATS_OF_OTHERS:
+        held = FORMATS_OF_OTHERS[format_][1](file)
     else:
         held = (tf1 if format_ == names.TF1 else huggingface).contents(file)
     check_computable(held)
@@ -388,10 +389,8 @@ def _check_required(
 
 def _depths(held: Contents, model_weights: Collection[str]) -> str:
     """Says so when the model has more layers than the file."""
-    in_file, in_model = (
-        names.number_of_checkpoint_layers(held.shapes),
-        names.number_of_checkpoint_layers(model_weights),
-    )
+    in_file = names.number_of_checkpoint_layers(held.shapes)
+    in_model = names.number_of_checkpoint_layers(model_weights)
     if in_file < in_model:
         return (
             f"The file has {in_file} layers and the configuration's num_hidden_layers is "

@@ -46,11 +46,9 @@ def fine_tune(task: Task, settings: FineTuningSettings, summary: RunSummary) -> 
     train = task.read("train") if settings.do_train else []
     dev = task.read("dev") if settings.evaluating else []
     test = task.read("test") if settings.do_predict else []
-    if settings.do_train:
-        folding = TextFolding(settings.do_lower_case, settings.strip_accents)
-        folder, vocab_file = settings.output_dir, settings.vocab_file
-        keep_model_files(folder, task.config, vocab_file, folding, distribution.is_chief())
     driver = _Driver(task, settings, train, dev)
+    if settings.do_train:
+        driver.keep_model_files(write=False)
     if settings.searching:
         driver.search()
     model = task.make_model()
@@ -158,6 +156,13 @@ class _Driver:
         path = self.settings.vocab_file
         return checkpoints.describe_vocabulary(path) if path else None
 
+    def keep_model_files(self, write: bool) -> None:
+        """Puts what weights need besides into the run's folder, or looks if that fits."""
+        settings = self.settings
+        folding = TextFolding(settings.do_lower_case, settings.strip_accents)
+        model_files = self.task.config, settings.vocab_file, folding
+        keep_model_files(settings.output_dir, *model_files, write)
+
     # ---- One run ----
 
     def stages(self, trial: Trial) -> list[RunStage]:
@@ -225,6 +230,7 @@ class _Driver:
             plot=plot,
             identity=identity,
             vocabulary=self.vocabulary,
+            begin=functools.partial(self.keep_model_files, write=distribution.is_chief()),
         )
         if evaluate:
             evaluate(step)

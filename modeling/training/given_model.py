@@ -5,11 +5,13 @@ tokenizer = Tokenizer(values.vocab_file, values.do_lower_case, (), values.strip_
 check_training_fits_model(values, config, tokenizer.vocab_size)
 """
 
+import tensorflow as tf
 from absl import logging
 
 from modeling import checkpoints
 from modeling.checkpoints import model_folder
 from modeling.checkpoints.files import BEST_FOLDER, join
+from modeling.checkpoints.inspection.releases import hint_of_release
 from modeling.checkpoints.vocabularies import TOKENIZER_NAME, TextFolding, text_folding
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
@@ -33,6 +35,10 @@ def open_given_model(values, learns_vocabulary: bool = False) -> BertConfig:
     Raises:
         ModelingError: Something isn't known, or a flag contradicts what is.
     """
+    for name in ("bert_config_file", "vocab_file"):
+        path = values[name].value
+        if path and not tf.io.gfile.exists(path):
+            raise ModelingError(f"--{name}={path} does not exist. {hint_of_release(path)}")
     known, source = _known_model(values)
     if values.bert_config_file:
         config, source = BertConfig.from_json_file(values.bert_config_file), values.bert_config_file

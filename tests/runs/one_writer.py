@@ -27,13 +27,12 @@ import data
 import modeling
 from data.errors import DataError
 from data.files import atomic, lock_files, locks
+from modeling.config import BertConfig
 from tests.test_house import COMMANDS
 
 FLAGS = flags.FLAGS
 
 ALONE, REFUSED, MIXED = 0, 3, 9
-MODEL = ("--vocab_file=v", "--bert_config_file=c", "--init_checkpoint=i")
-RUN = ("--output_dir={out}", "--do_train", *MODEL)
 
 
 class WorkEndedError(Exception):
@@ -80,6 +79,7 @@ class Writer:
         if self.module.endswith("convert_checkpoint"):
             for name in ("input", "output", "format", "bert_config_file", "vocab_file"):
                 flags.DEFINE_string(name, None, "As where it is a program.")
+            flags.DEFINE_bool("list", False, "As where it is a program.")
         FLAGS([self.module, *arguments])
         for name, value in self.others.items():
             target, _, attribute = name.rpartition("__")
@@ -102,21 +102,23 @@ class _Nothing:
 
 
 def writers(folder: pathlib.Path) -> dict[str, Writer]:
-    """All of them; `folder` holds a text and a vocabulary."""
+    """All of them; `folder` holds a text, a vocabulary and a configuration."""
     corpus, vocab = f"--input_file={folder}/text", f"--vocab_file={folder}/vocab"
+    model = (vocab, f"--bert_config_file={folder}/config")
+    run = ("--output_dir={out}", "--do_train", *model)
     nothing = {"prediction__load_signature": _Nothing, "PredictionInputs": _Nothing}
     nothing |= {"prediction__version_folder": str, "prediction__saved_model_files": lambda _: []}
     nothing |= {"prediction__BatchPredictor": _Nothing}
-    own = ("--task_name=delimited", "--train_file=t", *RUN)
+    own = ("--task_name=delimited", "--train_file=t", *run)
     return {
-        "run_pretraining": Writer("run_pretraining", "--input_file=r", *RUN, place="session"),
+        "run_pretraining": Writer("run_pretraining", "--input_file=r", *run, place="session"),
         "run_classifier": Writer("run_classifier", *own, place="session"),
-        "run_squad": Writer("run_squad", "--train_file=t", *RUN, place="session"),
-        "run_ner": Writer("run_ner", "--train_file=t", *RUN, place="session"),
+        "run_squad": Writer("run_squad", "--train_file=t", *run, place="session"),
+        "run_ner": Writer("run_ner", "--train_file=t", *run, place="session"),
         "export (run_classifier)": Writer(
             "run_classifier",
             *("--task_name=delimited", "--output_dir={out}/" + "{own}", "--export_dir={out}"),
-            *("--do_export", *MODEL),
+            *("--do_export", *model),
             place="session",
         ),
         "create_pretraining_data": Writer(
@@ -140,8 +142,8 @@ def writers(folder: pathlib.Path) -> dict[str, Writer]:
         ),
         "extract_features": Writer(
             "modeling.extract_features",
-            *("--input_file=t", "--output_file={out}/out.npy", "--output_format=numpy", *MODEL),
-            place="BertConfig.from_json_file",
+            *("--input_file=t", "--output_file={out}/out.npy", "--output_format=numpy", *model),
+            place="open_given_model",
         ),
         "predict": Writer(
             "modeling.predict",
@@ -196,9 +198,9 @@ def measure(name: str, writer: Writer, pairs: int, kills: int, draw: random.Rand
         with tempfile.TemporaryDirectory() as made:
             folder = pathlib.Path(made)
             owner = start(writer, folder, 60)
-            lock = [*folder.glob(".*lock"), *folder.glob("*/.lock")]
-            while not lock:
-                lock = [*folder.glob(".*lock"), *folder.glob("*/.lock")]
+            while not [*folder.glob(".*lock"), *folder.glob("*/.lock")]:
+                if os.waitpid(owner, os.WNOHANG)[0]:
+                    sys.exit(f"{name} took no lock: {(folder / 'said').read_text()[-1500:]}")
             time.sleep(draw.uniform(0, 0.1))
             os.kill(owner, signal.SIGKILL)
             end_of(owner)
@@ -227,6 +229,7 @@ def main(_: list[str]) -> None:
         folder = pathlib.Path(made)
         (folder / "text").write_text("a\n")
         (folder / "vocab").write_text("a\n")
+        (folder / "config").write_text(BertConfig(vocab_size=1).to_json_string())
         rows = [
             measure(name, writer, FLAGS.pairs, FLAGS.kills, draw)
             for name, writer in writers(folder).items()

@@ -70,6 +70,7 @@ def fit_run(
     plot: Callable[[], str] | None = None,
     identity: Mapping[str, Any] | None = None,
     vocabulary: Mapping[str, Any] | None = None,
+    begin: Callable[[], None] | None = None,
 ) -> int:
     """Trains from where the folder stands until the last stage ends; call it in the scope.
 
@@ -88,6 +89,8 @@ def fit_run(
         plot: Draws the run's curves and returns their file; called in the end.
         identity: Everything that changes the result, by the names of flags; see `identity`.
         vocabulary: Which one the weights belong to, see `checkpoints.describe_vocabulary`.
+        begin: Called once the run stands, before its first step: a run that is refused, because
+            its first weights don't fit, say, must leave nothing in the folder that binds the next.
 
     Returns:
         The step of the weights that the model has in the end: the last, or the best.
@@ -100,7 +103,9 @@ def fit_run(
     if options.best_metric and result_names:
         check_best_metric(options.best_metric, result_names(), "the evaluations")
     with LoopInterruption() as interruption:
-        run = _Run(train_step, directory, reporter, options, evaluate, interruption, vocabulary)
+        run = _Run(
+            train_step, directory, reporter, options, evaluate, interruption, vocabulary, begin
+        )
         run.identify(identity or {}, stages[-1].last_step)
         # A run that diverges takes its progress bar off the terminal too.
         with contextlib.closing(reporter):
@@ -125,6 +130,7 @@ class _Run:
     evaluate: Callable[[int], dict[str, float]] | None
     interruption: LoopInterruption
     vocabulary: Mapping[str, Any] | None = None
+    begin: Callable[[], None] | None = None
     keeper: BestKeeper | None = None
     changes: str = ""  # in the settings, since the folder's weights were trained
     judged_after: int = 0  # evaluations up to this step don't count for the best weights
@@ -203,6 +209,8 @@ class _Run:
         if self.state.saved_step >= 0:
             return
         start_or_resume(self.state, self.reporter, init_checkpoint)
+        if self.begin:
+            self.begin()
         self.reporter.peak_flops = peak_flops()
         if summary:
             summary.attach(

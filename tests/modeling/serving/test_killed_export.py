@@ -36,7 +36,8 @@ while True:
     export_sentence_model(model, export, "classes", preprocess, ["no", "yes"], False)
 """
 FILES = {
-    *("assets.extra/tf_serving_warmup_requests", "assets/labels.json", "assets/vocab.txt"),
+    *("assets.extra/tf_serving_warmup_requests", "assets/bert_config.json"),
+    *("assets/labels.json", "assets/vocab.txt"),
     *("fingerprint.pb", "saved_model.pb"),
     *("variables/variables.data-00000-of-00001", "variables/variables.index"),
 }

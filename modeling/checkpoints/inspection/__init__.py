@@ -1,0 +1,1 @@
+"""What a folder could hold, and which of the original's releases it is."""
