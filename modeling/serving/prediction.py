@@ -113,21 +113,42 @@ def load_signature(folder: str, name: str) -> LoadedSignature:
     """Loads a SavedModel and looks whether a signature of it can be asked in batches.
 
     Raises:
-        ModelingError: It can't be loaded, has no such signature (lists those there are), or the
-            signature takes or gives something else than batches of texts, of lists of texts and
-            of numbers.
+        ModelingError: See `load_saved_model` and `signature_of`.
+    """
+    return signature_of(load_saved_model(folder), folder, name)
+
+
+def load_saved_model(folder: str) -> Any:
+    """What TensorFlow loads from a SavedModel's folder.
+
+    Raises:
+        ModelingError: It can't be loaded.
     """
     # Its operations have to be known before a graph with them is loaded.
     import tensorflow_text  # noqa: F401
 
     try:
-        model = tf.saved_model.load(folder)
+        return tf.saved_model.load(folder)
     except (tf.errors.OpError, *_DAMAGE) as error:
         raise ModelingError(
             f"The SavedModel {folder} can't be loaded: {_said(error)} Check that it was "
             f"copied whole, and that it was made by a TensorFlow that isn't newer than "
             f"{tf.__version__}."
         ) from error
+
+
+def signature_of(model: Any, folder: str, name: str) -> LoadedSignature:
+    """A signature of a loaded SavedModel that can be asked in batches.
+
+    Args:
+        model: From `load_saved_model`.
+        folder: Where it was loaded from.
+        name: The signature's.
+
+    Raises:
+        ModelingError: There is no such signature (lists those there are), or it takes or gives
+            something else than batches of texts, of lists of texts and of numbers.
+    """
     signatures = dict(getattr(model, "signatures", {}))
     if name not in signatures:
         raise ModelingError(

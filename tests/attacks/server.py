@@ -25,7 +25,7 @@ import modeling
 
 # These define flags, which a process can do only once for one command.
 COMMANDS = ("create_pretraining_data", "inspect_records", "learn_vocabulary")
-COMMANDS += ("convert_checkpoint", "extract_features", "predict")
+COMMANDS += ("convert_checkpoint", "extract_features", "predict", "try_it")
 
 
 def import_project() -> None:
