@@ -117,6 +117,8 @@ class SentenceClassification:
             FLAGS.data_dir,
             os.path.join(FLAGS.output_dir, "features") if self.cache else None,
             FLAGS.train_batch_tokens if purpose == "train" else 0,
+            {"train": FLAGS.max_train_examples, "dev": FLAGS.max_eval_examples}.get(purpose, 0),
+            self.config.max_position_embeddings,
         )
         if purpose == "train":
             self.head = SentenceHead(

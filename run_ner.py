@@ -56,6 +56,7 @@ from data.files import atomic
 from data.files.bad_rows import BadRows
 from data.files.locks import one_run
 from data.tasks import labels
+from data.tasks.splits import first_examples
 from data.tasks.tagging import inputs, metrics, predictions, reading, tags
 from data.tasks.tagging.rows import TaggingSettings
 from data.tokenization import Tokenizer, casing
@@ -120,7 +121,10 @@ class Tagging:
 
     def read(self, purpose: str) -> list:
         sentences = self.sentences.get(purpose) or self._sentences(purpose, self.tags.scheme)
+        most = {"train": FLAGS.max_train_examples, "dev": FLAGS.max_eval_examples}
+        sentences = first_examples(sentences, most.get(purpose, 0), purpose)
         how = (self.tokenizer, self.tags, self.settings, self.bad_rows)
+        how = (*how, self.config.max_position_embeddings)
         split = reading.tokenised_tagging(purpose, sentences, *how)
         if self.frozen:
             vectors = stored_vectors(

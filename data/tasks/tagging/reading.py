@@ -5,6 +5,7 @@ from absl import logging
 from data.features import features_fingerprint
 from data.files.bad_rows import BadRows
 from data.files.text_files import placed_file
+from data.tasks.lengths import tell_lengths
 from data.tasks.splits import TaskSplit
 from data.tasks.tagging import conll
 from data.tasks.tagging.rows import TaggingSettings, make_tagging_rows
@@ -39,12 +40,24 @@ def tokenised_tagging(
     tags: TagSet,
     settings: TaggingSettings,
     bad_rows: BadRows,
+    max_positions: int | None = None,
 ) -> TaskSplit:
-    """The split of that name with these sentences; its `rows` lead back to words."""
+    """The split of that name with these sentences; its `rows` lead back to words.
+
+    How many are longer than a row is logged, with a length of up to `max_positions` that would do.
+    """
     skipped = bad_rows.skipped.get(sentences[0].source.rpartition(":")[0], 0)
     rows = make_tagging_rows(tokenizer, sentences, tags, settings)
     logging.info(
         "%s: %d rows; %d words without a piece", name, len(rows.features), rows.words_without_piece
+    )
+    tell_lengths(
+        name,
+        "documents" if settings.document_context else "sentences",
+        rows.lengths,
+        settings.max_seq_length,
+        becomes="are tagged in several windows, whole",
+        most=max_positions,
     )
     features = rows.features
     arrays = (features.ids, features.splits, features.first_lengths, features.piece_labels)
