@@ -18,16 +18,18 @@ A blank line is a text where a line is one; else it is skipped in JSON lines and
 elsewhere a row of one empty field.
 """
 
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import tensorflow as tf
 
 from data.errors import DataError, did_you_mean, error_list, error_text
-from data.files.lines import STANDARD_INPUT, LineStream, check_utf8
-from data.files.tables import FORMAT_OF
+from data.files.lines import STANDARD_INPUT, LineStream, check_decoded
+from data.files.tables import FORMAT_OF, delimiter_hint
 from data.files.text_files import (
     csv_rows,
+    delimiter_name,
     file_extension,
     json_object,
     named_file_row,
@@ -42,7 +44,12 @@ Specs = Mapping[str, tf.TensorSpec]
 Record = tuple[str, dict[str, object] | DataError]
 
 
-def prediction_records(stream: LineStream, specs: Specs, format: str = "auto") -> Iterator[Record]:
+def prediction_records(
+    stream: LineStream,
+    specs: Specs,
+    format: str = "auto",
+    delimiter: str | None = None,
+) -> Iterator[Record]:
     """The lines as (source, record), the source being "file:line".
 
     Args:
@@ -51,6 +58,7 @@ def prediction_records(stream: LineStream, specs: Specs, format: str = "auto") -
         format: One of FORMATS; "auto" goes by the ending of a file's name (text, if it has none
             that is known) and by the first character of standard input and of pipes: "{" for JSON
             lines, else text.
+        delimiter: Between fields; None: a tab, in CSV a comma.
 
     Yields:
         Records of strings, lists of strings for lists, and whatever JSON holds; or what is wrong
@@ -64,11 +72,13 @@ def prediction_records(stream: LineStream, specs: Specs, format: str = "auto") -
     specs = {name: specs[name] for name in _in_order(specs)}
     _check_format(specs, format, stream.name)
     if format == "text":
-        yield from _text(stream, specs)
+        yield from _text(stream, specs, delimiter or "\t")
     elif format == "tsv":
-        yield from _below_header(_tab_separated(stream), specs, "\t")
+        delimiter = delimiter or "\t"
+        yield from _below_header(_separated(stream, delimiter), specs, delimiter)
     elif format == "csv":
-        yield from _below_header(_comma_separated(stream), specs, ",")
+        delimiter = delimiter or ","
+        yield from _below_header(_quoted(stream, delimiter), specs, delimiter)
     else:
         for source, line in _lines(stream):
             if isinstance(line, DataError) or line.strip():
@@ -108,7 +118,7 @@ def _format_of(stream: LineStream) -> str:
     return "jsonl" if stream.first_character() == "{" else "text"
 
 
-def _text(stream: LineStream, specs: Specs) -> Iterator[Record]:
+def _text(stream: LineStream, specs: Specs, delimiter: str) -> Iterator[Record]:
     names = list(specs)
     listed = specs[names[-1]].shape.rank == 2
     if len(names) == 1 and not listed:
@@ -122,12 +132,13 @@ def _text(stream: LineStream, specs: Specs) -> Iterator[Record]:
             values = [*fields[:last], fields[last:] if listed else fields[last]]
             return dict(zip(names, values, strict=True))
         raise DataError(
-            f"{source}: this line has {len(fields)} columns between tabs; expected {len(names)}"
+            f"{source}: this line has {len(fields)} columns between "
+            f"{delimiter_name(delimiter)}s; expected {len(names)}"
             f"{' or more' * listed}: {error_list(names)}. It begins {error_text(fields[0])}. "
             f"Correct it, or give TSV with a header or JSON lines (--input_format)."
         )
 
-    for source, fields in _tab_separated(stream):
+    for source, fields in _separated(stream, delimiter):
         yield source, _attempt(record, source, fields)
 
 
@@ -142,25 +153,26 @@ def _attempt(function: Callable, source: str, value):
 
 
 def _lines(stream: LineStream) -> Iterator[tuple[str, str | DataError]]:
+    decoded = functools.partial(check_decoded, encoding=stream.encoding)
     for number, line in enumerate(stream.lines(), 1):
         source = f"{stream.name}:{number}"
-        yield source, _attempt(check_utf8, source, line)
+        yield source, _attempt(decoded, source, line)
 
 
-def _tab_separated(stream: LineStream) -> Iterator[tuple[str, list[str] | DataError]]:
+def _separated(stream: LineStream, delimiter: str) -> Iterator[tuple[str, list[str] | DataError]]:
     def fields(_: str, line: str) -> list[str]:
-        return line.split("\t")
+        return line.split(delimiter)
 
     rows = ((source, _attempt(fields, source, line)) for source, line in _lines(stream))
     return without_last_blanks(rows)
 
 
-def _comma_separated(stream: LineStream) -> Iterator[tuple[str, list[str] | DataError]]:
+def _quoted(stream: LineStream, delimiter: str) -> Iterator[tuple[str, list[str] | DataError]]:
     def checked(source: str, row: list[str]) -> list[str]:
-        check_utf8(source, "".join(row))
+        check_decoded(source, "".join(row), stream.encoding, is_line=False)
         return row
 
-    rows = csv_rows(stream.name, stream.lines(keep_ends=True))
+    rows = csv_rows(stream.name, stream.lines(keep_ends=True), delimiter)
     return without_last_blanks((source, _attempt(checked, source, row)) for source, row in rows)
 
 
@@ -180,7 +192,7 @@ def _below_header(rows: Iterator[tuple], specs: Specs, separator: str) -> Iterat
             f"{source}: expected a header that names the model's inputs, {error_list(expected)}; "
             f"it has {wrong}{'' if twice else did_you_mean(lacking[0], names)}. The header is "
             f"{error_list(map(error_text, names))}. Correct it; a file without a header can be "
-            f"read as lines of text (--input_format=text)."
+            f"read as lines of text (--input_format=text).{delimiter_hint(names)}"
         )
 
     def record(source: str, values: list[str]) -> dict[str, object]:

@@ -16,7 +16,9 @@ import numpy as np
 import tensorflow as tf
 
 from data.errors import DataError, did_you_mean, error_list, error_text
+from data.files.encodings import UTF8
 from data.files.lines import open_lines
+from data.files.tables import parse_delimiter
 from data.files.text_files import expand
 from data.prediction.formats import FORMATS, Specs, prediction_records
 
@@ -62,6 +64,8 @@ class PredictionInputs:
         format: One of FORMATS, of every file.
         skip_bad_lines: Whether a bad line becomes a `PredictionInput` with an error; else it
             is raised.
+        delimiter: Between fields, see `tables.parse_delimiter`.
+        encoding: Of every file.
 
     Attributes:
         live: Whether somebody may wait for the answer to each line, see `LineStream`.
@@ -72,17 +76,24 @@ class PredictionInputs:
     """
 
     def __init__(
-        self, files: str, specs: Specs, format: str = "auto", skip_bad_lines: bool = False
+        self,
+        files: str,
+        specs: Specs,
+        format: str = "auto",
+        skip_bad_lines: bool = False,
+        delimiter: str | None = None,
+        encoding: str = UTF8,
     ):
         if format not in FORMATS:
             raise DataError(f"Unknown format {format!r}; it may be one of {error_list(FORMATS)}.")
         self.specs = specs
         self.format = format
         self.skip_bad_lines = skip_bad_lines
+        self.delimiter = parse_delimiter(delimiter)
         # A named pipe is no file to expand(), and a name may hold commas and brackets.
         single = files == "-" or (os.path.exists(files) and not os.path.isdir(files))
         self.paths = [files] if single else expand(files)
-        self._streams = [open_lines(path) for path in self.paths]
+        self._streams = [open_lines(path, encoding) for path in self.paths]
         self._before = 0
         self.live = any(stream.live for stream in self._streams)
         sizes = [stream.size for stream in self._streams]
@@ -97,7 +108,8 @@ class PredictionInputs:
         """
         for stream in self._streams:
             empty = True
-            for source, record in prediction_records(stream, self.specs, self.format):
+            how = (self.format, self.delimiter)
+            for source, record in prediction_records(stream, self.specs, *how):
                 empty = False
                 share = (self._before + stream.done) / self._size if self._size else None
                 yield self._example(source, record, share)

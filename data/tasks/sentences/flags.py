@@ -5,7 +5,7 @@ Defined without TensorFlow, since --help needs none.
 
 from absl import flags
 
-from data.flags import define_text_folding_flags
+from data.flags import define_delimiter_flag, define_encoding_flag, define_text_folding_flags
 from data.tasks.flags import define_bad_row_flags, define_demo_flag, define_limit_flags
 
 OWN_FILES = "delimited"  # name of the task
@@ -78,4 +78,6 @@ def _define_task_flags() -> None:
     flags.DEFINE_enum(
         "file_format", None, ["tsv", "csv", "jsonl", "parquet"], "By default as the names end."
     )
+    define_delimiter_flag()
+    define_encoding_flag()
     flags.DEFINE_float("dev_fraction", 0.0, "Share of the training file to evaluate on.")

@@ -16,6 +16,7 @@ from absl import logging
 
 from data.errors import DataError, did_you_mean, error_list, error_text
 from data.files.bad_rows import BadRows
+from data.files.encodings import UTF8
 from data.files.tables import TableRow, read_table, table_value
 from data.tasks.sentences.examples import Example, Label, SentenceKind
 
@@ -38,6 +39,8 @@ class SentenceLayout:
     has_header: bool = True
     format: str | None = None
     bad_rows: BadRows = field(default_factory=BadRows)
+    delimiter: str | None = None
+    encoding: str = UTF8
 
     def read(
         self, path: str, split: str, kind: SentenceKind | None, labels: Sequence[str] = ()
@@ -92,7 +95,15 @@ class SentenceLayout:
             ids[guid] = row.source
             return made
 
-        for row in read_table(path, format=self.format, has_header=self.has_header, bad_rows=rows):
+        table = read_table(
+            path,
+            format=self.format,
+            has_header=self.has_header,
+            bad_rows=rows,
+            delimiter=self.delimiter,
+            encoding=self.encoding,
+        )
+        for row in table:
             made = rows.attempt(example, row)
             if made is not None:
                 examples.append(made)

@@ -67,6 +67,8 @@ def open_sentence_task(
             format=values.file_format,
             data_dir=values.data_dir,
             skip_bad_rows=values.skip_bad_rows,
+            delimiter=values.delimiter,
+            encoding=values.encoding,
         )
     if name in multiple_choice.NAMES:
         files = (values.train_file, values.dev_file, values.test_file)

@@ -16,6 +16,7 @@ from absl import logging
 
 from data.errors import DataError, error_list, error_text
 from data.files.bad_rows import BadRows, RowAttempt
+from data.files.encodings import UTF8
 from data.files.text_files import file_extension, json_file_rows, lines_of, read_text
 from data.tasks.tagging import schemes as ner_schemes
 
@@ -36,6 +37,7 @@ class TagFormat:
             is of; consecutive lines with the same value are of one.
         scheme: Of the files, among `ner_schemes.SCHEMES`, or "auto".
         model_scheme: What the tags are converted to, among `ner_schemes.MODEL_SCHEMES`.
+        encoding: Of files, as the flag --encoding says.
     """
 
     token_column: str | None = None
@@ -43,6 +45,7 @@ class TagFormat:
     document_column: str | None = None
     scheme: str = "auto"
     model_scheme: str = "iob2"
+    encoding: str = UTF8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +83,7 @@ def read_conll_sentences(
         DataError: The file can't be read, has no sentence, lacks a column, or holds what is no
             tag; names the line.
     """
-    text = read_text(path)
+    text = read_text(path, encoding=format.encoding)
     read = _json_lines if file_extension(path) in _JSON_LINES else _columns
     bad = (bad_rows or BadRows()).of(path, "sentences")
     sentences = list(read(path, text, format, labelled, bad.attempt))

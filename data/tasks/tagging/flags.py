@@ -5,7 +5,7 @@ Defined without TensorFlow, since --help needs none.
 
 from absl import flags
 
-from data.flags import define_text_folding_flags
+from data.flags import define_encoding_flag, define_text_folding_flags
 from data.tasks.flags import define_bad_row_flags, define_demo_flag, define_limit_flags
 
 SCHEMES = ("iob1", "iob2", "iobes", "bmes", "bilou")
@@ -44,6 +44,7 @@ def define_tagging_flags() -> None:
         " ",
         "Between words in the text that places of entities refer to; '' for Chinese characters.",
     )
+    define_encoding_flag()
     # What becomes of sentences.
     define_text_folding_flags()
     flags.DEFINE_integer(

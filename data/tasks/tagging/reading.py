@@ -19,7 +19,12 @@ def read_tagging_file(
     """The sentences of a file in `data_dir`, as the flags say; see `conll.read_conll_sentences`."""
     path = placed_file(values.data_dir, path)
     format = conll.TagFormat(
-        values.token_column, values.tag_column, values.document_column, values.scheme, model_scheme
+        values.token_column,
+        values.tag_column,
+        values.document_column,
+        values.scheme,
+        model_scheme,
+        values.encoding,
     )
     sentences = conll.read_conll_sentences(path, format, labelled, bad_rows)
     documents = conll.number_of_conll_documents(sentences)

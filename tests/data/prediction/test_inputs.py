@@ -31,10 +31,10 @@ NUMBERS = {
 def read(tmp_path):
     """The examples of a file with that name and content."""
 
-    def read(name, content, specs, format="auto", skip=False):
+    def read(name, content, specs, format="auto", skip=False, **more):
         path = tmp_path / name
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return list(PredictionInputs(str(path), specs, format, skip))
+        return list(PredictionInputs(str(path), specs, format, skip, **more))
 
     return read
 
@@ -255,3 +255,19 @@ def test_estimated_total(read):
     half = prediction_inputs.PredictionInput("", {}, {}, None, 0.5)
     assert number_of_prediction_inputs(7, half) == 14
     assert number_of_prediction_inputs(7, prediction_inputs.PredictionInput("", {}, {})) is None
+
+
+def test_another_delimiter_and_encoding(read):
+    content = 'id;text\n1;"é; è"\n'.encode("cp1252")
+    (got,) = read("a.csv", content, texts("text"), delimiter="semicolon", encoding="cp1252")
+    assert (got.values, got.passed) == ({"text": "é; è".encode()}, {"id": "1"})
+    (got,) = read("a.tsv", "id|text\n1|x\n", texts("text"), delimiter="|")
+    assert got.values == {"text": b"x"}
+    (got,) = read("a", "x;y", texts("text_a", "text_b"), delimiter=";")
+    assert got.values == {"text_a": b"x", "text_b": b"y"}
+    with pytest.raises(DataError, match=r"a\.csv:2: found the bytes b.*xe9', which.*=cp1252"):
+        read("a.csv", content, texts("text"), delimiter=";")
+    with pytest.raises(DataError, match=r"a\.csv:1: .*give --delimiter=semicolon"):
+        read("a.csv", content, texts("text"), encoding="latin-1")
+    (bad,) = read("a.txt", b"\xe9", texts("text"), skip=True)
+    assert "byte 1 of the line" in str(bad.error)

@@ -357,3 +357,16 @@ def test_cell_of_ten_megabytes(written):
     text = "word " * (2 * 2**20)
     path = written("t.csv", f'text,label\n"{text}",a\nshort,b\n')
     assert make(path).read(None, "train")[0].text_a == text
+
+
+def test_other_delimiters_and_encodings(written, tmp_path):
+    path = str(tmp_path / "own.csv")
+    with open(path, "w", encoding="utf-16") as file:
+        file.write("text;label\né, è;b\nö;c\n")
+    task = make(path, delimiter="semicolon", encoding="utf-16")
+    assert [(e.text_a, e.label) for e in task.read(None, "train")] == [("é, è", "b"), ("ö", "c")]
+    message = error_of(make, path, delimiter=";")
+    assert "own.csv:1: found the bytes" in message and "give --encoding=utf-16" in message
+    path = written("a.csv", "text;label\na;b\n")
+    assert "give --delimiter=semicolon" in error_of(make, path)
+    assert "--delimiter is 'x'" in error_of(make, path, delimiter="x")

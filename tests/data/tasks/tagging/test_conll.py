@@ -176,6 +176,7 @@ def test_left_out_sentences_are_said_with_the_score(tmp_path):
     (tmp_path / "good.txt").write_text("a O\n\nb B-X\n")
     values = {"data_dir": str(tmp_path), "document_context": False, "scheme": "auto"}
     values |= {"token_column": None, "tag_column": None, "document_column": None}
+    values |= {"encoding": "utf-8"}
     splits = []
     for name in ("f.txt", "good.txt"):
         bad_rows = BadRows(skip=True)
@@ -231,3 +232,12 @@ def test_real_sets(shared_data):
         str(shared_data / "chinese/weibo_ner/dev.all.bmes"), TagFormat(), True
     )
     assert len(weibo) == 270 and {tag[0] for s in weibo for tag in s.tags} == {*"OBI"}
+
+
+def test_files_in_another_encoding(tmp_path):
+    path = tmp_path / "esp.train"
+    path.write_bytes("España B-LOC\n".encode("latin-1"))
+    (sentence,) = read_conll_sentences(str(path), TagFormat(encoding="latin-1"), True)
+    assert sentence.words == ("España",)
+    with pytest.raises(DataError, match=r"esp\.train:1: .* --encoding=cp1252"):
+        read_conll_sentences(str(path), TagFormat(), True)
