@@ -258,7 +258,11 @@ class SentenceClassification:
             )
         kind, names = self.task.kind.value, self.task.labels
         export = Export.from_flags(FLAGS)
-        return export_sentence_model(model, export, kind, preprocess, names, self.task.pairs)
+        # Only of own files the columns have names that the user knows.
+        columns = getattr(self.task, "columns", None)
+        return export_sentence_model(
+            model, export, kind, preprocess, names, self.task.pairs, columns
+        )
 
 
 def _with_label(split) -> np.ndarray:

@@ -46,8 +46,8 @@ flags.DEFINE_enum(
     "auto",
     INPUT_FORMATS,
     "text: a line is a text, or several between tabs; tsv, csv: below a header that names the "
-    "model's inputs; jsonl: objects with these names. auto: as the file's name ends, else jsonl "
-    "for lines that begin with {, else text.",
+    "model's inputs, or the columns it was trained on; jsonl: objects with these names. auto: as "
+    "the file's name ends, else jsonl for lines that begin with {, else text.",
 )
 define_delimiter_flag()
 define_encoding_flag()
@@ -84,6 +84,7 @@ def main(_: list[str]) -> None:
         FLAGS.skip_bad_lines,
         FLAGS.delimiter,
         FLAGS.encoding,
+        signature.columns,
     )
     progress = ProgressLog("examples", seconds=PROGRESS_SECONDS)
     predictor = prediction.SavedModelPredictor(signature, FLAGS.batch_size, progress.add)

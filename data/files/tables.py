@@ -16,7 +16,7 @@ one column a blank line is a row with an empty text, so that predictions stay al
 lines; among several columns it is a row with too few.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from data.errors import DataError, did_you_mean, error_list, error_text
@@ -26,6 +26,7 @@ from data.files.text_files import (
     DELIMITERS,
     PACKED,
     csv_file_rows,
+    delimiter_hint,
     file_extension,
     json_file_rows,
     named_file_row,
@@ -139,13 +140,6 @@ def parse_delimiter(given: str | None) -> str | None:
         f"--delimiter is {error_text(given)}; expected {error_list(DELIMITERS)}, or one character"
         " that is no letter, digit, quotation mark or end of a line."
     )
-
-
-def delimiter_hint(names: Iterable[str]) -> str:
-    """A sentence that names --delimiter where a header's only name holds another one; or ""."""
-    header, *others = names
-    called = next((name for name, own in DELIMITERS.items() if own in header and not others), "")
-    return f" If {called}s separate them, give --delimiter={called}." if called else ""
 
 
 def table_value(row: TableRow, column: str) -> object:

@@ -174,6 +174,7 @@ def csv_rows(
         A DataError in the place of a row that isn't CSV: quotation marks are where they can't be,
         or missing.
     """
+    header: list[str] = []
     reader = csv.reader(lines, strict=True, delimiter=delimiter)
     while True:
         source = f"{name}:{reader.line_num + 1}"
@@ -186,10 +187,11 @@ def csv_rows(
                 f"{source}: the row that begins here isn't CSV ({error}). A field that holds a"
                 f" {delimiter_name(delimiter)}, a quotation mark or a newline stands in quotation"
                 " marks, those inside it doubled; if quotation marks are plain text in this file,"
-                " it is no CSV."
+                f" it is no CSV.{delimiter_hint(header)}"
             )
         if row is None:
             return
+        header = header or (row if isinstance(row, list) else [])
         yield source, row
 
 
@@ -261,6 +263,13 @@ def json_object(source: str, line: str) -> dict[str, object]:
 def delimiter_name(delimiter: str) -> str:
     """Its name in DELIMITERS; else the character itself."""
     return next((name for name, own in DELIMITERS.items() if own == delimiter), delimiter)
+
+
+def delimiter_hint(names: Iterable[str]) -> str:
+    """A sentence that names --delimiter where a header's only name holds another one; or ""."""
+    header, *others = [*names] or [""]
+    called = next((name for name, own in DELIMITERS.items() if own in header and not others), "")
+    return f" If {called}s separate the columns, give --delimiter={called}." if called else ""
 
 
 def named_file_row(

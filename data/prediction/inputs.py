@@ -66,6 +66,7 @@ class PredictionInputs:
             is raised.
         delimiter: Between fields, see `tables.parse_delimiter`.
         encoding: Of every file.
+        columns: Of the training files, see `formats.prediction_records`.
 
     Attributes:
         live: Whether somebody may wait for the answer to each line, see `LineStream`.
@@ -83,12 +84,14 @@ class PredictionInputs:
         skip_bad_lines: bool = False,
         delimiter: str | None = None,
         encoding: str = UTF8,
+        columns: Mapping[str, str] | None = None,
     ):
         if format not in FORMATS:
             raise DataError(f"Unknown format {format!r}; it may be one of {error_list(FORMATS)}.")
         self.specs = specs
         self.format = format
         self.skip_bad_lines = skip_bad_lines
+        self.columns = columns or {}
         self.delimiter = parse_delimiter(delimiter)
         # A named pipe is no file to expand(), and a name may hold commas and brackets.
         single = files == "-" or (os.path.exists(files) and not os.path.isdir(files))
@@ -108,7 +111,7 @@ class PredictionInputs:
         """
         for stream in self._streams:
             empty = True
-            how = (self.format, self.delimiter)
+            how = (self.format, self.delimiter, self.columns)
             for source, record in prediction_records(stream, self.specs, *how):
                 empty = False
                 share = (self._before + stream.done) / self._size if self._size else None
@@ -137,7 +140,8 @@ class PredictionInputs:
             if isinstance(record, DataError):
                 raise record
             passed = {name: value for name, value in record.items() if name not in self.specs}
-            return PredictionInput(source, _values(source, record, self.specs), passed, None, share)
+            values = _values(source, record, self.specs, self.columns)
+            return PredictionInput(source, values, passed, None, share)
         except DataError as error:
             if not self.skip_bad_lines:
                 raise
@@ -150,14 +154,18 @@ def number_of_prediction_inputs(done: int, last: PredictionInput) -> int | None:
     return max(round(done / last.share), done + 1) if last.share else None
 
 
-def _values(source: str, record: dict[str, object], specs: Specs) -> dict[str, Value]:
+def _values(
+    source: str, record: dict[str, object], specs: Specs, columns: Mapping[str, str]
+) -> dict[str, Value]:
     values = {}
+    trained = f", or the columns it was trained on, {error_list(columns.values())}"
     for name, spec in specs.items():
         value = record.get(name)
         if value is None:
             raise DataError(
-                f"{source}: the field {name!r} is missing{did_you_mean(name, record)}. The model "
-                f"takes {error_list(specs)}; this line has"
+                f"{source}: the field {name!r} is missing"
+                f"{did_you_mean(columns.get(name, name), record)}. The model takes"
+                f" {error_list(specs)}{trained if columns else ''}; this line has"
                 f" {error_list(map(error_text, record)) or 'none'}."
             )
         if spec.dtype != tf.string:

@@ -73,6 +73,15 @@ class OwnSentenceFiles:
         return self.layout.text_columns
 
     @property
+    def columns(self) -> dict[str, str]:
+        """Columns by what an exported model calls them, `label` among them; {} without a header."""
+        if not self.layout.has_header:
+            return {}
+        named = zip(("text_a", "text_b", "label"), (*self.text_columns, None), strict=False)
+        columns = dict(named) | {"label": self.layout.label_column}
+        return {name: column for name, column in columns.items() if column}
+
+    @property
     def bad_rows(self) -> BadRows:
         """See `SentenceTask`."""
         return self.layout.bad_rows
