@@ -370,3 +370,25 @@ def test_other_delimiters_and_encodings(written, tmp_path):
     path = written("a.csv", "text;label\na;b\n")
     assert "give --delimiter=semicolon" in error_of(make, path)
     assert "--delimiter is 'x'" in error_of(make, path, delimiter="x")
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        (["true", "True", "true", "no"], "'True' (1 row) and 'true' (2 rows)."),
+        (["1", "1.0", "01", "2"], "'01' (1 row) and '1' (1 row) and '1.0' (1 row)."),
+        (["yes", "1", "no", "0"], "'0' (1 row) and 'no' (1 row); '1' (1 row) and 'yes' (1 row)."),
+        (["a  b", "A b", "c"], "'A b' (1 row) and 'a  b' (1 row)."),
+        (["ＡＢ", "ab", "c"], "'ab' (1 row) and 'ＡＢ' (1 row)."),
+        (["10000000000000000000001", "10000000000000000000002"], None),
+        (["true", "false", "nan", "naN0", "1_0", "10"], None),
+        (["0", "1", "2", "-1"], None),
+    ],
+)
+def test_labels_that_look_alike_are_said_and_kept(written, caplog, labels, said):
+    path = written("t.tsv", "text\tlabel\n" + "".join(f"{i}\t{x}\n" for i, x in enumerate(labels)))
+    task = make(path)
+    assert set(task.labels) == set(labels)
+    alike = "t.tsv: labels that look alike are learned as different ones: "
+    assert (alike in caplog.text) == (said is not None)
+    assert f"{alike}{said}" in caplog.text or not said
