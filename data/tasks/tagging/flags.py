@@ -42,7 +42,14 @@ def define_tagging_flags() -> None:
     flags.DEFINE_string(
         "word_separator",
         " ",
-        "Between words in the text that places of entities refer to; '' for Chinese characters.",
+        "Between words in the text that places of entities refer to; '' for Chinese characters, "
+        "and always with --split_characters.",
+    )
+    flags.DEFINE_bool(
+        "split_characters",
+        False,
+        "Tag characters: the words of files and the texts of the exported model are split into "
+        "them. What was trained so stays so.",
     )
     define_encoding_flag()
     # What becomes of sentences.

@@ -8,15 +8,24 @@ from data.files.text_files import placed_file
 from data.tasks.lengths import tell_lengths
 from data.tasks.splits import TaskSplit
 from data.tasks.tagging import conll
+from data.tasks.tagging.characters import split_sentence
 from data.tasks.tagging.rows import TaggingSettings, make_tagging_rows
 from data.tasks.tagging.tags import TagSet
 from data.tokenization import Tokenizer
 
 
 def read_tagging_file(
-    values, path: str, labelled: bool, model_scheme: str, bad_rows: BadRows
+    values,
+    path: str,
+    labelled: bool,
+    model_scheme: str,
+    bad_rows: BadRows,
+    split_characters: bool = False,
 ) -> list[conll.ConllSentence]:
-    """The sentences of a file in `data_dir`, as the flags say; see `conll.read_conll_sentences`."""
+    """The sentences of a file in `data_dir`, as the flags say; see `conll.read_conll_sentences`.
+
+    Whether characters are their words the model may say, so that it is no matter of the flags.
+    """
     path = placed_file(values.data_dir, path)
     format = conll.TagFormat(
         values.token_column,
@@ -27,6 +36,8 @@ def read_tagging_file(
         values.encoding,
     )
     sentences = conll.read_conll_sentences(path, format, labelled, bad_rows)
+    if split_characters:
+        sentences = [split_sentence(sentence, model_scheme) for sentence in sentences]
     documents = conll.number_of_conll_documents(sentences)
     words = sum(len(sentence.words) for sentence in sentences)
     logging.info(f"{path}: {documents} documents, {len(sentences)} sentences, {words} words")
