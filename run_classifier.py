@@ -117,6 +117,8 @@ class SentenceClassification:
             FLAGS.data_dir,
             os.path.join(FLAGS.output_dir, "features") if self.cache else None,
             FLAGS.train_batch_tokens if purpose == "train" else 0,
+            {"train": FLAGS.max_train_examples, "dev": FLAGS.max_eval_examples}.get(purpose, 0),
+            self.config.max_position_embeddings,
         )
         if purpose == "train":
             self.head = SentenceHead(
@@ -256,7 +258,11 @@ class SentenceClassification:
             )
         kind, names = self.task.kind.value, self.task.labels
         export = Export.from_flags(FLAGS)
-        return export_sentence_model(model, export, kind, preprocess, names, self.task.pairs)
+        # Only of own files the columns have names that the user knows.
+        columns = getattr(self.task, "columns", None)
+        return export_sentence_model(
+            model, export, kind, preprocess, names, self.task.pairs, columns
+        )
 
 
 def _with_label(split) -> np.ndarray:

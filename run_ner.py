@@ -9,7 +9,8 @@
 From nothing, in a few minutes, on what is installed:
     python run_ner.py --demo
 
-Files have a word per line, its columns and a blank line behind each sentence, or are JSON lines.
+Files have a word per line, its columns and a blank line behind each sentence, or a sentence per
+line, its words, a tab and their tags, or are JSON lines. --split_characters tags characters.
 --document_context fills the window with neighbouring sentences. With
 --learning_rates=5e-5,3e-5,2e-5 --num_runs=5 it searches as the paper did. --do_predict writes
 predictions.txt (word, gold tag, predicted tag: what conlleval reads) and entities.jsonl,
@@ -56,6 +57,7 @@ from data.files import atomic
 from data.files.bad_rows import BadRows
 from data.files.locks import one_run
 from data.tasks import labels
+from data.tasks.splits import first_examples
 from data.tasks.tagging import inputs, metrics, predictions, reading, tags
 from data.tasks.tagging.rows import TaggingSettings
 from data.tokenization import Tokenizer, casing
@@ -97,14 +99,18 @@ class Tagging:
         self.bad_rows = BadRows(FLAGS.skip_bad_rows)
         self.sentences = {}
         self.train_labels = None
+        characters = FLAGS.split_characters
         if FLAGS.do_train:
-            self.sentences["train"] = self._sentences("train", FLAGS.model_scheme)
-            self.tags = tags.make_tag_set(self.sentences["train"], FLAGS.model_scheme)
+            sentences = self._sentences("train", FLAGS.model_scheme, characters)
+            self.sentences["train"] = sentences
+            self.tags = tags.make_tag_set(sentences, FLAGS.model_scheme, characters)
             labels.keep_labels(FLAGS.output_dir, tags.saved_tags(self.tags), is_chief())
         else:
             # Of a frozen model's checkpoint the tagger beside it isn't this one.
             checkpoint = None if frozen else FLAGS.init_checkpoint
-            self.tags = tags.load_tags(FLAGS.output_dir, checkpoint, config.labels)
+            places = (FLAGS.output_dir, checkpoint)
+            self.tags = tags.load_tags(*places, config.labels, characters)
+        self.separator = "" if self.tags.split_characters else FLAGS.word_separator
         self.config = config.with_head("tags", self.tags.names)
         self.identity = {
             "labels": self.tags.names,
@@ -114,13 +120,19 @@ class Tagging:
             **{name: FLAGS[name].value for name in ("token_column", "tag_column", "scheme")},
         }
 
-    def _sentences(self, purpose: str, scheme: str) -> list:
+    def _sentences(self, purpose: str, scheme: str, split_characters: bool) -> list:
         path, labelled = FLAGS[FILES[purpose]].value, purpose != "test"
-        return reading.read_tagging_file(FLAGS, path, labelled, scheme, self.bad_rows)
+        how = (scheme, self.bad_rows, split_characters)
+        return reading.read_tagging_file(FLAGS, path, labelled, *how)
 
     def read(self, purpose: str) -> list:
-        sentences = self.sentences.get(purpose) or self._sentences(purpose, self.tags.scheme)
+        sentences = self.sentences.get(purpose) or self._sentences(
+            purpose, self.tags.scheme, self.tags.split_characters
+        )
+        most = {"train": FLAGS.max_train_examples, "dev": FLAGS.max_eval_examples}
+        sentences = first_examples(sentences, most.get(purpose, 0), purpose)
         how = (self.tokenizer, self.tags, self.settings, self.bad_rows)
+        how = (*how, self.config.max_position_embeddings)
         split = reading.tokenised_tagging(purpose, sentences, *how)
         if self.frozen:
             vectors = stored_vectors(
@@ -195,7 +207,7 @@ class Tagging:
         predictions.write_tag_columns(path, split.examples, answers[0])
         logging.info("Wrote the tags of %d sentences to %s", len(split.examples), path)
         path = os.path.join(FLAGS.output_dir, "entities.jsonl")
-        predictions.write_entities(path, split.examples, *answers[:2], FLAGS.word_separator)
+        predictions.write_entities(path, split.examples, *answers[:2], self.separator)
         logging.info("Wrote their entities to %s", path)
 
     def export(self, model) -> str:
@@ -205,14 +217,17 @@ class Tagging:
             "window_stride": FLAGS.window_stride,
             "max_windows": FLAGS.export_max_windows,
         }
+        from_texts = inputs.tag_inputs_from_texts
+        if self.tags.split_characters:
+            from_texts = inputs.tag_inputs_from_characters
         return export_tagger(
             FrozenEncoderTagger(self.frozen.model, model) if self.frozen else model,
             Export.from_flags(FLAGS),
-            functools.partial(inputs.tag_inputs_from_texts, self.tokenizer, **lengths),
+            functools.partial(from_texts, self.tokenizer, **lengths),
             functools.partial(
                 inputs.tag_inputs_from_words,
                 self.tokenizer,
-                separator=FLAGS.word_separator,
+                separator=self.separator,
                 **lengths,
             ),
             self.tags.names,
@@ -225,7 +240,8 @@ def check_files(settings: FineTuningSettings) -> None:
     for purpose, flag in FILES.items():
         if needed[purpose] and not FLAGS[flag].value:
             raise errors.ModelingError(
-                f"--{flag} is missing: a file with a word and its tag per line, or JSON lines."
+                f"--{flag} is missing: a file with a word and its tag per line, a sentence per "
+                "line, or JSON lines."
             )
     if FLAGS.feature_based and not FLAGS.init_checkpoint:
         raise errors.ModelingError(

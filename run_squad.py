@@ -91,9 +91,10 @@ class QuestionAnswering:
         }
 
     def read(self, purpose: str) -> list:
+        positions = self.config.max_position_embeddings
         if purpose == "train":
-            return reading.read_training_questions(FLAGS, self.tokenizer)
-        split = reading.read_to_answer(FLAGS, purpose)
+            return reading.read_training_questions(FLAGS, self.tokenizer, positions)
+        split = reading.read_to_answer(FLAGS, purpose, self.tokenizer, positions)
         if purpose == "dev" and not scoring.with_answers(split.examples):
             raise errors.ModelingError(
                 f"{FLAGS.predict_file} doesn't say what the right answers are, so that there is "

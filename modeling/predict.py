@@ -18,6 +18,7 @@ from absl import flags, logging
 from data.errors import DataError
 from data.files.inputs_survive import check_inputs_survive
 from data.files.locks import one_writer
+from data.flags import define_delimiter_flag, define_encoding_flag
 from data.prediction.formats import FORMATS as INPUT_FORMATS
 from data.prediction.inputs import PredictionInputs, number_of_prediction_inputs
 from data.prediction.outputs import FORMATS as OUTPUT_FORMATS
@@ -45,9 +46,11 @@ flags.DEFINE_enum(
     "auto",
     INPUT_FORMATS,
     "text: a line is a text, or several between tabs; tsv, csv: below a header that names the "
-    "model's inputs; jsonl: objects with these names. auto: as the file's name ends, else jsonl "
-    "for lines that begin with {, else text.",
+    "model's inputs, or the columns it was trained on; jsonl: objects with these names. auto: as "
+    "the file's name ends, else jsonl for lines that begin with {, else text.",
 )
+define_delimiter_flag()
+define_encoding_flag()
 flags.DEFINE_string("output_file", "-", "The answers; - for standard output.")
 flags.DEFINE_enum("output_format", "jsonl", OUTPUT_FORMATS, "tsv: single values only.")
 flags.DEFINE_integer("batch_size", 32, "Most lines that are computed at once.", 1, 10_000)
@@ -74,7 +77,13 @@ def main(_: list[str]) -> None:
             prediction.version_folder(FLAGS.saved_model), FLAGS.signature
         )
     inputs = PredictionInputs(
-        FLAGS.input_file, signature.inputs, FLAGS.input_format, FLAGS.skip_bad_lines
+        FLAGS.input_file,
+        signature.inputs,
+        FLAGS.input_format,
+        FLAGS.skip_bad_lines,
+        FLAGS.delimiter,
+        FLAGS.encoding,
+        signature.columns,
     )
     begin = time.monotonic()
     written = [] if FLAGS.output_file == "-" else [FLAGS.output_file]

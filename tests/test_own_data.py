@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from tests.scripts import Script, messages, run, succeed
+from tests.scripts import Script, fail, messages, run, succeed
 
 WORDS = ["good", "bad", "film", "the", "a", "was", "very", "plot", "and"]
 
@@ -275,3 +275,40 @@ def test_codah_and_chinese_reviews(shared_data, minilm, tmp_path):
     )
     assert results(tmp_path / "chinese/eval_results.txt")["eval_accuracy"] > 0.8
     assert len((tmp_path / "chinese/predictions.tsv").read_text().splitlines()) == 1201
+
+
+def test_files_as_a_spreadsheet_writes_them(folder):
+    """Semicolons, Windows' encoding, part of the rows; the export takes the file as it is."""
+    rows = [(f"{text} é", label) for text, label in _texts(80, 4)]
+    lines = ["Body;Verdict", *(f'"{text}; so";{label}' for text, label in rows)]
+    (folder / "sheet.csv").write_bytes("\r\n".join(lines).encode("cp1252"))
+    form = ("--delimiter=semicolon", "--encoding=cp1252")
+    columns = ("--text_columns=Body", "--label_column=Verdict", "--train_file=sheet.csv")
+    more = (*columns, "--do_train", "--do_eval", "--do_export", "--num_train_epochs=1")
+    more += ("--dev_fraction=0.2", "--max_train_examples=24", "--max_eval_examples=10")
+    message = fail(*command(folder, "sheet", *more, form[0]))
+    assert "sheet.csv:2: found the bytes" in message and "--encoding=cp1252" in message
+    message = fail(*command(folder, "sheet", *more, form[1]))
+    assert (
+        "sheet.csv:2: the row that begins here isn't CSV" in message
+        and "--delimiter=semicolon" in message
+    )
+    log = succeed(*command(folder, "sheet", *more, *form, "--max_seq_length=8"))
+    assert "train: the first 24 of 64 examples (--max_train_examples)" in log
+    assert "dev: the first 10 of 16 examples (--max_eval_examples)" in log
+    assert "of 24 texts are cut, since they are longer than --max_seq_length=8" in log
+    assert "--max_seq_length=16 would hold 100.0 % of them whole. --long_text" in log
+    # Not another run without saying so.
+    message = fail(*command(folder, "sheet", *more, *form, "--max_train_examples=32"))
+    assert "train_file has another content" in message
+
+    predict = ("-m", "modeling.predict", f"--saved_model={folder}/sheet/export", *form)
+    output = f"--output_file={folder}/answers.jsonl"
+    succeed(*predict, f"--input_file={folder}/sheet.csv", output)
+    answers = [json.loads(line) for line in (folder / "answers.jsonl").read_text().splitlines()]
+    assert [answer["Verdict"] for answer in answers] == [label for _, label in rows]
+    assert {answer["label"] for answer in answers} <= {"good", "bad"}
+    (folder / "else.csv").write_text("Text;Verdict\nx;good\n")
+    message = fail(*predict, f"--input_file={folder}/else.csv", output)
+    assert "text_a, or the columns it was trained on, Body; it has no text_a" in message
+    assert "The header is 'Text', 'Verdict'" in message

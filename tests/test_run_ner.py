@@ -303,3 +303,66 @@ def test_real_files_word_by_word(shared_data, folder, name, tmp_path):
     rows = [row.split(" ") for row in rows if row]
     assert [row[0] for row in rows] == words
     assert all(len(row) == 3 for row in rows)
+
+
+TEXT_CLIENT = """
+def answer(loaded, asked):
+    found = loaded.signatures["serving_default"](text=tf.constant(asked))
+    return {name: [[x.decode() if isinstance(x, bytes) else x for x in row] for row in
+                   found[name].numpy().tolist()]
+            for name in ("words", "tags", "entity_texts", "entity_starts", "entity_ends")}
+"""
+
+
+def test_characters_of_files_with_a_sentence_per_line(folder, tmp_path):
+    draw = np.random.default_rng(0)
+    places, people, other = ["北京", "上海", "天安门"], ["小明", "老王"], ["我", "去", "了", "看见"]
+    letters = sorted({*"".join(places + people + other)})
+    vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters]
+    (tmp_path / "vocab.txt").write_text("\n".join(vocab) + "\n")
+    config = json.loads((folder / "config.json").read_text()) | {"vocab_size": len(vocab)}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+
+    def sentence():
+        words = [str(word) for word in draw.choice(places + people + other, draw.integers(2, 7))]
+        tags = ["B-LOC" if w in places else "B-PER" if w in people else "O" for w in words]
+        return f"{' '.join(words)}\t{' '.join(tags)}"
+
+    for name, count in (("train.txt", 300), ("dev.txt", 30)):
+        (tmp_path / name).write_text("".join(f"{sentence()}\n" for _ in range(count)))
+    train = ("--train_file=train.txt", "--do_train", "--do_export", "--split_characters")
+    log = succeed(
+        *command(tmp_path, "a", *train, "--num_train_epochs=10", "--max_train_examples=240")
+    )
+    assert "train: the first 240 of 300 examples (--max_train_examples)" in log
+    assert "sentences are tagged in several windows" in log or "none of 240 sentences" in log
+    # What the model knows needs no flag.
+    evaluate = ("--do_eval", "--do_predict", "--dev_file=dev.txt", "--test_file=dev.txt")
+    succeed(*command(tmp_path, "a", *evaluate))
+    assert results(tmp_path / "a/eval_results.txt")["eval_f1"] > 0.95
+    blocks = (tmp_path / "a/predictions.txt").read_text().strip("\n").split("\n\n")
+    rows = [[line.split() for line in block.split("\n")] for block in blocks]
+    texts = [line.split("\t")[0] for line in (tmp_path / "dev.txt").read_text().splitlines()]
+    assert ["".join(row[0] for row in block) for block in rows] == [
+        text.replace(" ", "") for text in texts
+    ]
+    lines = (tmp_path / "a/entities.jsonl").read_text().splitlines()
+    entities = [json.loads(line) for line in lines]
+    assert [row["text"] for row in entities] == [text.replace(" ", "") for text in texts]
+
+    # Wherever the text has blanks.
+    answers = served(TEXT_CLIENT, tmp_path / "a/export/1", texts, tmp_path)
+    for number, text in enumerate(texts):
+        words, tags = zip(*((row[0], row[2]) for row in rows[number]), strict=True)
+        assert [word for word in answers["words"][number] if word] == list(words)
+        assert answers["tags"][number][: len(tags)] == list(tags)
+        found = [name for name in answers["entity_texts"][number] if name]
+        edges = zip(answers["entity_starts"][number], answers["entity_ends"][number], strict=True)
+        assert [text[start:end] for start, end in edges if start >= 0] == found
+        assert found == [entity["text"] for entity in entities[number]["entities"]]
+
+    content = json.loads((tmp_path / "a/labels.json").read_text())
+    assert content.pop("split_characters")
+    (tmp_path / "a/labels.json").write_text(json.dumps(content))
+    message = fail(*command(tmp_path, "a", *evaluate, "--split_characters"))
+    assert "the model was trained to tag words" in message

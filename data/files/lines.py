@@ -11,7 +11,8 @@ starts within a line goes on to the next, so the ranges of a file share its line
 cut, within a character as well.
 
 `LineStream` reads what a model is asked, from standard input too. Its lines end in LF, CRLF or CR,
-as those of `data.files.text_files`, and one that isn't UTF-8 spoils no other.
+as those of `data.files.text_files`, and one that isn't UTF-8 (or what --encoding says)
+spoils no other.
 """
 
 import io
@@ -25,6 +26,7 @@ import tensorflow as tf
 
 from data.errors import DataError
 from data.files import streams
+from data.files.encodings import UTF8, codec_of, not_decoded
 from data.files.streams import file_compression, read_blocks, read_file_head
 
 MAX_LINE_BYTES = 256 * 2**20
@@ -196,12 +198,14 @@ class LineStream:
         live: Whether lines may come one by one while somebody waits for the answers: from a
             terminal, a pipe, a socket.
         done: Bytes read so far, compressed if they are.
+        encoding: Of its text, as the flag --encoding says.
     """
 
-    def __init__(self, name: str, file, size: int | None, live: bool):
+    def __init__(self, name: str, file, size: int | None, live: bool, encoding: str = UTF8):
         self.name = name
         self.size = size
         self.live = live
+        self.encoding = encoding
         self.done = 0
         self._file = file
         self._reader: io.BufferedReader | None = None  # there may be thousands of files
@@ -211,21 +215,23 @@ class LineStream:
 
         "" if it isn't among the first bytes that there are.
         """
-        return self._opened().peek(2).decode("utf-8-sig", "replace").strip()[:1]
+        return self._opened().peek(2).decode(codec_of(self.encoding), "replace").strip()[:1]
 
     def lines(self, keep_ends: bool = False) -> Iterator[str]:
         """The lines, without their ends, or with them as they are.
 
-        Bytes that aren't UTF-8 become lone surrogates as by Python's "surrogateescape", since a
-        caller may want to go on after a bad line; see `check_utf8`.
+        Bytes that aren't of the encoding become lone surrogates as by Python's "surrogateescape",
+        since a caller may want to go on after a bad line; see `check_decoded`.
 
         Raises:
-            DataError: While iterating: the file can't be read or is damaged, or a line has more
-                than `MAX_LINE_CHARACTERS`.
+            DataError: While iterating: the file can't be read or is damaged, a line has more than
+                `MAX_LINE_CHARACTERS`, or bytes are wrong that can't become surrogates, as in
+                UTF-16.
         """
         number = 0
         end = "" if keep_ends else None
-        text = io.TextIOWrapper(self._opened(), "utf-8-sig", "surrogateescape", newline=end)
+        codec = codec_of(self.encoding)
+        text = io.TextIOWrapper(self._opened(), codec, "surrogateescape", newline=end)
         try:
             while line := text.readline(MAX_LINE_CHARACTERS):
                 number += 1
@@ -235,6 +241,11 @@ class LineStream:
                         f"or more. Every example is a line; put ends of lines between them."
                     )
                 yield line if keep_ends else line.removesuffix("\n")
+        except UnicodeError as error:
+            # Without its byte order mark UTF-16 says so by a UnicodeError of another kind.
+            wrong = getattr(error, "object", b"")[getattr(error, "start", 0) :][:4]
+            source = f"{self.name}:{number + 1}"
+            raise not_decoded(source, bytes(wrong), self.encoding, bytes(wrong)) from error
         finally:
             self._reader = None
             self._file.close()
@@ -259,47 +270,55 @@ class LineStream:
         return data
 
 
-def open_lines(path: str) -> LineStream:
+def open_lines(path: str, encoding: str = UTF8) -> LineStream:
     """Opens a file, "-" for standard input.
 
     Args:
         path: Anything that `tf.io.gfile` opens; and what only the operating system does, such as
             a named pipe.
+        encoding: Of its text.
 
     Raises:
-        DataError: That isn't possible.
+        DataError: That isn't possible, or there is no such encoding.
     """
+    codec_of(encoding)
     try:
         if path == "-":
             # Not sys.stdin: Python dies at exit while another thread waits for its next line.
             file = open(0, "rb", buffering=0, closefd=False)  # noqa: SIM115
             status = os.fstat(0)
             size = status.st_size if stat.S_ISREG(status.st_mode) else None
-            return LineStream(STANDARD_INPUT, file, size, live=size is None)
+            return LineStream(STANDARD_INPUT, file, size, size is None, encoding)
         if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
-            return LineStream(path, open(path, "rb", buffering=0), None, live=True)
+            return LineStream(path, open(path, "rb", buffering=0), None, True, encoding)
         size = tf.io.gfile.stat(path).length
-        return LineStream(path, tf.io.gfile.GFile(path, "rb"), size, live=False)
+        return LineStream(path, tf.io.gfile.GFile(path, "rb"), size, False, encoding)
     except (tf.errors.OpError, OSError) as error:
         raise streams.unreadable(path, error) from error
 
 
-def check_utf8(source: str, text: str) -> str:
-    """The text; raises DataError if it has a byte that wasn't UTF-8, see `LineStream.lines`."""
+def check_decoded(source: str, text: str, encoding: str = UTF8, is_line: bool = True) -> str:
+    """The text; raises DataError if it has a byte not of its encoding, see `LineStream.lines`.
+
+    Which byte it is is said where the text is a whole line.
+    """
     if not text.isascii():
         try:
             text.encode("utf-8")
         except UnicodeEncodeError as error:
             wrong = text[error.start : error.end][:4].encode("utf-8", "surrogateescape")
-            raise not_utf8(source, wrong) from None
+            codec = codec_of(encoding).removesuffix("-sig")
+            line, before = (
+                part.encode(codec, "surrogateescape") for part in (text, text[: error.start])
+            )
+            where = f" (from byte {len(before) + 1} of the line on)" if is_line else ""
+            raise not_decoded(source, wrong, encoding, line, where) from None
     return text
 
 
 def not_utf8(source: str, wrong: bytes) -> DataError:
     """What is raised where a text holds these bytes."""
-    return DataError(
-        f"{source}: found the bytes {wrong!r}, which are not UTF-8; convert the text to UTF-8."
-    )
+    return not_decoded(source, wrong, None, wrong)
 
 
 class _Blocks(io.RawIOBase):

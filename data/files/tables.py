@@ -8,8 +8,8 @@ The extension tells the format, unless the caller does:
     .jsonl, .ndjson, .json  one object on every line, its fields being the columns
     .parquet                needs pyarrow
 
-The text formats may be compressed (`.gz`, `.bz2`, `.xz` or `.zst` behind the extension is fine);
-what else text files may be says `data.files.text_files`.
+TSV and CSV may have another delimiter. The text formats may be compressed (`.gz`, `.bz2`, `.xz` or
+`.zst` behind the extension is fine); what else text files may be says `data.files.text_files`.
 
 Blank lines are skipped in JSON lines and at the end of a file. Elsewhere in a TSV or CSV file of
 one column a blank line is a row with an empty text, so that predictions stay aligned with the
@@ -23,8 +23,10 @@ from data.errors import DataError, did_you_mean, error_list, error_text
 from data.files.bad_rows import FileRows, RowAttempt, first_bad_row_raises
 from data.files.parquet import check_parquet_columns, read_rows
 from data.files.text_files import (
+    DELIMITERS,
     PACKED,
     csv_file_rows,
+    delimiter_hint,
     file_extension,
     json_file_rows,
     named_file_row,
@@ -67,6 +69,8 @@ def read_table(
     format: str | None = None,
     has_header: bool = True,
     bad_rows: FileRows | None = None,
+    delimiter: str | None = None,
+    encoding: str | None = None,
 ) -> Iterator[TableRow]:
     """Streams the rows of a file.
 
@@ -78,6 +82,8 @@ def read_table(
             their columns always.
         bad_rows: Takes those that aren't JSON or have more or fewer columns, so that reading goes
             on; None: the first one is raised.
+        delimiter: Between the fields of TSV and CSV, see `parse_delimiter`; None: a tab, a comma.
+        encoding: Of the text formats, see `text_files.read_text`.
 
     Raises:
         DataError: While iterating, naming file and line: the file can't be read, isn't what the
@@ -99,11 +105,13 @@ def read_table(
     if format == "parquet":
         rows = (TableRow(*record) for record in read_rows(path))
     elif format == "jsonl":
-        records = json_file_rows(path, read_text(path), attempt)
+        records = json_file_rows(path, read_text(path, encoding=encoding), attempt)
         rows = (TableRow(*record) for record in records if record[1] is not None)
     else:
         separator, records = (",", csv_file_rows) if format == "csv" else ("\t", tsv_file_rows)
-        rows = _named(records(path, read_text(path)), separator, has_header, attempt)
+        separator = delimiter or separator
+        text = read_text(path, encoding=encoding)
+        rows = _named(records(path, text, separator), separator, has_header, attempt)
     empty = True
     for row in rows:
         empty = False
@@ -114,6 +122,24 @@ def read_table(
             + (" below its header" if has_header and format in ("tsv", "csv") else "")
             + ". Check that it is the right file and that writing it came to its end."
         )
+
+
+def parse_delimiter(given: str | None) -> str | None:
+    """The one character that --delimiter means: itself, or by its name in `DELIMITERS`.
+
+    Raises:
+        DataError: It is neither, or can't stand between fields.
+    """
+    if given is None:
+        return None
+    # A shell hands on \\t as two characters.
+    delimiter = DELIMITERS.get(given.lower(), "\t" if given == "\\t" else given)
+    if len(delimiter) == 1 and delimiter not in '"\r\n' and not delimiter.isalnum():
+        return delimiter
+    raise DataError(
+        f"--delimiter is {error_text(given)}; expected {error_list(DELIMITERS)}, or one character"
+        " that is no letter, digit, quotation mark or end of a line."
+    )
 
 
 def table_value(row: TableRow, column: str) -> object:
@@ -127,7 +153,7 @@ def table_value(row: TableRow, column: str) -> object:
     raise DataError(
         f"{row.source}: there is no column {column!r}; the columns are"
         f" {error_list(map(error_text, row.fields))}{did_you_mean(column, row.fields)}. Name one"
-        " that is there."
+        f" that is there.{delimiter_hint(row.fields)}"
     )
 
 

@@ -1,8 +1,9 @@
 """Reading text files: bytes, lines and records, and the words that messages about them share.
 
 Every task reads its files through here, so all agree on what a file may be: UTF-8, with or without
-a byte order mark, compressed or not (see `data.files.streams`), with lines that end in LF, CRLF or
-CR. Every record comes with its source, "file:line", lines counting from 1.
+a byte order mark (or what the flag --encoding says, where there is one), compressed or not (see
+`data.files.streams`), with lines that end in LF, CRLF or CR. Every record comes with its source,
+"file:line", lines counting from 1.
 
 Files are read whole: what is fine-tuned on fits into memory.
 """
@@ -19,13 +20,16 @@ import tensorflow as tf
 from data.errors import DataError, error_text, json_error
 from data.files import atomic, lock_files, streams
 from data.files.bad_rows import RowAttempt, first_bad_row_raises
-from data.files.lines import not_utf8
+from data.files.encodings import decoded
 from data.files.streams import READABLE, unreadable
 
 EXTENSIONS = (".tsv", ".csv", ".jsonl", ".ndjson", ".json", ".parquet")
 """Extensions that `file_extension` and `stem` know."""
 PACKED = (".gz", ".bz2", ".xz", ".zst")
 """Those that may stand behind them."""
+
+DELIMITERS = {"tab": "\t", "comma": ",", "semicolon": ";", "pipe": "|"}
+"""Characters between fields that have a name."""
 
 # As of JSON: whatever ends a line for some reader (splitlines() knows ten), and control characters.
 _ESCAPES = {c: f"\\u{c:04x}" for c in (*range(32), 0x7F, 0x85, 0x2028, 0x2029)}
@@ -117,24 +121,23 @@ def read_bytes(path: str, hint: str = READABLE) -> bytes:
         raise unreadable(path, error, hint) from error
 
 
-def read_text(path: str, hint: str = READABLE) -> str:
+def read_text(path: str, hint: str = READABLE, encoding: str | None = None) -> str:
     """The text of a file, without a byte order mark, decompressed if it is compressed.
 
+    Args:
+        path: Anything that `tf.io.gfile` opens.
+        hint: See `read_bytes`.
+        encoding: As the flag --encoding says; None: UTF-8, and there is no such flag.
+
     Raises:
-        DataError: The file can't be read (see `read_bytes`), is damaged, or isn't UTF-8; names the
-            line.
+        DataError: The file can't be read (see `read_bytes`), is damaged, or isn't of the encoding;
+            names the line.
     """
     data = read_bytes(path, hint)
     compression = streams.file_compression(data)
     if compression:
         data = b"".join(streams.decompressed_stream([data], compression, path))
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        # The codec's own view of the bytes, which lacks the byte order mark.
-        before = error.object[: error.start]
-        line = 1 + before.count(b"\n") + before.count(b"\r") - before.count(b"\r\n")
-        raise not_utf8(f"{path}:{line}", error.object[error.start : error.start + 4]) from error
+    return decoded(data, path, encoding)
 
 
 def lines_of(text: str) -> list[str]:
@@ -146,29 +149,33 @@ def lines_of(text: str) -> list[str]:
     return lines
 
 
-def tsv_file_rows(path: str, text: str) -> Iterator[tuple[str, list[str]]]:
-    """Sources and fields, split at tabs and nothing else: quotation marks are text.
+def tsv_file_rows(path: str, text: str, delimiter: str = "\t") -> Iterator[tuple[str, list[str]]]:
+    """Sources and fields, split at the delimiter and nothing else: quotation marks are text.
 
     A blank line is a record of one empty field, but at the end of the text.
     """
     for number, line in enumerate(lines_of(text), 1):
-        yield f"{path}:{number}", line.split("\t")
+        yield f"{path}:{number}", line.split(delimiter)
 
 
-def csv_rows(name: str, lines: Iterable[str]) -> Iterator[tuple[str, list[str] | DataError]]:
+def csv_rows(
+    name: str, lines: Iterable[str], delimiter: str = ","
+) -> Iterator[tuple[str, list[str] | DataError]]:
     """Sources (of a row's first line) and fields as of RFC 4180, a blank line having none.
 
-    Quoted fields may hold commas, quotation marks and newlines, and be of any length.
+    Quoted fields may hold delimiters, quotation marks and newlines, and be of any length.
 
     Args:
         name: Of what is read.
         lines: With their ends, which newlines inside quoted fields are taken from.
+        delimiter: One character.
 
     Yields:
         A DataError in the place of a row that isn't CSV: quotation marks are where they can't be,
         or missing.
     """
-    reader = csv.reader(lines, strict=True)
+    header: list[str] = []
+    reader = csv.reader(lines, strict=True, delimiter=delimiter)
     while True:
         source = f"{name}:{reader.line_num + 1}"
         # Process-wide, hence raised before every row: another library may have lowered it.
@@ -178,22 +185,25 @@ def csv_rows(name: str, lines: Iterable[str]) -> Iterator[tuple[str, list[str] |
         except csv.Error as error:
             row = DataError(
                 f"{source}: the row that begins here isn't CSV ({error}). A field that holds a"
-                " comma, a quotation mark or a newline stands in quotation marks, those inside it"
-                " doubled; if quotation marks are plain text in this file, it is no CSV."
+                f" {delimiter_name(delimiter)}, a quotation mark or a newline stands in quotation"
+                " marks, those inside it doubled; if quotation marks are plain text in this file,"
+                f" it is no CSV.{delimiter_hint(header)}"
             )
         if row is None:
             return
+        header = header or (row if isinstance(row, list) else [])
         yield source, row
 
 
-def csv_file_rows(path: str, text: str) -> Iterator[tuple[str, list[str]]]:
+def csv_file_rows(path: str, text: str, delimiter: str = ",") -> Iterator[tuple[str, list[str]]]:
     """Sources and fields as of `csv_rows`; blank lines as in TSV.
 
     Raises:
         DataError: While iterating: a row isn't CSV.
     """
     # newline="" leaves newlines inside quoted fields as they are and still ends lines at CR.
-    for source, row in without_last_blanks(csv_rows(path, io.StringIO(text, newline=""))):
+    lines = io.StringIO(text, newline="")
+    for source, row in without_last_blanks(csv_rows(path, lines, delimiter)):
         if isinstance(row, DataError):
             raise row
         yield source, row
@@ -250,6 +260,18 @@ def json_object(source: str, line: str) -> dict[str, object]:
     return fields
 
 
+def delimiter_name(delimiter: str) -> str:
+    """Its name in DELIMITERS; else the character itself."""
+    return next((name for name, own in DELIMITERS.items() if own == delimiter), delimiter)
+
+
+def delimiter_hint(names: Iterable[str]) -> str:
+    """A sentence that names --delimiter where a header's only name holds another one; or ""."""
+    header, *others = [*names] or [""]
+    called = next((name for name, own in DELIMITERS.items() if own in header and not others), "")
+    return f" If {called}s separate the columns, give --delimiter={called}." if called else ""
+
+
 def named_file_row(
     source: str, names: Sequence[str], values: Sequence[str], separator: str, first: str = "header"
 ) -> dict[str, str]:
@@ -260,8 +282,7 @@ def named_file_row(
     """
     if len(values) == len(names):
         return dict(zip(names, values, strict=True))
-    tab = separator == "\t"
-    called = "tab" if tab else "comma"
+    tab, called = separator == "\t", delimiter_name(separator)
     raise DataError(
         f"{source}: this row has {len(values)} {called}-separated columns, the {first} has"
         f" {len(names)}; the row begins {error_text(separator.join(values))}. Correct or remove"

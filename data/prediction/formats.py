@@ -13,21 +13,25 @@ lines, numbers of any shape [B, …].
     csv     the same as of RFC 4180.
     jsonl   an object on every line.
 
-In a header the columns of a list are NAME_0, NAME_1 … Other columns and names stay in the record.
+Headers and objects may name the columns of the training files in place of the inputs. In a header
+the columns of a list are NAME_0, NAME_1 … Other columns and names stay in the record.
 A blank line is a text where a line is one; else it is skipped in JSON lines and at the end, and
 elsewhere a row of one empty field.
 """
 
+import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 
 import tensorflow as tf
 
 from data.errors import DataError, did_you_mean, error_list, error_text
-from data.files.lines import STANDARD_INPUT, LineStream, check_utf8
+from data.files.lines import STANDARD_INPUT, LineStream, check_decoded
 from data.files.tables import FORMAT_OF
 from data.files.text_files import (
     csv_rows,
+    delimiter_hint,
+    delimiter_name,
     file_extension,
     json_object,
     named_file_row,
@@ -42,7 +46,13 @@ Specs = Mapping[str, tf.TensorSpec]
 Record = tuple[str, dict[str, object] | DataError]
 
 
-def prediction_records(stream: LineStream, specs: Specs, format: str = "auto") -> Iterator[Record]:
+def prediction_records(
+    stream: LineStream,
+    specs: Specs,
+    format: str = "auto",
+    delimiter: str | None = None,
+    columns: Mapping[str, str] | None = None,
+) -> Iterator[Record]:
     """The lines as (source, record), the source being "file:line".
 
     Args:
@@ -51,6 +61,9 @@ def prediction_records(stream: LineStream, specs: Specs, format: str = "auto") -
         format: One of FORMATS; "auto" goes by the ending of a file's name (text, if it has none
             that is known) and by the first character of standard input and of pipes: "{" for JSON
             lines, else text.
+        delimiter: Between fields; None: a tab, in CSV a comma.
+        columns: Columns of the files that the model was trained on, by the inputs' names. What
+            has all of them under headers or in objects is read as those files were.
 
     Yields:
         Records of strings, lists of strings for lists, and whatever JSON holds; or what is wrong
@@ -62,17 +75,37 @@ def prediction_records(stream: LineStream, specs: Specs, format: str = "auto") -
     """
     format = _format_of(stream) if format == "auto" else format
     specs = {name: specs[name] for name in _in_order(specs)}
+    columns = columns or {}
     _check_format(specs, format, stream.name)
     if format == "text":
-        yield from _text(stream, specs)
+        yield from _text(stream, specs, delimiter or "\t")
     elif format == "tsv":
-        yield from _below_header(_tab_separated(stream), specs, "\t")
+        delimiter = delimiter or "\t"
+        yield from _below_header(_separated(stream, delimiter), specs, delimiter, columns)
     elif format == "csv":
-        yield from _below_header(_comma_separated(stream), specs, ",")
+        delimiter = delimiter or ","
+        yield from _below_header(_quoted(stream, delimiter), specs, delimiter, columns)
     else:
+
+        def record(source: str, line: str) -> dict[str, object]:
+            fields = json_object(source, line)
+            inputs = _inputs_of(fields.keys(), specs, columns)
+            return {inputs.get(name, name): value for name, value in fields.items()}
+
         for source, line in _lines(stream):
             if isinstance(line, DataError) or line.strip():
-                yield source, _attempt(json_object, source, line)
+                yield source, _attempt(record, source, line)
+
+
+def _inputs_of(names: Set[str], specs: Specs, columns: Mapping[str, str]) -> dict[str, str]:
+    """Inputs by the columns of the training files, where all of these are among the names.
+
+    {} where they aren't, or where a further column has the name of an input.
+    """
+    inputs = {column: name for name, column in columns.items()}
+    if not inputs or inputs.keys() - names or specs.keys() & (names - inputs.keys()):
+        return {}
+    return inputs
 
 
 def _in_order(names: Iterable[str]) -> list[str]:
@@ -108,7 +141,7 @@ def _format_of(stream: LineStream) -> str:
     return "jsonl" if stream.first_character() == "{" else "text"
 
 
-def _text(stream: LineStream, specs: Specs) -> Iterator[Record]:
+def _text(stream: LineStream, specs: Specs, delimiter: str) -> Iterator[Record]:
     names = list(specs)
     listed = specs[names[-1]].shape.rank == 2
     if len(names) == 1 and not listed:
@@ -122,12 +155,13 @@ def _text(stream: LineStream, specs: Specs) -> Iterator[Record]:
             values = [*fields[:last], fields[last:] if listed else fields[last]]
             return dict(zip(names, values, strict=True))
         raise DataError(
-            f"{source}: this line has {len(fields)} columns between tabs; expected {len(names)}"
+            f"{source}: this line has {len(fields)} columns between "
+            f"{delimiter_name(delimiter)}s; expected {len(names)}"
             f"{' or more' * listed}: {error_list(names)}. It begins {error_text(fields[0])}. "
             f"Correct it, or give TSV with a header or JSON lines (--input_format)."
         )
 
-    for source, fields in _tab_separated(stream):
+    for source, fields in _separated(stream, delimiter):
         yield source, _attempt(record, source, fields)
 
 
@@ -142,45 +176,52 @@ def _attempt(function: Callable, source: str, value):
 
 
 def _lines(stream: LineStream) -> Iterator[tuple[str, str | DataError]]:
+    decoded = functools.partial(check_decoded, encoding=stream.encoding)
     for number, line in enumerate(stream.lines(), 1):
         source = f"{stream.name}:{number}"
-        yield source, _attempt(check_utf8, source, line)
+        yield source, _attempt(decoded, source, line)
 
 
-def _tab_separated(stream: LineStream) -> Iterator[tuple[str, list[str] | DataError]]:
+def _separated(stream: LineStream, delimiter: str) -> Iterator[tuple[str, list[str] | DataError]]:
     def fields(_: str, line: str) -> list[str]:
-        return line.split("\t")
+        return line.split(delimiter)
 
     rows = ((source, _attempt(fields, source, line)) for source, line in _lines(stream))
     return without_last_blanks(rows)
 
 
-def _comma_separated(stream: LineStream) -> Iterator[tuple[str, list[str] | DataError]]:
+def _quoted(stream: LineStream, delimiter: str) -> Iterator[tuple[str, list[str] | DataError]]:
     def checked(source: str, row: list[str]) -> list[str]:
-        check_utf8(source, "".join(row))
+        check_decoded(source, "".join(row), stream.encoding, is_line=False)
         return row
 
-    rows = csv_rows(stream.name, stream.lines(keep_ends=True))
+    rows = csv_rows(stream.name, stream.lines(keep_ends=True), delimiter)
     return without_last_blanks((source, _attempt(checked, source, row)) for source, row in rows)
 
 
-def _below_header(rows: Iterator[tuple], specs: Specs, separator: str) -> Iterator[Record]:
+def _below_header(
+    rows: Iterator[tuple], specs: Specs, separator: str, columns: Mapping[str, str]
+) -> Iterator[Record]:
     source, names = next(rows, ("", None))
     if names is None:
         return
     if isinstance(names, DataError):
         raise names
+    header, inputs = names, _inputs_of({*names}, specs, columns)
+    names = [inputs.get(name, name) for name in names]
     lists = {n: _columns_of(n, names) for n, spec in specs.items() if spec.shape.rank == 2}
     lacking = [name for name in specs if not lists.get(name, name in names)]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice or lacking:
         expected = [f"{name}_0, {name}_1 …" if name in lists else name for name in specs]
         wrong = f"{error_list(twice)} twice" if twice else f"no {error_list(lacking)}"
+        trained = f", or the columns it was trained on, {error_list(columns.values())}"
+        near = did_you_mean(columns.get(lacking[0], lacking[0]), names) if lacking else ""
         raise DataError(
-            f"{source}: expected a header that names the model's inputs, {error_list(expected)}; "
-            f"it has {wrong}{'' if twice else did_you_mean(lacking[0], names)}. The header is "
-            f"{error_list(map(error_text, names))}. Correct it; a file without a header can be "
-            f"read as lines of text (--input_format=text)."
+            f"{source}: expected a header that names the model's inputs, {error_list(expected)}"
+            f"{trained if columns else ''}; it has {wrong}{near}. The header is "
+            f"{error_list(map(error_text, header))}. Correct it; a file without a header can be "
+            f"read as lines of text (--input_format=text).{delimiter_hint(names)}"
         )
 
     def record(source: str, values: list[str]) -> dict[str, object]:

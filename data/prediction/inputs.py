@@ -16,7 +16,9 @@ import numpy as np
 import tensorflow as tf
 
 from data.errors import DataError, did_you_mean, error_list, error_text
+from data.files.encodings import UTF8
 from data.files.lines import open_lines
+from data.files.tables import parse_delimiter
 from data.files.text_files import expand
 from data.prediction.formats import FORMATS, Specs, prediction_records
 
@@ -62,6 +64,9 @@ class PredictionInputs:
         format: One of FORMATS, of every file.
         skip_bad_lines: Whether a bad line becomes a `PredictionInput` with an error; else it
             is raised.
+        delimiter: Between fields, see `tables.parse_delimiter`.
+        encoding: Of every file.
+        columns: Of the training files, see `formats.prediction_records`.
 
     Attributes:
         live: Whether somebody may wait for the answer to each line, see `LineStream`.
@@ -72,17 +77,26 @@ class PredictionInputs:
     """
 
     def __init__(
-        self, files: str, specs: Specs, format: str = "auto", skip_bad_lines: bool = False
+        self,
+        files: str,
+        specs: Specs,
+        format: str = "auto",
+        skip_bad_lines: bool = False,
+        delimiter: str | None = None,
+        encoding: str = UTF8,
+        columns: Mapping[str, str] | None = None,
     ):
         if format not in FORMATS:
             raise DataError(f"Unknown format {format!r}; it may be one of {error_list(FORMATS)}.")
         self.specs = specs
         self.format = format
         self.skip_bad_lines = skip_bad_lines
+        self.columns = columns or {}
+        self.delimiter = parse_delimiter(delimiter)
         # A named pipe is no file to expand(), and a name may hold commas and brackets.
         single = files == "-" or (os.path.exists(files) and not os.path.isdir(files))
         self.paths = [files] if single else expand(files)
-        self._streams = [open_lines(path) for path in self.paths]
+        self._streams = [open_lines(path, encoding) for path in self.paths]
         self._before = 0
         self.live = any(stream.live for stream in self._streams)
         sizes = [stream.size for stream in self._streams]
@@ -97,7 +111,8 @@ class PredictionInputs:
         """
         for stream in self._streams:
             empty = True
-            for source, record in prediction_records(stream, self.specs, self.format):
+            how = (self.format, self.delimiter, self.columns)
+            for source, record in prediction_records(stream, self.specs, *how):
                 empty = False
                 share = (self._before + stream.done) / self._size if self._size else None
                 yield self._example(source, record, share)
@@ -125,7 +140,8 @@ class PredictionInputs:
             if isinstance(record, DataError):
                 raise record
             passed = {name: value for name, value in record.items() if name not in self.specs}
-            return PredictionInput(source, _values(source, record, self.specs), passed, None, share)
+            values = _values(source, record, self.specs, self.columns)
+            return PredictionInput(source, values, passed, None, share)
         except DataError as error:
             if not self.skip_bad_lines:
                 raise
@@ -138,14 +154,18 @@ def number_of_prediction_inputs(done: int, last: PredictionInput) -> int | None:
     return max(round(done / last.share), done + 1) if last.share else None
 
 
-def _values(source: str, record: dict[str, object], specs: Specs) -> dict[str, Value]:
+def _values(
+    source: str, record: dict[str, object], specs: Specs, columns: Mapping[str, str]
+) -> dict[str, Value]:
     values = {}
+    trained = f", or the columns it was trained on, {error_list(columns.values())}"
     for name, spec in specs.items():
         value = record.get(name)
         if value is None:
             raise DataError(
-                f"{source}: the field {name!r} is missing{did_you_mean(name, record)}. The model "
-                f"takes {error_list(specs)}; this line has"
+                f"{source}: the field {name!r} is missing"
+                f"{did_you_mean(columns.get(name, name), record)}. The model takes"
+                f" {error_list(specs)}{trained if columns else ''}; this line has"
                 f" {error_list(map(error_text, record)) or 'none'}."
             )
         if spec.dtype != tf.string:

@@ -17,6 +17,22 @@ def define_bad_row_flags() -> None:
     )
 
 
+def define_limit_flags() -> None:
+    """How much of the files is used."""
+    flags.DEFINE_integer(
+        "max_train_examples",
+        0,
+        "Train on the first so many of each training file; 0: all.",
+        lower_bound=0,
+    )
+    flags.DEFINE_integer(
+        "max_eval_examples",
+        0,
+        "Evaluate on the first so many of each file to evaluate on; 0: all.",
+        lower_bound=0,
+    )
+
+
 def define_demo_flag(description: str) -> None:
     """--demo, which says what it learns and needs no other flag."""
     flags.DEFINE_bool("demo", False, description)

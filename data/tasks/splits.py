@@ -10,10 +10,20 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
 from data import batching
 from data.features import Features
 from data.vectors.store import StoredVectors
+
+
+def first_examples(examples: Sequence[Any], most: int, name: str) -> list[Any]:
+    """The first `most` examples of a split, in their order, which the log says; 0: all."""
+    if not 0 < most < len(examples):
+        return list(examples)
+    flag = "max_train_examples" if name == "train" else "max_eval_examples"
+    logging.info("%s: the first %d of %d examples (--%s)", name, most, len(examples), flag)
+    return list(examples[:most])
 
 
 @dataclasses.dataclass(frozen=True)

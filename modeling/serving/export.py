@@ -110,7 +110,7 @@ class Export:
         self,
         servable: Servable,
         signatures: Mapping[str, Signature],
-        texts: Mapping[str, Sequence[str]] | None = None,
+        texts: Mapping[str, Sequence[str] | Mapping[str, str]] | None = None,
     ) -> str:
         """Saves under a temporary name, then renames to the next free version.
 
@@ -120,7 +120,7 @@ class Export:
         Args:
             servable: The model's variables.
             signatures: By name.
-            texts: Further assets: file name → strings, written as JSON.
+            texts: Further assets: file name → strings, or strings by name, written as JSON.
 
         Returns:
             The folder of the new version.
@@ -169,8 +169,9 @@ class Export:
             for name, path in self.assets.items():
                 tf.io.gfile.copy(path, join(folder, name), overwrite=True)
             for name, content in texts.items():
+                content = dict(content) if isinstance(content, Mapping) else list(content)
                 with tf.io.gfile.GFile(join(folder, name), "w") as file:
-                    file.write(json.dumps(list(content), ensure_ascii=False) + "\n")
+                    file.write(json.dumps(content, ensure_ascii=False) + "\n")
             if servable.config is not None:
                 with tf.io.gfile.GFile(join(folder, CONFIG_NAME), "w") as file:
                     file.write(servable.config.to_json_string())

@@ -9,7 +9,7 @@ Needs TensorFlow and TensorFlow Text only, nothing of what made the model.
 import dataclasses
 import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -36,6 +36,9 @@ _DAMAGE = (
 LISTS = "lists.json"
 """The asset of an export that says which outputs of which signature are lists of one length."""
 
+COLUMNS = "columns.json"
+"""The asset that says which columns of the training files were the inputs, by the inputs' names."""
+
 
 class _Askable(Protocol):
     """An example.
@@ -60,6 +63,7 @@ class LoadedSignature:
         inputs, outputs: Names → types and shapes, the first dimension being the batch; by name.
         owner: The whole model, which has to live as long as its function.
         lists: See `modeling.serving.export.Signature`.
+        columns: Columns of the training files by the names of the inputs; empty if nobody knows.
     """
 
     name: str
@@ -68,6 +72,7 @@ class LoadedSignature:
     outputs: Mapping[str, tf.TensorSpec]
     owner: Any
     lists: Sequence[Sequence[str]] = ()
+    columns: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def version_folder(path: str) -> str:
@@ -165,6 +170,7 @@ def signature_of(model: Any, folder: str, name: str) -> LoadedSignature:
         {key: outputs[key] for key in sorted(outputs)},
         model,
         _lists(folder, name),
+        _columns(folder, inputs),
     )
     _check(loaded)
     return loaded
@@ -172,18 +178,34 @@ def signature_of(model: Any, folder: str, name: str) -> LoadedSignature:
 
 def _lists(folder: str, name: str) -> list[list[str]]:
     """Which outputs are lists of one length; none if the export doesn't say."""
-    path = join(join(folder, "assets"), LISTS)
+
+    def form(pairs) -> list[list[str]]:
+        return [[str(output) for output in part] for owner, part in pairs if owner == name]
+
+    expected = "pairs of a signature and its outputs that are lists of one length"
+    return _asset(folder, LISTS, form, expected) or []
+
+
+def _columns(folder: str, inputs: Iterable[str]) -> dict[str, str]:
+    """Columns by the names of these inputs; none if the export doesn't say."""
+
+    def form(columns) -> dict[str, str]:
+        return {name: str(column) for name, column in columns.items() if name in inputs}
+
+    return _asset(folder, COLUMNS, form, "an object of columns by the inputs' names") or {}
+
+
+def _asset(folder: str, name: str, form: Callable, expected: str):
+    """What an asset of JSON holds, in the form that a function makes of it; None without it."""
+    path = join(join(folder, "assets"), name)
     if not tf.io.gfile.exists(path):
-        return []
+        return None
     try:
         with tf.io.gfile.GFile(path) as file:
-            return [
-                [str(output) for output in part] for owner, part in json.load(file) if owner == name
-            ]
-    except (tf.errors.OpError, ValueError, TypeError) as error:
+            return form(json.load(file))
+    except (tf.errors.OpError, ValueError, TypeError, AttributeError) as error:
         raise ModelingError(
-            f"{path} can't be read ({error}); expected pairs of a signature and its outputs that "
-            f"are lists of one length, as JSON. Export the model again."
+            f"{path} can't be read ({error}); expected {expected}, as JSON. Export the model again."
         ) from error
 
 

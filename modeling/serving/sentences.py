@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from modeling.serving.buckets import in_buckets
 from modeling.serving.export import IDS, Export, Signature, refuse_large_request
+from modeling.serving.prediction import COLUMNS
 from modeling.serving.storage import Servable
 
 _MOST_PIECES = 2**16  # of one example
@@ -21,6 +22,7 @@ def export_sentence_model(
     preprocess: Preprocess,
     labels: Sequence[str],
     pairs: bool,
+    columns: Mapping[str, str] | None = None,
 ) -> str:
     """Exports a model for sentences as the next version; returns its folder.
 
@@ -47,6 +49,8 @@ def export_sentence_model(
         preprocess: Texts (string tensors as above) → the model's inputs, in the graph.
         labels: Names of the classes in the order of their ids.
         pairs: Whether the task has two texts.
+        columns: Columns of the training files, by the names of the inputs; kept with the model,
+            so that files with these columns can be asked as they are.
     """
     servable, names = Servable(model, export.dtype), tf.constant(list(labels), tf.string)
     text = tf.TensorSpec([None], tf.string)
@@ -88,7 +92,8 @@ def export_sentence_model(
         "serving_default": Signature(from_text, texts),
         "tokenized": Signature(from_ids, ids),
     }
-    return export.write(servable, signatures, {"labels.json": labels})
+    assets = {"labels.json": labels} | ({COLUMNS: columns} if columns else {})
+    return export.write(servable, signatures, assets)
 
 
 def _answers(kind: str, logits: tf.Tensor, names: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -2,15 +2,18 @@
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
+import numpy as np
 from absl import logging
 
 from data.errors import DataError
 from data.features import features_fingerprint
 from data.files.bad_rows import BadRows
+from data.tasks.lengths import piece_counts, tell_lengths
 from data.tasks.questions import original, squad
 from data.tasks.questions.rows import QuestionSettings, training_question_rows
-from data.tasks.splits import TaskSplit
+from data.tasks.splits import TaskSplit, first_examples
 from data.tokenization import Tokenizer
 
 QUESTIONS_AT_ONCE = 1000
@@ -43,8 +46,51 @@ def question_epochs_per_file(values) -> list[float | None]:
     return epochs
 
 
-def read_training_questions(values, tokenizer: Tokenizer) -> list[TaskSplit]:
-    """A split for each training file."""
+def tell_question_lengths(
+    name: str,
+    tokenizer: Tokenizer,
+    questions: Sequence[squad.Question],
+    settings: QuestionSettings,
+    max_positions: int | None = None,
+) -> None:
+    """Logs how many questions are cut, and how many need several windows for their contexts.
+
+    Args:
+        name: Of the split.
+        tokenizer: For the pieces.
+        questions: Some.
+        settings: What they become rows by.
+        max_positions: The longest row that the model takes; None for any.
+    """
+    asked = piece_counts(tokenizer, [question.question for question in questions])
+    # A context has many questions, and is the same text for all of them.
+    contexts = list(dict.fromkeys(question.context for question in questions))
+    of_context = dict(zip(contexts, piece_counts(tokenizer, contexts), strict=True))
+    tell_lengths(
+        name,
+        "questions",
+        asked,
+        settings.max_query_length,
+        becomes="are cut",
+        flag="max_query_length",
+        most=settings.max_seq_length - 4,
+    )
+    whole = np.minimum(asked, settings.max_query_length) + 3
+    whole += np.array([of_context[question.context] for question in questions], np.int64)
+    tell_lengths(
+        name,
+        "questions with their contexts",
+        whole,
+        settings.max_seq_length,
+        becomes=f"are read in several windows, --doc_stride={settings.doc_stride} apart",
+        most=max_positions,
+    )
+
+
+def read_training_questions(
+    values, tokenizer: Tokenizer, max_positions: int | None = None
+) -> list[TaskSplit]:
+    """A split for each training file; for the lengths see `tell_question_lengths`."""
     version_2, as_original = values.version_2_with_negative, values.original_postprocessing
     settings = question_settings(values)
     bad_rows = BadRows(values.skip_bad_rows)
@@ -58,6 +104,8 @@ def read_training_questions(values, tokenizer: Tokenizer) -> list[TaskSplit]:
             max_contexts=values.max_contexts,
             bad_rows=bad_rows,
         )
+        questions = first_examples(questions, values.max_train_examples, "train")
+        tell_question_lengths(path, tokenizer, questions, settings, max_positions)
         count = len(questions)
         if as_original:
             examples = original.read_squad_examples(questions, True, version_2)
@@ -81,11 +129,19 @@ def read_training_questions(values, tokenizer: Tokenizer) -> list[TaskSplit]:
     return splits
 
 
-def read_to_answer(values, name: str) -> TaskSplit:
-    """The questions of --predict_file; their rows are made some at a time while answering."""
+def read_to_answer(
+    values, name: str, tokenizer: Tokenizer, max_positions: int | None = None
+) -> TaskSplit:
+    """The questions of --predict_file; their rows are made some at a time while answering.
+
+    For the lengths see `tell_question_lengths`.
+    """
     bad_rows, path = BadRows(values.skip_bad_rows), values.predict_file
     version_2 = values.version_2_with_negative
     questions = squad.read_squad(path, version_2=version_2, training=False, bad_rows=bad_rows)
+    questions = first_examples(questions, values.max_eval_examples, name)
+    settings = question_settings(values)
+    tell_question_lengths(name, tokenizer, questions, settings, max_positions)
     content = features_fingerprint(dataclasses.astuple(question)[:5] for question in questions)
     skipped = bad_rows.skipped.get(path, 0)
     return TaskSplit(name, None, content, str, questions, skipped=skipped)

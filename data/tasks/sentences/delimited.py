@@ -13,6 +13,8 @@ from absl import logging
 
 from data.errors import DataError, error_list
 from data.files.bad_rows import BadRows
+from data.files.encodings import UTF8
+from data.files.tables import parse_delimiter
 from data.files.text_files import placed_file, split_file_names
 from data.tasks import labels as saved_files
 from data.tasks.sentences.examples import Example, SentenceKind, SentenceTask
@@ -69,6 +71,15 @@ class OwnSentenceFiles:
     def text_columns(self) -> tuple[str, ...]:
         """One, or two for pairs."""
         return self.layout.text_columns
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Columns by what an exported model calls them, `label` among them; {} without a header."""
+        if not self.layout.has_header:
+            return {}
+        named = zip(("text_a", "text_b", "label"), (*self.text_columns, None), strict=False)
+        columns = dict(named) | {"label": self.layout.label_column}
+        return {name: column for name, column in columns.items() if column}
 
     @property
     def bad_rows(self) -> BadRows:
@@ -152,6 +163,8 @@ def make_sentence_task(
     format: str | None = None,
     data_dir: str | None = None,
     skip_bad_rows: bool = False,
+    delimiter: str | None = None,
+    encoding: str = UTF8,
 ) -> OwnSentenceFiles:
     """The task over these files.
 
@@ -178,6 +191,8 @@ def make_sentence_task(
         format: See `read_table`; one for all files.
         data_dir: Folder that relative file names start from.
         skip_bad_rows: Whether these are left out, see `bad_rows`.
+        delimiter: See `tables.parse_delimiter`; for all files of fields.
+        encoding: Of all files of text.
 
     Raises:
         DataError: The arguments contradict each other, or the training file is at fault.
@@ -207,6 +222,8 @@ def make_sentence_task(
             has_header,
             format,
             BadRows(skip_bad_rows),
+            parse_delimiter(delimiter),
+            encoding,
         ),
         files={split: placed_file(data_dir, path) for split, path in files.items() if path},
         dev_fraction=dev_fraction,

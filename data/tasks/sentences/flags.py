@@ -5,8 +5,8 @@ Defined without TensorFlow, since --help needs none.
 
 from absl import flags
 
-from data.flags import define_text_folding_flags
-from data.tasks.flags import define_bad_row_flags, define_demo_flag
+from data.flags import define_delimiter_flag, define_encoding_flag, define_text_folding_flags
+from data.tasks.flags import define_bad_row_flags, define_demo_flag, define_limit_flags
 
 OWN_FILES = "delimited"  # name of the task
 TASKS = ("cola", "diagnostic", "mnli", "mrpc", "qnli", "qqp", "rte", "sst-2", "sts-b", "wnli")
@@ -18,6 +18,7 @@ MAX_WINDOWS = 16
 def define_sentence_flags() -> None:
     """All of them."""
     define_bad_row_flags()
+    define_limit_flags()
     define_demo_flag("Learn from installed docstrings which library a text is from; see README.")
     _define_task_flags()
     define_text_folding_flags()
@@ -77,4 +78,6 @@ def _define_task_flags() -> None:
     flags.DEFINE_enum(
         "file_format", None, ["tsv", "csv", "jsonl", "parquet"], "By default as the names end."
     )
+    define_delimiter_flag()
+    define_encoding_flag()
     flags.DEFINE_float("dev_fraction", 0.0, "Share of the training file to evaluate on.")

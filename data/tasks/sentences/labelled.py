@@ -5,7 +5,9 @@ part of a training set that is held out.
 """
 
 import contextlib
+import decimal
 import math
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,10 +18,12 @@ from absl import logging
 
 from data.errors import DataError, did_you_mean, error_list, error_text
 from data.files.bad_rows import BadRows
+from data.files.encodings import UTF8
 from data.files.tables import TableRow, read_table, table_value
 from data.tasks.sentences.examples import Example, Label, SentenceKind
 
 _DOMINANT = 0.95
+_TRUTH = {"yes": "true", "1": "true", "no": "false", "0": "false"}
 # Beyond so many labels, each rarer than every second example, they are hardly classes.
 _MANY_LABELS = 50
 
@@ -38,6 +42,8 @@ class SentenceLayout:
     has_header: bool = True
     format: str | None = None
     bad_rows: BadRows = field(default_factory=BadRows)
+    delimiter: str | None = None
+    encoding: str = UTF8
 
     def read(
         self, path: str, split: str, kind: SentenceKind | None, labels: Sequence[str] = ()
@@ -92,7 +98,15 @@ class SentenceLayout:
             ids[guid] = row.source
             return made
 
-        for row in read_table(path, format=self.format, has_header=self.has_header, bad_rows=rows):
+        table = read_table(
+            path,
+            format=self.format,
+            has_header=self.has_header,
+            bad_rows=rows,
+            delimiter=self.delimiter,
+            encoding=self.encoding,
+        )
+        for row in table:
             made = rows.attempt(example, row)
             if made is not None:
                 examples.append(made)
@@ -176,6 +190,12 @@ def warn_of_sentence_labels(path: str, examples: Sequence[Example], labels: Sequ
     absent = [label for label, count in zip(labels, counts, strict=True) if not count]
     if absent:
         logging.warning("%s: no example has the label %s.", path, error_list(absent))
+    alike = _alike(labels, counts)
+    if alike:
+        logging.warning(
+            f"{path}: labels that look alike are learned as different ones: {'; '.join(alike)}."
+            " Where they mean the same, write them alike in the file."
+        )
     if isinstance(examples[0].label, tuple):
         return
     share = counts.max() / len(examples)
@@ -190,6 +210,20 @@ def warn_of_sentence_labels(path: str, examples: Sequence[Example], labels: Sequ
             f"{path}: {len(labels)} different labels in {len(examples)} examples. If they are"
             " numbers to predict, ask for regression; if texts, the label column is another."
         )
+
+
+def _alike(labels: Sequence[str], counts: Sequence[int]) -> list[str]:
+    """Labels that differ in case, width, blanks, how a number or true and false are written."""
+    groups: dict[str, list[str]] = {}
+    for label, count in zip(labels, counts, strict=True):
+        look = " ".join(unicodedata.normalize("NFKC", label).casefold().split())
+        with contextlib.suppress(decimal.InvalidOperation):
+            # "1_0" and "nan0" are numbers to Python, but hardly to the file's author.
+            number = decimal.Decimal(look.replace("_", "?"))
+            look = str(number.normalize()) if number.is_finite() else look
+        shown = f"{error_text(label)} ({count} {'row' if count == 1 else 'rows'})"
+        groups.setdefault(_TRUTH.get(look, look), []).append(shown)
+    return [" and ".join(group) for group in groups.values() if len(group) > 1]
 
 
 def _class_counts(examples: Sequence[Example], labels: Sequence[str]) -> np.ndarray:

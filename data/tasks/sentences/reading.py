@@ -16,8 +16,9 @@ from data.tasks import labels
 from data.tasks.sentences import delimited, glue, multiple_choice, rows
 from data.tasks.sentences.examples import SentenceKind, SentenceTask
 from data.tasks.sentences.flags import OWN_FILES, TASKS
+from data.tasks.sentences.labelled import warn_of_sentence_labels
 from data.tasks.sentences.rows import SentenceSettings
-from data.tasks.splits import TaskSplit
+from data.tasks.splits import TaskSplit, first_examples
 from data.tokenization import Tokenizer
 
 
@@ -66,6 +67,8 @@ def open_sentence_task(
             format=values.file_format,
             data_dir=values.data_dir,
             skip_bad_rows=values.skip_bad_rows,
+            delimiter=values.delimiter,
+            encoding=values.encoding,
         )
     if name in multiple_choice.NAMES:
         files = (values.train_file, values.dev_file, values.test_file)
@@ -85,13 +88,16 @@ def read_sentence_splits(
     data_dir: str | None = None,
     cache: str | None = None,
     budget: int = 0,
+    most: int = 0,
+    max_positions: int | None = None,
 ) -> list[TaskSplit]:
     """Reads what a task has for "train", "dev" or "test", the main split first.
 
     A further split whose file is absent, such as GLUE's diagnostic set, is left out.
 
     Pieces are kept in the folder `cache`, see `rows.cached_sentence_rows`; for the budget see
-    `TaskSplit`.
+    `TaskSplit`. Of each split the first `most` examples count; 0: all. How many
+    texts are longer than a row is logged, with a length of up to `max_positions` that would do.
     """
     # A task without that split says so itself.
     main, *further = task.splits(purpose) or (purpose,)
@@ -99,11 +105,18 @@ def read_sentence_splits(
     exists = getattr(task, "exists", lambda data_dir, name: True)
     splits = []
     for name in [main, *(name for name in further if exists(data_dir, name))]:
-        examples = task.read(data_dir, name)
+        everything = task.read(data_dir, name)
+        examples = first_examples(everything, most, name)
+        if len(examples) < len(everything) and name == "train" and task.labels:
+            # A file that is sorted by label shows here.
+            warn_of_sentence_labels(f"The first {most} examples", examples, task.labels)
         features = rows.cached_sentence_rows(
             cache, name, tokenizer, examples, task.kind, task.labels, settings
         )
         logging.info("%s: %d examples of %s", name, len(examples), task.name)
+        rows.tell_sentence_lengths(
+            name, tokenizer, examples, task.kind, settings, features, max_positions
+        )
         texts = rows.sentences_fingerprint(tokenizer, examples, task.kind, settings)
         splits.append(
             TaskSplit(

@@ -18,6 +18,7 @@ from data.features import (
     feature_row_splits,
     features_fingerprint,
 )
+from data.tasks import lengths
 from data.tasks.sentences.examples import Example, SentenceKind
 from data.tasks.sentences.labelled import check_sentence_labels
 from data.tokenization import Tokenizer, long_texts
@@ -88,18 +89,15 @@ def tokenize_examples(
                 long_text=settings.long_text,
             )
             counts = tf.ones([tf.size(texts_a)], tf.int64)
-        lengths = tf.cast(ids.row_lengths(), tf.int32)
+        row_lengths = tf.cast(ids.row_lengths(), tf.int32)
         return {
             "ids": ids.values,
-            "lengths": lengths,
-            "first_lengths": lengths - tf.reduce_sum(segments, 1),
+            "lengths": row_lengths,
+            "first_lengths": row_lengths - tf.reduce_sum(segments, 1),
             "counts": counts,
         }
 
-    if choices:
-        pairs = [(example.text_a, choice) for example in examples for choice in example.choices]
-    else:
-        pairs = [(example.text_a, example.text_b or "") for example in examples]
+    pairs = _pairs(examples, kind)
     # One portion at least, be it empty.
     whole = concatenated_features(
         pack(*tf.transpose(tf.reshape(tf.constant(some, tf.string), [-1, 2])))
@@ -116,6 +114,54 @@ def tokenize_examples(
         max_seq_length=settings.max_seq_length,
         pad_id=tokenizer.pad_id,
         several_rows=choices or windows,
+    )
+
+
+def _pairs(examples: Sequence[Example], kind: SentenceKind) -> list[tuple[str, str]]:
+    """What is joined to a row each, or to windows; "" for no second text."""
+    if kind is SentenceKind.CHOICES:
+        return [(example.text_a, choice) for example in examples for choice in example.choices]
+    return [(example.text_a, example.text_b or "") for example in examples]
+
+
+def tell_sentence_lengths(
+    name: str,
+    tokenizer: Tokenizer,
+    examples: Sequence[Example],
+    kind: SentenceKind,
+    settings: SentenceSettings,
+    features: Features,
+    max_positions: int | None = None,
+) -> None:
+    """Logs how many texts are longer than a row, see `lengths.tell_lengths`.
+
+    Only those whose row is full are tokenised once more.
+
+    Args:
+        name: Of the split.
+        tokenizer, examples, kind, settings, features: See `tokenize_examples`.
+        max_positions: The longest row that the model takes; None for any.
+    """
+    windows = settings.long_text == "windows"
+    pairs = _pairs(examples, kind)
+    found = features.lengths.copy() if windows else np.diff(features.splits)
+    full = np.flatnonzero(found >= settings.max_seq_length)
+    first, second = (
+        lengths.piece_counts(tokenizer, [pairs[place][text] for place in full]) for text in (0, 1)
+    )
+    found[full] = first + second + 2 + (second > 0)
+    more = " --long_text says which part of them is read; windows reads all of it."
+    if windows:
+        most = features.num_rows[full] == settings.max_windows
+        more = f" {most.sum()} of them fill all --max_windows={settings.max_windows}."
+    lengths.tell_lengths(
+        name,
+        "pairs" if any(second for _, second in pairs) else "texts",
+        found,
+        settings.max_seq_length,
+        becomes="are read in several windows" if windows else "are cut",
+        most=max_positions,
+        more="" if kind is SentenceKind.CHOICES else more,
     )
 
 

@@ -4,7 +4,8 @@
 
 A CoNLL file has a word per line, its columns separated by tabs or by blanks, and a blank line
 behind each sentence; a line whose word is -DOCSTART- begins a document. JSON lines hold a sentence
-per line, an object with a list of words and one of tags.
+per line, an object with a list of words and one of tags. A file may also hold a sentence per line,
+its words, a tab and their tags, as many Chinese sets do.
 """
 
 import dataclasses
@@ -16,6 +17,7 @@ from absl import logging
 
 from data.errors import DataError, error_list, error_text
 from data.files.bad_rows import BadRows, RowAttempt
+from data.files.encodings import UTF8
 from data.files.text_files import file_extension, json_file_rows, lines_of, read_text
 from data.tasks.tagging import schemes as ner_schemes
 
@@ -36,6 +38,7 @@ class TagFormat:
             is of; consecutive lines with the same value are of one.
         scheme: Of the files, among `ner_schemes.SCHEMES`, or "auto".
         model_scheme: What the tags are converted to, among `ner_schemes.MODEL_SCHEMES`.
+        encoding: Of files, as the flag --encoding says.
     """
 
     token_column: str | None = None
@@ -43,6 +46,7 @@ class TagFormat:
     document_column: str | None = None
     scheme: str = "auto"
     model_scheme: str = "iob2"
+    encoding: str = UTF8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,8 +75,9 @@ def read_conll_sentences(
     with the first places.
 
     Args:
-        path: JSON lines if it ends in .jsonl, .ndjson or .json; else the column format. Both
-            may be compressed.
+        path: JSON lines if it ends in .jsonl, .ndjson or .json; else a sentence per line if some
+            line has as many tags behind its only tab as words before it, two at least, and no
+            column is named; else the column format. All may be compressed.
         labelled: Whether there have to be tags; otherwise they are read where there are some.
         bad_rows: What becomes of bad sentences; by default the file is refused.
 
@@ -80,15 +85,20 @@ def read_conll_sentences(
         DataError: The file can't be read, has no sentence, lacks a column, or holds what is no
             tag; names the line.
     """
-    text = read_text(path)
-    read = _json_lines if file_extension(path) in _JSON_LINES else _columns
+    text = read_text(path, encoding=format.encoding)
+    if file_extension(path) in _JSON_LINES:
+        read = _json_lines
+    else:
+        named = format.token_column is not None or format.tag_column is not None
+        read = _sentence_lines if not named and _has_sentence_lines(text) else _columns
     bad = (bad_rows or BadRows()).of(path, "sentences")
     sentences = list(read(path, text, format, labelled, bad.attempt))
     bad.finish(len(sentences))
     if not sentences:
         raise DataError(
-            f"{path} holds no sentence; expected a word per line with columns, or with the ending "
-            f".jsonl an object per line. Check that the file was written completely."
+            f"{path} holds no sentence; expected a word per line with columns, a sentence per line "
+            f"with a tab before its tags, or with the ending .jsonl an object per line. Check that "
+            f"the file was written completely."
         )
     # Places of the words, for messages, are needed until here only.
     sentences, places = zip(*sentences, strict=True)
@@ -180,6 +190,56 @@ def _number(column: str | None, default: int, name: str) -> int:
             f"--{name}_column is {error_text(column)}; for files of columns it has to be a number, "
             f"counting from 0, or from -1 backwards. Names are for JSON lines (.jsonl)."
         ) from None
+
+
+# ---- A sentence per line ----
+
+
+def _has_sentence_lines(text: str) -> bool:
+    """Whether some line holds several words, a tab, and as many tags."""
+    for line in lines_of(text):
+        words, tab, tags = line.partition("\t")
+        tags = _between_blanks(tags)
+        fits = tab and len(tags) == len(_between_blanks(words)) > 1
+        if fits and all(ner_schemes.is_tag(tag, "auto") for tag in tags):
+            return True
+    return False
+
+
+def _between_blanks(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, text.split(" ")))
+
+
+def _sentence_lines(path: str, text: str, format: TagFormat, labelled: bool, attempt: RowAttempt):
+    """(sentence, line numbers of its words) of lines of words, a tab and their tags."""
+    document, used = 0, False
+    for number, line in enumerate(lines_of(text), 1):
+        if _is_document(line):
+            document, used = document + used, False
+        if not _is_word(line):
+            continue
+        source = f"{path}:{number}"
+        row = attempt(_words_and_tags, source, line, format.scheme, labelled)
+        if row is None:
+            continue
+        yield ConllSentence(*row, document, source), (number,) * len(row[0])
+        used = True
+
+
+def _words_and_tags(source: str, line: str, scheme: str, labelled: bool):
+    """Words and tags, or None for these where a line that needs none has none."""
+    words, _, tags = (_between_blanks(part) for part in line.partition("\t"))
+    if not tags and not labelled:
+        return words, None
+    if len(words) != len(tags):
+        raise DataError(
+            f"{source}: {len(words)} words before the tab and {len(tags)} tags behind it "
+            f"({error_text(line)}); every word needs one. A line of this file holds a sentence, "
+            f"its words between blanks, a tab and their tags between blanks; correct it."
+        )
+    for tag in tags:
+        ner_schemes.check_tag(tag, scheme, source)
+    return words, tags
 
 
 # ---- JSON lines ----

@@ -5,8 +5,8 @@ Defined without TensorFlow, since --help needs none.
 
 from absl import flags
 
-from data.flags import define_text_folding_flags
-from data.tasks.flags import define_bad_row_flags, define_demo_flag
+from data.flags import define_encoding_flag, define_text_folding_flags
+from data.tasks.flags import define_bad_row_flags, define_demo_flag, define_limit_flags
 
 SCHEMES = ("iob1", "iob2", "iobes", "bmes", "bilou")
 MODEL_SCHEMES = ("iob2", "iobes")
@@ -15,6 +15,7 @@ MODEL_SCHEMES = ("iob2", "iobes")
 def define_tagging_flags() -> None:
     """All of them."""
     define_bad_row_flags()
+    define_limit_flags()
     define_demo_flag("Learn from installed docstrings which words are code; see README.")
     flags.DEFINE_string("data_dir", None, "Folder that file names start from.")
     flags.DEFINE_string("train_file", None, "Sentences to train on.")
@@ -41,8 +42,16 @@ def define_tagging_flags() -> None:
     flags.DEFINE_string(
         "word_separator",
         " ",
-        "Between words in the text that places of entities refer to; '' for Chinese characters.",
+        "Between words in the text that places of entities refer to; '' for Chinese characters, "
+        "and always with --split_characters.",
     )
+    flags.DEFINE_bool(
+        "split_characters",
+        False,
+        "Tag characters: the words of files and the texts of the exported model are split into "
+        "them. What was trained so stays so.",
+    )
+    define_encoding_flag()
     # What becomes of sentences.
     define_text_folding_flags()
     flags.DEFINE_integer(

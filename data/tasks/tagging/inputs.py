@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from data.tasks.tagging.characters import split_texts
 from data.tasks.tagging.windows import WordWindows, make_windows
 from data.tokenization import Tokenizer, bytes_to_characters
 from data.tokenization.offsets import text_slices
@@ -63,12 +64,40 @@ def tag_inputs_from_words(
     begins, ends = (
         tf.RaggedTensor.from_tensor(places) for places in (byte_starts, byte_starts + sizes)
     )
-    ids, index = tokenizer.tokenize_words(ragged)
+    lengths = (max_seq_length, window_stride, max_windows)
+    return _of_words(tokenizer, texts, ragged, begins, ends, *lengths)
+
+
+def tag_inputs_from_characters(
+    tokenizer: Tokenizer,
+    texts: tf.Tensor,
+    *,
+    max_seq_length: int,
+    window_stride: int = 0,
+    max_windows: int = 0,
+) -> TagInputs:
+    """Of running texts, string [N], each of whose characters is a word; see `characters`."""
+    lengths = (max_seq_length, window_stride, max_windows)
+    return _of_words(tokenizer, texts, *split_texts(texts), *lengths)
+
+
+def _of_words(
+    tokenizer: Tokenizer,
+    texts: tf.Tensor,
+    words: tf.RaggedTensor,
+    begins: tf.RaggedTensor,
+    ends: tf.RaggedTensor,
+    max_seq_length: int,
+    window_stride: int,
+    max_windows: int,
+) -> TagInputs:
+    """Of words [N, (words)], which lie at these bytes of the texts."""
+    ids, index = tokenizer.tokenize_words(words)
     windows = make_windows(tokenizer, ids, max_seq_length, window_stride)
     with tf.control_dependencies(_refusals(windows, max_windows)):
-        number = tf.gather(ragged.row_starts(), ids.value_rowids())
+        number = tf.gather(words.row_starts(), ids.value_rowids())
         number += tf.cast(index.values, tf.int64)
-        return _inputs(texts, ragged, begins, ends, windows, number)
+        return _inputs(texts, words, begins, ends, windows, number)
 
 
 def tag_inputs_from_texts(

@@ -5,22 +5,39 @@ from absl import logging
 from data.features import features_fingerprint
 from data.files.bad_rows import BadRows
 from data.files.text_files import placed_file
+from data.tasks.lengths import tell_lengths
 from data.tasks.splits import TaskSplit
 from data.tasks.tagging import conll
+from data.tasks.tagging.characters import split_sentence
 from data.tasks.tagging.rows import TaggingSettings, make_tagging_rows
 from data.tasks.tagging.tags import TagSet
 from data.tokenization import Tokenizer
 
 
 def read_tagging_file(
-    values, path: str, labelled: bool, model_scheme: str, bad_rows: BadRows
+    values,
+    path: str,
+    labelled: bool,
+    model_scheme: str,
+    bad_rows: BadRows,
+    split_characters: bool = False,
 ) -> list[conll.ConllSentence]:
-    """The sentences of a file in `data_dir`, as the flags say; see `conll.read_conll_sentences`."""
+    """The sentences of a file in `data_dir`, as the flags say; see `conll.read_conll_sentences`.
+
+    Whether characters are their words the model may say, so that it is no matter of the flags.
+    """
     path = placed_file(values.data_dir, path)
     format = conll.TagFormat(
-        values.token_column, values.tag_column, values.document_column, values.scheme, model_scheme
+        values.token_column,
+        values.tag_column,
+        values.document_column,
+        values.scheme,
+        model_scheme,
+        values.encoding,
     )
     sentences = conll.read_conll_sentences(path, format, labelled, bad_rows)
+    if split_characters:
+        sentences = [split_sentence(sentence, model_scheme) for sentence in sentences]
     documents = conll.number_of_conll_documents(sentences)
     words = sum(len(sentence.words) for sentence in sentences)
     logging.info(f"{path}: {documents} documents, {len(sentences)} sentences, {words} words")
@@ -39,12 +56,24 @@ def tokenised_tagging(
     tags: TagSet,
     settings: TaggingSettings,
     bad_rows: BadRows,
+    max_positions: int | None = None,
 ) -> TaskSplit:
-    """The split of that name with these sentences; its `rows` lead back to words."""
+    """The split of that name with these sentences; its `rows` lead back to words.
+
+    How many are longer than a row is logged, with a length of up to `max_positions` that would do.
+    """
     skipped = bad_rows.skipped.get(sentences[0].source.rpartition(":")[0], 0)
     rows = make_tagging_rows(tokenizer, sentences, tags, settings)
     logging.info(
         "%s: %d rows; %d words without a piece", name, len(rows.features), rows.words_without_piece
+    )
+    tell_lengths(
+        name,
+        "documents" if settings.document_context else "sentences",
+        rows.lengths,
+        settings.max_seq_length,
+        becomes="are tagged in several windows, whole",
+        most=max_positions,
     )
     features = rows.features
     arrays = (features.ids, features.splits, features.first_lengths, features.piece_labels)

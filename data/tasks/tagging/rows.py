@@ -52,6 +52,7 @@ class WordRows:
             normalisation deletes have no piece, and so aren't among them.
         splits: int64 [sentences + 1]; sentence s has the words splits[s] to splits[s + 1].
         sources: Where each row comes from, "file:line" of its sentence or document.
+        lengths: int64 [texts]; pieces of each sentence or document, [CLS] and [SEP] counted.
     """
 
     features: Features
@@ -60,6 +61,7 @@ class WordRows:
     words: np.ndarray
     splits: np.ndarray
     sources: Sequence[str]
+    lengths: np.ndarray
 
     def of_words(self, values: np.ndarray, otherwise) -> np.ndarray:
         """[rows, length] → [words]; `otherwise` for words that no row has."""
@@ -130,6 +132,7 @@ def make_tagging_rows(
     # What the rows are scored for, in order, are the pieces in order.
     begin, end = whole["scored"].T
     row = np.repeat(np.arange(len(begin)), end - begin)
+    text = np.repeat(np.arange(len(texts)), whole["counts"])
     place = np.arange(len(row)) - np.repeat(np.cumsum(end - begin) - end, end - begin)
     words = whole["words"]
     first = np.diff(words, prepend=-1) > 0
@@ -151,6 +154,7 @@ def make_tagging_rows(
         words=words,
         splits=feature_row_splits([len(sentence.words) for sentence in sentences]),
         sources=np.repeat([source for _, source in texts], whole["counts"]),
+        lengths=np.bincount(text, end - begin, len(texts)).astype(np.int64) + 2,
     )
 
 

@@ -79,12 +79,21 @@ def encode_entities(entities: Iterable[Entity], length: int, scheme: str) -> lis
     return tags
 
 
+def is_tag(tag: str, scheme: str) -> bool:
+    """Whether it is a tag of the scheme, or of any if that is "auto"."""
+    letter, hyphen, kind = tag.partition("-")
+    return tag == OUTSIDE or (letter in _letters(scheme) and bool(kind or not hyphen))
+
+
+def _letters(scheme: str) -> set[str]:
+    return {*"".join(SCHEMES.values())} if scheme == "auto" else {*SCHEMES[scheme]}
+
+
 def check_tag(tag: str, scheme: str, source: str) -> None:
     """Raises DataError for what is no tag of the scheme, or of any if that is "auto"."""
-    letters = {*"".join(SCHEMES.values())} if scheme == "auto" else {*SCHEMES[scheme]}
-    letter, hyphen, kind = tag.partition("-")
-    if tag == OUTSIDE or (letter in letters and (kind or not hyphen)):
+    if is_tag(tag, scheme):
         return
+    letters = _letters(scheme)
     called = "any scheme" if scheme == "auto" else scheme.upper()
     raise DataError(
         f"{source}: the tag is {error_text(tag)}, which isn't one of {called}; expected O, or one "

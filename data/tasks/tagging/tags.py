@@ -20,10 +20,16 @@ class TagSet:
     """The tags in the order of their numbers: O, then every letter of the scheme with every type.
 
     So a type that only has entities of one word in training can be predicted with several.
+
+    Attributes:
+        scheme: Of the tags.
+        names: Of the tags.
+        split_characters: Whether characters are tagged, not words; see `characters`.
     """
 
     scheme: str
     names: tuple[str, ...]
+    split_characters: bool = False
 
     def __len__(self) -> int:
         return len(self.names)
@@ -53,7 +59,9 @@ class TagSet:
         return np.array(numbers, np.int32)
 
 
-def make_tag_set(sentences: Sequence[ConllSentence], scheme: str) -> TagSet:
+def make_tag_set(
+    sentences: Sequence[ConllSentence], scheme: str, split_characters: bool = False
+) -> TagSet:
     """The tags of a training set, whose tags are of that scheme.
 
     Raises:
@@ -68,16 +76,21 @@ def make_tag_set(sentences: Sequence[ConllSentence], scheme: str) -> TagSet:
             f"the tags."
         )
     names = (f"{letter}-{kind}" if kind else letter for kind in types for letter in SCHEMES[scheme])
-    return TagSet(scheme, (OUTSIDE, *names))
+    return TagSet(scheme, (OUTSIDE, *names), split_characters)
 
 
 def saved_tags(tags: TagSet) -> dict:
     """Scheme and tags as they are kept with a model, for `load_tags`."""
-    return {"scheme": tags.scheme, "labels": list(tags.names)}
+    saved = {"scheme": tags.scheme, "labels": list(tags.names)}
+    # Not where it is false, so that folders of before there was a choice stay as they are.
+    return saved | ({"split_characters": True} if tags.split_characters else {})
 
 
 def load_tags(
-    output_dir: str, init_checkpoint: str | None, names: Sequence[str] | None = None
+    output_dir: str,
+    init_checkpoint: str | None,
+    names: Sequence[str] | None = None,
+    split_characters: bool = False,
 ) -> TagSet:
     """Reads what was kept beside the weights that will be used, see `labels.task_label_places`.
 
@@ -85,9 +98,11 @@ def load_tags(
         output_dir: Of the run.
         init_checkpoint: Weights from elsewhere.
         names: The tags as the model's configuration tells them; they count where none were kept.
+        split_characters: What the flag says. What was kept counts without it.
 
     Raises:
-        DataError: There is none, or it can't be read or is another.
+        DataError: There is none, or it can't be read or is another, or is of words where the flag
+            is for characters.
     """
     path = labels.find_labels(output_dir, init_checkpoint)
     if path is None and names:
@@ -98,7 +113,7 @@ def load_tags(
                 f"The model's configuration names the tags {error_list(names)}; expected O, and "
                 f"B-, I- (and E-, S-) before types of entities. Train it here on such tags."
             )
-        return TagSet(scheme, tuple(names))
+        return TagSet(scheme, tuple(names), split_characters)
     if path is None:
         places = " and ".join(labels.task_label_places(output_dir, init_checkpoint))
         raise DataError(
@@ -108,9 +123,16 @@ def load_tags(
         )
 
     def form(saved) -> TagSet:
-        tags = TagSet(saved["scheme"], labels.task_label_strings(saved, "labels"))
+        scheme, names = saved["scheme"], labels.task_label_strings(saved, "labels")
+        tags = TagSet(scheme, names, saved.get("split_characters") is True)
         if tags.scheme not in MODEL_SCHEMES or OUTSIDE not in tags.names:
             raise ValueError("the scheme or the list of labels is not one of this script")
         return tags
 
-    return labels.read_labels(path, form)
+    tags = labels.read_labels(path, form)
+    if split_characters and not tags.split_characters:
+        raise DataError(
+            f"{path}: the model was trained to tag words, and --split_characters is given; expected"
+            " a model that was trained with that flag. Leave it out, or train with it."
+        )
+    return tags

@@ -9,7 +9,7 @@ import pytest
 
 from data.errors import DataError
 from data.files import lines
-from data.files.lines import check_utf8, open_lines
+from data.files.lines import check_decoded, open_lines
 
 
 def written(tmp_path, content: bytes):
@@ -32,9 +32,9 @@ def test_lines(pack, tmp_path):
 
 def test_bytes_that_are_not_utf8_are_said_by_line(tmp_path):
     good, bad = open_lines(written(tmp_path, b"\xc3\xa9\nna\xefve\n")).lines()
-    assert check_utf8("f:1", good) == "é"
+    assert check_decoded("f:1", good) == "é"
     with pytest.raises(DataError, match=r"f:2: found the bytes b'\\xef'"):
-        check_utf8("f:2", bad)
+        check_decoded("f:2", bad)
 
 
 def test_what_can_not_be_read(tmp_path, monkeypatch):
@@ -83,3 +83,22 @@ def test_memory_does_not_grow_with_the_file(pack, tmp_path):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 2**20
+
+
+def test_lines_of_another_encoding(tmp_path):
+    text = '{"a": "é"}\r\nœ\n'
+    for encoding in ("utf-16", "cp1252", "utf-8"):
+        stream = open_lines(written(tmp_path, text.encode(encoding)), encoding)
+        assert stream.first_character() == "{"
+        assert [check_decoded("f", line, encoding) for line in stream.lines()] == [
+            '{"a": "é"}',
+            "œ",
+        ]
+    *_, bad = open_lines(written(tmp_path, b"a\nb\x81\n"), "cp1252").lines()
+    with pytest.raises(DataError, match=r"f:2: .*x81'.*byte 2 of the line.*not cp1252.*latin-1"):
+        check_decoded("f:2", bad, "cp1252")
+    stream = open_lines(written(tmp_path, "a\nb".encode("utf-16") + b"\0\xd8\0\0"), "utf-16")
+    with pytest.raises(DataError, match=r"a\.txt:\d: found the bytes .*not utf-16"):
+        list(stream.lines())
+    with pytest.raises(DataError, match="--encoding is 'utf-9'"):
+        open_lines(str(tmp_path / "a.txt"), "utf-9")

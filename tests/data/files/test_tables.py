@@ -9,7 +9,7 @@ import pyarrow.parquet
 import pytest
 
 from data.errors import DataError, did_you_mean
-from data.files.tables import read_table, table_value
+from data.files.tables import parse_delimiter, read_table, table_value
 
 
 def rows(path, **options):
@@ -177,3 +177,46 @@ def test_cell_of_ten_megabytes(name, written):
 def test_nearest():
     assert "'text'" in did_you_mean("Txt", ["label", "text"])
     assert did_you_mean("zzz", ["label", "text"]) == ""
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [("tab", "\t"), ("\\t", "\t"), ("\t", "\t"), ("Semicolon", ";"), ("|", "|"), (None, None)],
+)
+def test_delimiters(given, meant):
+    assert parse_delimiter(given) == meant
+
+
+@pytest.mark.parametrize("given", ["", ";;", "x", "7", '"', "\n", "colon"])
+def test_what_is_no_delimiter(given):
+    with pytest.raises(DataError, match=r"--delimiter is .*; expected tab, comma, semicolon, pipe"):
+        parse_delimiter(given)
+
+
+def test_files_with_another_delimiter_and_encoding(written):
+    text = 't;l\n"café; thé";a,b\n'
+    path = str(written("a.csv", text.encode("cp1252")))
+    found = list(read_table(path, delimiter=";", encoding="cp1252"))
+    assert [row.fields for row in found] == [{"t": "café; thé", "l": "a,b"}]
+    path = str(written("a.tsv", 't|l\n"a|b\n'))
+    assert [row.fields for row in read_table(path, delimiter="|")] == [{"t": '"a', "l": "b"}]
+    path = str(written("b.csv", "t;l\na;b;c\n"))
+    with pytest.raises(DataError, match=r"has 3 semicolon-sep.* a semicolon inside .* needs quot"):
+        list(read_table(path, delimiter=";"))
+
+
+@pytest.mark.parametrize(
+    ("name", "header", "called"),
+    [
+        ("a.csv", "text;l", "semicolon"),
+        ("a.tsv", "text,l", "comma"),
+        ("a.csv", "a|b", "pipe"),
+    ],
+)
+def test_a_wrong_delimiter_is_told_by_the_header(name, header, called, written):
+    (row,) = read_table(str(written(name, f"{header}\nx\n")))
+    with pytest.raises(DataError, match=f"If {called}s separate .* --delimiter={called}"):
+        table_value(row, "text")
+    (row,) = read_table(str(written("b.csv", "body\nx\n")))
+    with pytest.raises(DataError, match=r"Name one that is there\.$"):
+        table_value(row, "text")

@@ -31,10 +31,10 @@ NUMBERS = {
 def read(tmp_path):
     """The examples of a file with that name and content."""
 
-    def read(name, content, specs, format="auto", skip=False):
+    def read(name, content, specs, format="auto", skip=False, **more):
         path = tmp_path / name
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return list(PredictionInputs(str(path), specs, format, skip))
+        return list(PredictionInputs(str(path), specs, format, skip, **more))
 
     return read
 
@@ -255,3 +255,57 @@ def test_estimated_total(read):
     half = prediction_inputs.PredictionInput("", {}, {}, None, 0.5)
     assert number_of_prediction_inputs(7, half) == 14
     assert number_of_prediction_inputs(7, prediction_inputs.PredictionInput("", {}, {})) is None
+
+
+def test_another_delimiter_and_encoding(read):
+    content = 'id;text\n1;"é; è"\n'.encode("cp1252")
+    (got,) = read("a.csv", content, texts("text"), delimiter="semicolon", encoding="cp1252")
+    assert (got.values, got.passed) == ({"text": "é; è".encode()}, {"id": "1"})
+    (got,) = read("a.tsv", "id|text\n1|x\n", texts("text"), delimiter="|")
+    assert got.values == {"text": b"x"}
+    (got,) = read("a", "x;y", texts("text_a", "text_b"), delimiter=";")
+    assert got.values == {"text_a": b"x", "text_b": b"y"}
+    with pytest.raises(DataError, match=r"a\.csv:2: found the bytes b.*xe9', which.*=cp1252"):
+        read("a.csv", content, texts("text"), delimiter=";")
+    with pytest.raises(DataError, match=r"a\.csv:1: .*give --delimiter=semicolon"):
+        read("a.csv", content, texts("text"), encoding="latin-1")
+    (bad,) = read("a.txt", b"\xe9", texts("text"), skip=True)
+    assert "byte 1 of the line" in str(bad.error)
+
+
+PAIR = texts("text_a", "text_b")
+TRAINED = {"text_a": "title", "text_b": "body"}
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", "id,body,title\n7,b,a\n"),
+        ("a.tsv", "id\tbody\ttitle\n7\tb\ta\n"),
+        ("a.jsonl", '{"id": "7", "body": "b", "title": "a"}'),
+        # The inputs' own names count where the columns aren't all there, or are beside them.
+        ("a.csv", "id,text_b,text_a\n7,b,a\n"),
+        ("a.jsonl", '{"id": "7", "text_a": "a", "text_b": "b"}'),
+    ],
+)
+def test_columns_of_the_training_files(read, name, content):
+    (got,) = read(name, content, PAIR, columns=TRAINED)
+    assert (got.values, got.passed) == ({"text_a": b"a", "text_b": b"b"}, {"id": "7"})
+
+
+def test_columns_that_have_the_names_of_other_inputs(read):
+    swapped = {"text_a": "text_b", "text_b": "text_a"}
+    (got,) = read("a.csv", "text_a,text_b\nx,y\n", PAIR, columns=swapped)
+    assert got.values == {"text_a": b"y", "text_b": b"x"}
+    (got,) = read("a.csv", "text,body\nx,y\n", texts("text"), columns={"text": "body"})
+    assert (got.values, got.passed) == ({"text": b"x"}, {"body": "y"})
+
+
+def test_columns_that_are_not_there(read):
+    with pytest.raises(DataError) as error:
+        read("a.csv", "titel,body\nx,y\n", PAIR, columns=TRAINED)
+    assert "a.csv:1: expected a header" in str(error.value)
+    assert "text_a, text_b, or the columns it was trained on, title, body" in str(error.value)
+    assert "(did you mean 'titel'?). The header is 'titel', 'body'" in str(error.value)
+    with pytest.raises(DataError, match=r"a\.jsonl:1: .*on, title, body; this line has 'x'"):
+        read("a.jsonl", '{"x": "y"}', PAIR, columns=TRAINED)

@@ -1,5 +1,6 @@
 """Asking SavedModels: versions, signatures, batches, refusals."""
 
+import pathlib
 import types
 
 import numpy as np
@@ -186,3 +187,16 @@ def test_outputs_need_a_row_for_each_example(folder):
     predictor = SavedModelPredictor(load_signature(str(folder), "shrunk"), 4)
     with pytest.raises(ModelingError, match=r"'text' is of shape \(\) for 2 examples"):
         predictor([example(0, text=b"a"), example(0, text=b"b")])
+
+
+def test_columns_that_the_export_remembers(folder):
+    path = pathlib.Path(folder, "assets", "columns.json")
+    path.parent.mkdir(exist_ok=True)
+    assert load_signature(str(folder), "serving_default").columns == {}
+    path.write_text('{"text": "body", "label": "verdict"}')
+    assert load_signature(str(folder), "serving_default").columns == {"text": "body"}
+    for damage in ("", "[1]", "7"):
+        path.write_text(damage)
+        with pytest.raises(ModelingError, match=r"columns\.json can't be read"):
+            load_signature(str(folder), "serving_default")
+    path.unlink()

@@ -10,8 +10,10 @@ import pytest
 
 from data.errors import DataError
 from data.files.bad_rows import BadRows
-from data.tasks.questions.reading import read_to_answer
+from data.tasks.questions.reading import read_to_answer, tell_question_lengths
+from data.tasks.questions.rows import QuestionSettings
 from data.tasks.questions.squad import Answer, Question, _locate, read_squad
+from data.tokenization import Tokenizer
 
 CONTEXT = "Ada met Bob. Bob met\u00a0 Cleo in 𝔓aris."
 
@@ -357,9 +359,32 @@ def test_bad_questions_are_told_together_or_left_out(tmp_path, caplog):
 def test_what_is_left_out_is_said_with_the_score(tmp_path):
     content = squad(qa(id="a"), qa(id="b", question=" "), qa(id="c"))
     values = {"predict_file": write(tmp_path, content), "version_2_with_negative": False}
-    split = read_to_answer(types.SimpleNamespace(**values, skip_bad_rows=True), "test")
+    values |= {"max_seq_length": 16, "doc_stride": 4, "max_query_length": 4}
+    values |= {"max_eval_examples": 0}
+    tokenizer = Tokenizer.from_vocab(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
+    split = read_to_answer(types.SimpleNamespace(**values, skip_bad_rows=True), "test", tokenizer)
     assert split.left_out == {"skipped_rows": 1}
     whole = squad(qa(id="a"), qa(id="c"))
     values["predict_file"] = write(tmp_path, whole, "y.json")
-    good = read_to_answer(types.SimpleNamespace(**values, skip_bad_rows=False), "test")
+    good = read_to_answer(types.SimpleNamespace(**values, skip_bad_rows=False), "test", tokenizer)
     assert good.left_out == {} and good.fingerprint == split.fingerprint
+    values["max_eval_examples"] = 1
+    first = read_to_answer(types.SimpleNamespace(**values, skip_bad_rows=False), "test", tokenizer)
+    assert [question.id for question in first.examples] == ["a"]
+    assert first.fingerprint != good.fingerprint
+
+
+def test_how_long_they_are_is_said(tmp_path, caplog):
+    tokenizer = Tokenizer.from_vocab(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"])
+    questions = [
+        Question(str(n), "a " * n, "a " * (10 if n % 2 else 40), (), True, f"f:{n}")
+        for n in range(1, 9)
+    ]
+    settings = QuestionSettings(24, 4, 6)
+    tell_question_lengths("x.json", tokenizer, questions, settings, 32)
+    assert "x.json: 2 of 8 questions are cut" in caplog.text
+    assert "--max_query_length=16 would hold 100.0 % of them" in caplog.text
+    # Questions with [CLS] and two [SEP], and 40 pieces.
+    assert "4 of 8 questions with their contexts are read in several windows" in caplog.text
+    assert "--doc_stride=4 apart, since" in caplog.text and "longest has 49 pieces" in caplog.text
+    assert "--max_seq_length=32, the most that the model takes, would hold 50.0 %" in caplog.text

@@ -131,6 +131,7 @@ def test_the_flag_reaches_every_task(tmp_path):
     values |= {"text_columns": ["text"], "label_column": "label", "id_column": None, "header": True}
     values |= {"label_kind": None, "labels": ["x", "y"], "label_separator": ",", "random_seed": 0}
     values |= {"dev_fraction": 0.0, "file_format": None, "skip_bad_rows": True}
+    values |= {"delimiter": None, "encoding": "utf-8"}
     for name in ("delimited", "multiple_choice", "SWAG", "mrpc"):
         task = open_sentence_task(
             types.SimpleNamespace(**values | {"task_name": name}), train=False

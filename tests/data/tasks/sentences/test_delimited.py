@@ -357,3 +357,38 @@ def test_cell_of_ten_megabytes(written):
     text = "word " * (2 * 2**20)
     path = written("t.csv", f'text,label\n"{text}",a\nshort,b\n')
     assert make(path).read(None, "train")[0].text_a == text
+
+
+def test_other_delimiters_and_encodings(written, tmp_path):
+    path = str(tmp_path / "own.csv")
+    with open(path, "w", encoding="utf-16") as file:
+        file.write("text;label\né, è;b\nö;c\n")
+    task = make(path, delimiter="semicolon", encoding="utf-16")
+    assert [(e.text_a, e.label) for e in task.read(None, "train")] == [("é, è", "b"), ("ö", "c")]
+    message = error_of(make, path, delimiter=";")
+    assert "own.csv:1: found the bytes" in message and "give --encoding=utf-16" in message
+    path = written("a.csv", "text;label\na;b\n")
+    assert "give --delimiter=semicolon" in error_of(make, path)
+    assert "--delimiter is 'x'" in error_of(make, path, delimiter="x")
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        (["true", "True", "true", "no"], "'True' (1 row) and 'true' (2 rows)."),
+        (["1", "1.0", "01", "2"], "'01' (1 row) and '1' (1 row) and '1.0' (1 row)."),
+        (["yes", "1", "no", "0"], "'0' (1 row) and 'no' (1 row); '1' (1 row) and 'yes' (1 row)."),
+        (["a  b", "A b", "c"], "'A b' (1 row) and 'a  b' (1 row)."),
+        (["ＡＢ", "ab", "c"], "'ab' (1 row) and 'ＡＢ' (1 row)."),
+        (["10000000000000000000001", "10000000000000000000002"], None),
+        (["true", "false", "nan", "naN0", "1_0", "10"], None),
+        (["0", "1", "2", "-1"], None),
+    ],
+)
+def test_labels_that_look_alike_are_said_and_kept(written, caplog, labels, said):
+    path = written("t.tsv", "text\tlabel\n" + "".join(f"{i}\t{x}\n" for i, x in enumerate(labels)))
+    task = make(path)
+    assert set(task.labels) == set(labels)
+    alike = "t.tsv: labels that look alike are learned as different ones: "
+    assert (alike in caplog.text) == (said is not None)
+    assert f"{alike}{said}" in caplog.text or not said

@@ -342,3 +342,24 @@ def test_another_process_removes_the_old_file_first(tokenizer, tmp_path, monkeyp
             SETTINGS,
         )
     assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize("kind", [SentenceKind.CLASSES, SentenceKind.CHOICES])
+@pytest.mark.parametrize("long_text", ["head", "windows"])
+def test_how_many_are_cut_is_said(tokenizer, caplog, kind, long_text):
+    if (kind, long_text) == (SentenceKind.CHOICES, "windows"):
+        return
+    examples = make_examples(300, kind)
+    settings = SentenceSettings(10, long_text, max_windows=3)
+    found = tokenize_examples(tokenizer, examples, kind, LABELS, settings)
+    caplog.clear()
+    rows.tell_sentence_lengths("dev", tokenizer, examples, kind, settings, found, 24)
+    # A letter is a piece here.
+    pairs = [(e.text_a, b) for e in examples for b in (e.choices or [e.text_b or ""])]
+    whole = [len(a.split()) + len(b.split()) + 2 + bool(b) for a, b in pairs]
+    becomes = "are read in several windows" if long_text == "windows" else "are cut"
+    longer = sum(length > 10 for length in whole)
+    assert f"dev: {longer} of {len(pairs)} pairs {becomes}" in caplog.text
+    assert f"the longest has {max(whole)} pieces. --max_seq_length=24, the most" in caplog.text
+    most = f"{int((found.num_rows == 3).sum())} of them fill all --max_windows=3."
+    assert (most in caplog.text) == (long_text == "windows")

@@ -176,6 +176,7 @@ def test_left_out_sentences_are_said_with_the_score(tmp_path):
     (tmp_path / "good.txt").write_text("a O\n\nb B-X\n")
     values = {"data_dir": str(tmp_path), "document_context": False, "scheme": "auto"}
     values |= {"token_column": None, "tag_column": None, "document_column": None}
+    values |= {"encoding": "utf-8"}
     splits = []
     for name in ("f.txt", "good.txt"):
         bad_rows = BadRows(skip=True)
@@ -231,3 +232,69 @@ def test_real_sets(shared_data):
         str(shared_data / "chinese/weibo_ner/dev.all.bmes"), TagFormat(), True
     )
     assert len(weibo) == 270 and {tag[0] for s in weibo for tag in s.tags} == {*"OBI"}
+
+
+def test_files_in_another_encoding(tmp_path):
+    path = tmp_path / "esp.train"
+    path.write_bytes("España B-LOC\n".encode("latin-1"))
+    (sentence,) = read_conll_sentences(str(path), TagFormat(encoding="latin-1"), True)
+    assert sentence.words == ("España",)
+    with pytest.raises(DataError, match=r"esp\.train:1: .* --encoding=cp1252"):
+        read_conll_sentences(str(path), TagFormat(), True)
+
+
+CHINESE = "我 爱 北 京\tO O B-LOC I-LOC\n\n 好 \tO\n-DOCSTART-\n天 安 门\tB-LOC I-LOC I-LOC\n"
+
+
+def test_a_sentence_per_line(tmp_path):
+    path = tmp_path / "train.txt"
+    path.write_text(CHINESE)
+    sentences = read_conll_sentences(str(path), TagFormat(model_scheme="iobes"), True)
+    assert ["".join(sentence.words) for sentence in sentences] == ["我爱北京", "好", "天安门"]
+    assert sentences[0].tags == ("O", "O", "B-LOC", "E-LOC")
+    assert [s.source.rpartition(":")[2] for s in sentences] == ["1", "3", "5"]
+    assert [s.document for s in sentences] == [0, 0, 1]
+    # A file to tag may have sentences without tags.
+    path.write_text(f"{CHINESE}我 爱\n我\t\n")
+    *_, bare, tab = read_conll_sentences(str(path), TagFormat(), False)
+    assert (bare.words, bare.tags, tab.words, tab.tags) == (("我", "爱"), None, ("我",), None)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("我 爱\tO", ["train.txt:6", "2 words before the tab and 1 tags behind it"]),
+        ("我 爱", ["train.txt:6", "2 words before the tab and 0 tags"]),
+        ("我 爱\tO X-LOC", ["train.txt:6", "the tag is 'X-LOC'"]),
+    ],
+)
+def test_bad_lines_of_sentences(tmp_path, line, words):
+    path = tmp_path / "train.txt"
+    path.write_text(f"{CHINESE}{line}\n")
+    with pytest.raises(DataError) as error:
+        read_conll_sentences(str(path), TagFormat(), True)
+    assert all(word in str(error.value) for word in words)
+    bad_rows = BadRows(skip=True)
+    assert len(read_conll_sentences(str(path), TagFormat(), True, bad_rows)) == 3
+    assert bad_rows.skipped == {str(path): 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("EU\tB-ORG\nNew York\tB-LOC\n\n.\tO\n", ("EU", "New York")),
+        ("New York\tx\tB-LOC\n", ("New York",)),
+        # Not all lines have tabs, so that blanks separate columns as well.
+        ("EU\tB-NP B-ORG\nin O O\n", ("EU", "in")),
+    ],
+)
+def test_columns_are_no_sentences(tmp_path, text, words):
+    path = tmp_path / "train.txt"
+    path.write_text(text)
+    assert read_conll_sentences(str(path), TagFormat(), True)[0].words == words
+
+
+def test_named_columns_are_columns(tmp_path):
+    (tmp_path / "train.txt").write_text("a b\tO O\n")
+    with pytest.raises(DataError, match="the tag is 'O O'"):
+        read_conll_sentences(str(tmp_path / "train.txt"), TagFormat(tag_column="-1"), True)

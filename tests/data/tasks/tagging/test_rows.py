@@ -8,7 +8,9 @@ import tensorflow as tf
 
 from data import batching
 from data.errors import DataError
+from data.files.bad_rows import BadRows
 from data.tasks import labels
+from data.tasks.tagging import reading
 from data.tasks.tagging.conll import ConllSentence, TagFormat, read_conll_sentences
 from data.tasks.tagging.rows import TaggingSettings, make_tagging_rows
 from data.tasks.tagging.tags import NO_TAG, TagSet, load_tags, make_tag_set, saved_tags
@@ -202,3 +204,15 @@ def test_tag_sets(tmp_path):
         (tmp_path / "labels.json").write_text(content)
         with pytest.raises(DataError, match=r"labels\.json doesn't hold"):
             load_tags(str(tmp_path), None)
+
+
+@pytest.mark.parametrize("context", [False, True])
+def test_how_long_they_are_is_said(tokenizer, caplog, context):
+    sentences = [sentence(["a"] * n, ["O"] * n, document=n) for n in (3, 8, 9, 30)]
+    settings = TaggingSettings(10, 0, context)
+    rows = make_tagging_rows(tokenizer, sentences, TAGS, settings)
+    assert rows.lengths.tolist() == [5, 10, 11, 32]
+    reading.tokenised_tagging("dev", sentences, tokenizer, TAGS, settings, BadRows(), 24)
+    called = "documents" if context else "sentences"
+    assert f"dev: 2 of 4 {called} are tagged in several windows, whole, since" in caplog.text
+    assert "--max_seq_length=24, the most that the model takes, would hold 75.0 %" in caplog.text

@@ -1,0 +1,56 @@
+"""From flags to splits: which examples are read, and what the log says of them."""
+
+import pytest
+
+from data.tasks.sentences.delimited import make_sentence_task
+from data.tasks.sentences.reading import read_sentence_splits
+from data.tasks.sentences.rows import SentenceSettings
+from data.tokenization import Tokenizer
+
+
+@pytest.fixture
+def tokenizer():
+    return Tokenizer.from_vocab(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij"])
+
+
+def task_of(tmp_path, **options):
+    lines = ["text\tlabel", *(f"{'abcdefghij'[n % 10]} {n}\t{'xy'[n >= 50]}" for n in range(100))]
+    (tmp_path / "train.tsv").write_text("\n".join(lines) + "\n")
+    path = str(tmp_path / "train.tsv")
+    return make_sentence_task(train_file=path, text_columns="text", label_column="label", **options)
+
+
+def test_the_first_examples(tmp_path, tokenizer, caplog):
+    task = task_of(tmp_path, dev_files=str(tmp_path / "train.tsv"))
+    settings = SentenceSettings(8)
+    (whole,) = read_sentence_splits(task, "train", tokenizer, settings)
+    assert "max_train_examples" not in caplog.text
+    (part,) = read_sentence_splits(task, "train", tokenizer, settings, most=60)
+    assert part.examples == whole.examples[:60] and len(part) == 60
+    assert part.fingerprint != whole.fingerprint
+    assert "train: the first 60 of 100 examples (--max_train_examples)" in caplog.text
+    assert "no example has the label" not in caplog.text
+    read_sentence_splits(task, "train", tokenizer, settings, most=20)
+    assert "The first 20 examples: no example has the label y." in caplog.text
+    (dev,) = read_sentence_splits(task, "dev", tokenizer, settings, most=7)
+    assert dev.examples == task.read(None, "dev")[:7]
+    assert "dev: the first 7 of 100 examples (--max_eval_examples)" in caplog.text
+
+
+def test_the_held_out_part_does_not_depend_on_how_much_is_trained_on(tmp_path, tokenizer):
+    task = task_of(tmp_path, dev_fraction=0.2)
+    settings = SentenceSettings(8)
+    (dev,) = read_sentence_splits(task, "dev", tokenizer, settings)
+    for most in (10, 0):
+        (train,) = read_sentence_splits(task, "train", tokenizer, settings, most=most)
+        assert not {e.text_a for e in train.examples} & {e.text_a for e in dev.examples}
+    assert [e.label for e in dev.examples].count("x") == 10
+    assert len(dev) == 20
+
+
+def test_how_long_they_are(tmp_path, tokenizer, caplog):
+    read_sentence_splits(
+        task_of(tmp_path), "train", tokenizer, SentenceSettings(3), max_positions=512
+    )
+    assert "train: 100 of 100 texts are cut, since they are longer than" in caplog.text
+    assert "--max_seq_length=16 would hold 100.0 % of them" in caplog.text
