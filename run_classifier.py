@@ -56,7 +56,8 @@ from data.files.locks import one_run
 from data.tasks import labels
 from data.tasks.sentences import delimited, glue_submission, predictions, reading
 from data.tasks.sentences.examples import SentenceKind, SentenceTask
-from data.tasks.sentences.rows import SentenceSettings
+from data.tasks.sentences.flags import OWN_FILES
+from data.tasks.sentences.rows import SentenceSettings, count_cut_sentences
 from data.tokenization import Tokenizer, build_choice_inputs, build_inputs, casing
 from modeling import checkpoints, errors, metrics
 from modeling.config import BertConfig
@@ -66,6 +67,8 @@ from modeling.training.engine.distribution import is_chief
 from modeling.training.engine.evaluation import ReplicaPredictor
 from modeling.training.fine_tuning import fine_tune
 from modeling.training.given_model import check_training_fits_model
+from modeling.training.reports.contents import MOST_MISTAKES, Mistake, TaskReport
+from modeling.training.reports.sentences import sentence_fields
 from modeling.training.runs import charts
 from modeling.training.runs.identity import weights_identity
 from modeling.training.runs.reporting import write_run_results
@@ -164,11 +167,48 @@ class SentenceClassification:
             results, self.head.constant_answer(outputs, label_ids, self.task.labels)
         )
 
-    def write_evaluation(self, split, logits, results, first: bool) -> None:
+    def write_evaluation(self, split, logits, results, first: bool) -> TaskReport | None:
         """eval_results.txt, and for people: report by class, confusion matrix, worst errors."""
         end = "" if first else f"_{split.name}"
         write_run_results(FLAGS.output_dir, f"eval_results{end}.txt", {**results, **split.left_out})
         self._report(split, logits, end)
+        return self._judged(split, logits, results) if is_chief() else None
+
+    def _judged(self, split, logits, results) -> TaskReport:
+        """What card and page say of the examples that have a label."""
+        known, kind, names = _with_label(split), self.task.kind, self.task.labels
+        outputs = self.head.probabilities(logits)
+        examples = [example for example in split.examples if example.label is not None]
+        fields = sentence_fields(
+            kind.value, outputs[known], split.features.label_ids[known], names, self.task.metrics
+        )
+        worst = predictions.worst_sentence_mistakes(
+            split.examples, kind, names, outputs, MOST_MISTAKES
+        )
+        cut = count_cut_sentences(
+            self.tokenizer, split.examples, kind, split.features, self.settings
+        )
+        limits = [
+            f"{cut:,} of {len(split.examples):,} examples were cut (--long_text="
+            f"{self.settings.long_text}, --max_seq_length={self.settings.max_seq_length})."
+        ]
+        data = f"{self.task.name}, {split.name}"
+        if self.task.name in (OWN_FILES, "multiple_choice"):
+            data = os.path.basename(examples[0].source.rpartition(":")[0])
+        return TaskReport(
+            **{**fields, "limits": limits + fields["limits"]},
+            data=data,
+            unit="examples",
+            results={name: results[name] for name in self.result_names},
+            lengths=split.features.lengths[known],
+            mistakes=[
+                Mistake(
+                    m.example.source, predictions.label_text(m.example.label), *m[1:], m.texts()
+                )
+                for m in worst
+            ],
+            example=predictions.asked_sentence(examples[0]),
+        )
 
     def _report(self, split, logits, end: str) -> None:
         """Files for people about the examples that have a label."""

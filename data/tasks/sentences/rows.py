@@ -119,6 +119,36 @@ def tokenize_examples(
     )
 
 
+def count_cut_sentences(
+    tokenizer: Tokenizer,
+    examples: Sequence[Example],
+    kind: SentenceKind,
+    features: Features,
+    settings: SentenceSettings,
+) -> int:
+    """How many of the examples have more pieces than their rows took in.
+
+    Those that fill their rows are tokenised again, with room for one more.
+    """
+    windows = settings.long_text == "windows"
+    if windows:
+        full = features.num_rows >= settings.max_windows
+        wider = dataclasses.replace(settings, max_windows=settings.max_windows + 1)
+    else:
+        full = features.lengths >= settings.max_seq_length
+        wider = dataclasses.replace(settings, max_seq_length=settings.max_seq_length + 1)
+    again = [dataclasses.replace(examples[n], label=None) for n in np.flatnonzero(full)]
+    if not again:
+        return 0
+    longer = tokenize_examples(tokenizer, again, kind, (), wider)
+    sizes, most = (
+        (longer.num_rows, settings.max_windows)
+        if windows
+        else (longer.lengths, settings.max_seq_length)
+    )
+    return int((sizes > most).sum())
+
+
 def sentence_label_ids(
     examples: Sequence[Example], kind: SentenceKind, labels: Sequence[str]
 ) -> np.ndarray:
