@@ -21,6 +21,7 @@ def export_sentence_model(
     preprocess: Preprocess,
     labels: Sequence[str],
     pairs: bool,
+    thresholds: Sequence[float] | None = None,
 ) -> str:
     """Exports a model for sentences as the next version; returns its folder.
 
@@ -47,6 +48,8 @@ def export_sentence_model(
         preprocess: Texts (string tensors as above) → the model's inputs, in the graph.
         labels: Names of the classes in the order of their ids.
         pairs: Whether the task has two texts.
+        thresholds: Of "multi_label": from which probability on each label is predicted; None: 0.5.
+            They become a constant of the graph, and the asset label_thresholds.json.
     """
     servable, names = Servable(model, export.dtype), tf.constant(list(labels), tf.string)
     text = tf.TensorSpec([None], tf.string)
@@ -70,7 +73,7 @@ def export_sentence_model(
         if kind == "regression":
             empty = tf.zeros([shape[0], 1])
         logits = in_buckets(servable, batch, {"logits": empty})["logits"]
-        return _answers(kind, logits, names)
+        return _answers(kind, logits, names, thresholds)
 
     def from_text(**inputs):
         answers = answer(preprocess(*(inputs[name] for name in texts)))
@@ -88,11 +91,16 @@ def export_sentence_model(
         "serving_default": Signature(from_text, texts),
         "tokenized": Signature(from_ids, ids),
     }
-    return export.write(servable, signatures, {"labels.json": labels})
+    assets = {"labels.json": labels}
+    if thresholds is not None:
+        assets["label_thresholds.json"] = list(map(float, thresholds))
+    return export.write(servable, signatures, assets)
 
 
-def _answers(kind: str, logits: tf.Tensor, names: tf.Tensor) -> dict[str, tf.Tensor]:
-    """From logits float32 [B, L] and the labels' names, string [L]."""
+def _answers(
+    kind: str, logits: tf.Tensor, names: tf.Tensor, thresholds: Sequence[float] | None
+) -> dict[str, tf.Tensor]:
+    """From logits float32 [B, L] and the labels' names, string [L], and thresholds [L]."""
     if kind == "regression":
         return {"score": logits[:, 0]}
     if kind == "choices":
@@ -100,8 +108,10 @@ def _answers(kind: str, logits: tf.Tensor, names: tf.Tensor) -> dict[str, tf.Ten
         return {"choice": choice, "probabilities": tf.nn.softmax(logits)}
     labels = tf.repeat(names[tf.newaxis], tf.shape(logits)[0], 0)
     if kind == "multi_label":
-        predicted = tf.where(logits >= 0, names, "")
-        return {"labels": labels, "predicted": predicted, "probabilities": tf.sigmoid(logits)}
+        probabilities = tf.sigmoid(logits)
+        chosen = logits >= 0 if thresholds is None else probabilities >= tf.constant(thresholds)
+        predicted = tf.where(chosen, names, "")
+        return {"labels": labels, "predicted": predicted, "probabilities": probabilities}
     probabilities = tf.nn.softmax(logits)
     return {
         "label": tf.gather(names, tf.argmax(logits, -1)),

@@ -21,7 +21,7 @@ from tests.fine_tuning.tiny_tasks import (
     write_rows,
     write_tags,
 )
-from tests.scripts import succeed
+from tests.scripts import fail, succeed
 
 HOSTILE = "<script>alert('film')</script>"
 
@@ -159,6 +159,65 @@ def test_several_labels(folder):
     assert head(out)["dev_labels.tsv", "micro_f1"] == pytest.approx(micro, abs=1e-12)
     error = expected_error(np.maximum(sure, 1 - sure).ravel(), (gold == answered).ravel(), 15)
     assert f"Expected calibration error {error:.4f} over 150 answers" in page
+
+
+def test_thresholds_are_tuned_kept_and_exported(folder):
+    """predictions.tsv and the export predict with those that --do_eval has found."""
+    names = ("bad", "film", "good")
+
+    def rows(count, seed):
+        draw = np.random.default_rng(seed)
+        rows = []
+        for row in sentences(count, seed):
+            chosen = [n for n in names if n in row["text"].split() and draw.random() < 0.7]
+            rows.append({"text": row["text"], "labels": ",".join(chosen)})
+        return rows
+
+    write_both(folder, "tuned", rows)
+    column = ("--label_column=labels", "--label_kind=multi_label")
+    out = trained(folder, "tuned", *column, "--label_thresholds=tuned", "--do_export")
+    kept = json.loads((out / "label_thresholds.json").read_text())
+    assert set(kept) == set(names) and set(kept.values()) != {0.5}
+    exported = json.loads((out / "export/1/assets/label_thresholds.json").read_text())
+    assert exported == [kept[name] for name in names]
+    given = table(out / "predictions.tsv")
+    for row in given:
+        chosen = [n for n in names if np.float32(row[n]) >= np.float32(kept[n])]
+        assert row["labels"] == ",".join(chosen)
+    asked = "".join(json.dumps({"text_a": row["text"]}) + "\n" for row in rows(50, 1))
+    (folder / "asked.jsonl").write_text(asked)
+    files = (f"--input_file={folder}/asked.jsonl", f"--output_file={folder}/answers.jsonl")
+    succeed("-m", "modeling.predict", f"--saved_model={out}/export", *files)
+    answers = list(map(json.loads, (folder / "answers.jsonl").read_text().splitlines()))
+    assert [",".join(filter(None, answer["predicted"])) for answer in answers] == [
+        row["labels"] for row in given
+    ]
+    # The scores stay those of 0.5; the page has both, and what other examples say.
+    gold = np.array([[name in row["gold"].split(",") for name in names] for row in given])
+    sure = np.array([[np.float32(row[name]) for name in names] for row in given])
+    tuned = np.array([[name in row["labels"].split(",") for name in names] for row in given])
+    micro = {
+        way: [sk.f1_score(gold, p, average=a, zero_division=0) for a in ("micro", "macro")]
+        for way, p in {"0.5 for all": sure >= 0.5, "tuned on these examples": tuned}.items()
+    }
+    assert head(out)["dev_tuned.tsv", "micro_f1"] == pytest.approx(micro["0.5 for all"][0])
+    page = shown(out)
+    for way, (of_all, of_labels) in micro.items():
+        assert f"{way}\n{of_all:.3f}\n{of_labels:.3f}\n" in page
+    assert "tuned on one half, judged on the other" in page and "optimistic" in page
+    # By default, 0.5; those that were kept, on request; and those of other weights are gone.
+    files = ("--test_file=dev_tuned.tsv", "--text_columns=text", *column)
+    again = classifier(folder, "tuned", *files, "--do_predict", "--do_export")
+    succeed(*again)
+    plain = [[n for n in names if float(row[n]) >= 0.5] for row in table(out / "predictions.tsv")]
+    assert [row["labels"] for row in table(out / "predictions.tsv")] == list(map(",".join, plain))
+    assert not (out / "export/2/assets/label_thresholds.json").exists()
+    succeed(*again, "--label_thresholds=tuned")
+    assert [row["labels"] for row in table(out / "predictions.tsv")] == [r["labels"] for r in given]
+    more = ("--do_train", "--train_file=train_tuned.tsv", "--num_train_steps=21")
+    succeed(*again, *more, "--learning_rate=2e-3")
+    assert "needs label_thresholds.json" in fail(*again, "--label_thresholds=tuned")
+    assert "needs --do_eval" in fail(*again, *more, "--label_thresholds=tuned")
 
 
 def test_choices(folder):

@@ -37,6 +37,7 @@ def write_predictions(
     labels: Sequence[str],
     outputs: np.ndarray,
     raw_cells: bool = False,
+    thresholds: Sequence[float] | float = THRESHOLD,
 ) -> None:
     """Writes predictions.tsv: a line per example, in order, below a header.
 
@@ -54,12 +55,13 @@ def write_predictions(
         outputs: float32. Probabilities [N, classes]; numbers [N]; or probabilities
             [N, choices], where examples of fewer choices have zeros.
         raw_cells: See `text_files.tsv_line`.
+        thresholds: From which probability on each label of several is predicted.
 
     Raises:
         DataError: The file can't be written.
     """
     outputs = _checked(examples, kind, labels, outputs)
-    predicted = predicted_labels(kind, labels, outputs)
+    predicted = predicted_labels(kind, labels, outputs, thresholds)
     known = any(example.label is not None for example in examples)
     name = {SentenceKind.MULTI_LABEL: "labels", SentenceKind.REGRESSION: "prediction"}.get(
         kind, "label"
@@ -153,19 +155,23 @@ def worst_sentence_mistakes(
     return [SentenceMistake(examples[n], label_text(predicted[n]), value) for value, n in mistakes]
 
 
-def predicted_labels(kind: SentenceKind, labels: Sequence[str], outputs: np.ndarray) -> list[Label]:
+def predicted_labels(
+    kind: SentenceKind,
+    labels: Sequence[str],
+    outputs: np.ndarray,
+    thresholds: Sequence[float] | float = THRESHOLD,
+) -> list[Label]:
     """The label of every example, as an example of that kind has it.
 
-    Of equal probabilities the first class wins; a multi-label prediction holds all labels of
-    probability 0.5 and above, and may be empty.
+    Of equal probabilities the first class wins; a multi-label prediction holds all labels whose
+    probability is at least their threshold, and may be empty.
     """
     if kind is SentenceKind.REGRESSION:
         return list(outputs)
     if kind is SentenceKind.MULTI_LABEL:
-        return [
-            tuple(label for label, p in zip(labels, row, strict=True) if p >= THRESHOLD)
-            for row in outputs
-        ]
+        chosen = outputs >= np.asarray(thresholds, np.float32)
+        names = np.array(labels, object)
+        return [tuple(names[row]) for row in chosen]
     best = [int(number) for number in np.argmax(outputs, axis=-1)]
     return best if kind is SentenceKind.CHOICES else [labels[number] for number in best]
 

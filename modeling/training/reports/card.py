@@ -59,6 +59,7 @@ def card_markdown(facts: RunFacts, splits: Sequence[JudgedSplit], command: str) 
         "## Data\n\n" + "\n".join(data),
         "## Scores\n\n| Data | Score | Value | 95 % interval | Examples |\n"
         "|---|---|---:|---|---:|\n" + "\n".join(scores),
+        *map(_plain, dict.fromkeys(n for split in splits for n in split.report.notes)),
         intervals_note(first),
         "## Limits that were measured\n\n" + "\n".join(limits),
         f"## Speed\n\n{_plain(splits[0].speed)}, on {_plain(facts.machine)}.",

@@ -68,6 +68,7 @@ class TaskReport:
         mistakes: The worst, the worst first, at most MOST_MISTAKES.
         mistake_value: What their value is: "confidence", "absolute error".
         numbers: float [N] right and predicted ones, to draw them against each other.
+        notes: On the scores, in whole sentences of plain text.
         limits: What was measured and restricts the use, in whole sentences of plain text.
         example: A line of input to `modeling.predict`.
     """
@@ -90,6 +91,7 @@ class TaskReport:
     mistakes: Sequence[Mistake] = ()
     mistake_value: str = "confidence"
     numbers: tuple[np.ndarray, np.ndarray] | None = None
+    notes: Sequence[str] = ()
     limits: Sequence[str] = ()
     example: str = ""
 

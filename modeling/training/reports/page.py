@@ -49,7 +49,7 @@ def page_html(facts: RunFacts, split: JudgedSplit, metrics: Sequence[Mapping], c
         subtitle=f"{facts.model}, step {facts.step:,}; {report.described}; "
         f"{report.examples:,} {report.unit}; {facts.date}",
         scores=[_score(report, name) for name in report.results],
-        intervals_note=intervals_note(report),
+        notes=[*report.notes, intervals_note(report)],
         limits=report.limits,
         curves=_curves(metrics),
         tables=list(map(_table, report.tables)),

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from modeling import metrics
+from modeling.answers.thresholds import halves_predicted, tune_label_thresholds
 from modeling.training.reports.calibration import measure_reliability
 from modeling.training.reports.contents import ReportMatrix, ReportTable, rare_names_limit
 from modeling.training.reports.intervals import (
@@ -21,6 +22,7 @@ from modeling.training.reports.intervals import (
 
 _NUMBER_BINS = 8
 _MOST_NAMED = 20
+_F1 = ("micro_f1", "macro_f1")
 
 
 def sentence_fields(
@@ -46,7 +48,7 @@ def sentence_fields(
     else:
         if kind == "choices":
             names = [f"choice {number}" for number in range(outputs.shape[1])]
-        fields, intervals = _of_classes(outputs, label_ids, names, kind == "choices")
+        fields, intervals = _of_classes(outputs, label_ids, names, metric_names, kind == "choices")
     known = {f"eval_{name}": intervals(name) for name in metric_names}
     return fields | {
         "examples": len(outputs),
@@ -54,7 +56,7 @@ def sentence_fields(
     }
 
 
-def _of_classes(outputs, label_ids, names, choices: bool) -> tuple[dict, Callable]:
+def _of_classes(outputs, label_ids, names, metric_names, choices: bool) -> tuple[dict, Callable]:
     counts = metrics.confusion_matrix(outputs, label_ids, len(names))
     right = outputs.argmax(1) == label_ids
     reliability = measure_reliability(outputs.max(1), right)
@@ -64,6 +66,7 @@ def _of_classes(outputs, label_ids, names, choices: bool) -> tuple[dict, Callabl
         "described": of,
         "outcomes": right.astype(np.float64),
         "calibrations": {"the answer": reliability},
+        "notes": [positive_label_note(names)] if len(names) == 2 and "f1" in metric_names else [],
         "tables": [_class_table("By place" if choices else "By label", outputs, label_ids, names)],
         "matrices": [ReportMatrix("Confusions", names, counts)],
         "limits": rare_names_limit(dict(zip(names, counts.sum(1), strict=True)), "examples"),
@@ -107,6 +110,10 @@ def _of_sets(outputs, label_ids, names) -> tuple[dict, Callable]:
         "tables": [
             _class_table("By label", outputs, label_ids, names),
             ReportTable("Confusions by label", columns, rows),
+            *_threshold_tables(outputs, gold, names),
+        ],
+        "notes": [
+            "A label is predicted from a probability of 0.5 on, unless thresholds are named."
         ],
         "limits": rare_names_limit(dict(zip(names, gold.sum(0), strict=True)), "examples"),
     }
@@ -122,6 +129,49 @@ def _of_sets(outputs, label_ids, names) -> tuple[dict, Callable]:
         return bootstrap_interval(score, parts)
 
     return fields, interval
+
+
+def _threshold_tables(outputs, gold, names) -> list[ReportTable]:
+    """What thresholds of their own would do for the labels."""
+    thresholds = tune_label_thresholds(outputs, gold)
+    plain, tuned = outputs >= metrics.THRESHOLD, outputs >= thresholds
+    ways = {
+        "0.5 for all": plain,
+        "tuned on these examples": tuned,
+        "tuned on one half, judged on the other": halves_predicted(outputs, gold),
+    }
+    rows = [
+        [way, *(float(set_score(name, *_counts(predicted, gold))[0]) for name in _F1)]
+        for way, predicted in ways.items()
+    ]
+    of_labels = [
+        [name, float(threshold), *f1]
+        for name, threshold, *f1 in zip(
+            names, thresholds, *(_f1_of_labels(p, gold) for p in (plain, tuned)), strict=True
+        )
+    ]
+    return [
+        ReportTable(
+            "Thresholds: 0.5, or tuned",
+            ["thresholds", "micro F1", "macro F1"],
+            rows,
+            "The second row is optimistic, as the thresholds were chosen on what they are judged "
+            "by; the third says more of other texts. --label_thresholds=tuned predicts with the "
+            "second row's.",
+        ),
+        ReportTable("Thresholds by label", ["label", "tuned", "F1 at 0.5", "F1 tuned"], of_labels),
+    ]
+
+
+def _counts(predicted: np.ndarray, gold: np.ndarray) -> list[np.ndarray]:
+    """Found, wrongly found and missed of each label, int64 [1, L] each."""
+    parts = (predicted & gold, predicted & ~gold, ~predicted & gold)
+    return [part.sum(0, keepdims=True) for part in parts]
+
+
+def _f1_of_labels(predicted: np.ndarray, gold: np.ndarray) -> list[float]:
+    found, wrong, missed = _counts(predicted, gold)
+    return _ratio(2 * found, 2 * found + wrong + missed)[0].tolist()
 
 
 def _of_numbers(outputs, label_ids) -> tuple[dict, Callable]:
@@ -164,6 +214,11 @@ def _of_numbers(outputs, label_ids) -> tuple[dict, Callable]:
         return bootstrap_interval(_pearson, parts)
 
     return fields, interval
+
+
+def positive_label_note(names: Sequence[str]) -> str:
+    """Of which of two labels the metric f1 is."""
+    return f"F1 without another word is that of the label {names[1]}, the second of the two."
 
 
 def _class_table(title: str, outputs, label_ids, names) -> ReportTable:
