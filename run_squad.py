@@ -53,6 +53,7 @@ from data.errors import DataError
 from data.files.locks import one_run
 from data.tasks.questions import answers as answer_files
 from data.tasks.questions import (
+    calibration,
     mistakes,
     original,
     original_answers,
@@ -63,6 +64,7 @@ from data.tasks.questions import (
 from data.tasks.questions.rows import make_question_rows
 from data.tokenization import Tokenizer, casing
 from modeling import checkpoints, errors
+from modeling.answers.confidence import PlattCalibration, fit_platt_calibration
 from modeling.answers.spans import SpanLogits, SpanSearch, merge_span_arrays
 from modeling.config import BertConfig
 from modeling.logs import ProgressLog
@@ -92,6 +94,7 @@ class QuestionAnswering:
         self.config = config.with_head("spans")
         self.scoring = scoring.Scoring(FLAGS)
         self.settings = reading.question_settings(FLAGS)
+        self.read_in_parts = self.full_questions = 0
         exact = "eval_exact" if self.scoring.version_2 else "eval_exact_match"
         self.result_names = ["eval_f1", exact]
         self.identity = {
@@ -103,6 +106,8 @@ class QuestionAnswering:
 
     def read(self, purpose: str) -> list:
         if purpose == "train":
+            if is_chief():
+                calibration.forget_calibration(FLAGS.output_dir)
             return reading.read_training_questions(FLAGS, self.tokenizer)
         split = reading.read_to_answer(FLAGS, purpose)
         if purpose == "dev" and not scoring.with_answers(split.examples):
@@ -224,14 +229,18 @@ class QuestionAnswering:
             return None
         answer_files.write_squad_json(os.path.join(directory, "eval_results.json"), results)
         self.scoring.keep(threshold)
-        given = [log_odds[key][text] for key, text in texts.items()]
-        return self._judged(split, texts, np.array(given), results)
+        given = np.array([log_odds[key][text] for key, text in texts.items()])
+        scores = self.scoring.of_answers(split.examples, texts)
+        fitted = fit_platt_calibration(given, scores[:, 0])
+        # What is exported answers alone, and with slices.
+        if not FLAGS.ensemble and not FLAGS.original_postprocessing:
+            calibration.keep_calibration(directory, *fitted)
+        return self._judged(split, texts, scores, given, fitted, results)
 
-    def _judged(self, split, texts, log_odds, results) -> TaskReport:
-        """What card and page say: of the answers given, and float64 [N] their log odds."""
+    def _judged(self, split, texts, scores, log_odds, fitted, results) -> TaskReport:
+        """What card and page say of the answers given."""
         questions, exact = split.examples, self.result_names[1].removeprefix("eval_")
-        scores = self.scoring.of_answers(questions, texts)
-        confidence = 1 / (1 + np.exp(-log_odds))
+        confidence = fitted.of(log_odds)
         kinds = {
             "By what is asked": [mistakes.question_word(q.question) for q in questions],
             "By the right answer": [mistakes.answer_kind(q) for q in questions],
@@ -245,7 +254,7 @@ class QuestionAnswering:
         ]
         parts = ("HasAns_exact", "HasAns_f1", "NoAns_exact", "NoAns_f1")
         return TaskReport(
-            **question_fields(scores, confidence, contexts, kinds, exact),
+            **question_fields(scores, log_odds, fitted, contexts, kinds, exact),
             data=os.path.basename(FLAGS.predict_file),
             results={name: results[name] for name in (exact, "f1", *parts) if name in results},
             limits=[] if FLAGS.original_postprocessing else limits,
@@ -268,6 +277,7 @@ class QuestionAnswering:
     def export(self, model) -> str:
         """A SavedModel from question and context to answer."""
         settings = dataclasses.asdict(self.settings)
+        kept = calibration.kept_calibration(FLAGS.output_dir, FLAGS.init_checkpoint)
         return export_question_answering(
             model,
             Export.from_flags(FLAGS),
@@ -277,6 +287,7 @@ class QuestionAnswering:
             version_2=self.scoring.version_2,
             threshold=self.scoring.threshold(),
             max_windows=FLAGS.export_max_windows,
+            calibration=PlattCalibration(*(kept or ())),
         )
 
 

@@ -7,9 +7,11 @@ import re
 import numpy as np
 import pytest
 import yaml
+from scipy import special
 from sklearn import metrics as sk
 
 from data.tasks.questions.metrics import score_answer
+from modeling.answers.confidence import fit_platt_calibration
 from tests.fine_tuning.calibration_reference import expected_error
 from tests.fine_tuning.tiny_tasks import (
     answerer,
@@ -288,7 +290,7 @@ def test_questions(folder):
     write_questions(folder / "dev.json", 32, 1)
     flags = ("--do_train", f"--train_file={folder}/train.json", "--num_train_steps=30")
     flags += ("--do_predict", f"--predict_file={folder}/dev.json", "--learning_rate=0.01")
-    succeed(*answerer(folder, "questions", *flags))
+    succeed(*answerer(folder, "questions", *flags, "--do_export"))
     out = folder / "questions"
     page = shown(out)
     given = json.loads((out / "predictions.json").read_text())
@@ -301,4 +303,23 @@ def test_questions(folder):
     sure = np.array([n_best[key][0]["probability"] for key in right])
     error = expected_error(sure, scores[:, 0], 15)
     assert f"Expected calibration error {error:.4f} over 32 answers" in page
+    # Calibrated: what two numbers make of the odds, in the page, the file and the export.
+    kept = json.loads((out / "answer_calibration.json").read_text())
+    odds = np.clip(special.logit(sure), -30, 30)
+    assert tuple(kept.values()) == pytest.approx(fit_platt_calibration(odds, scores[:, 0]), 1e-6)
+    calibrated = special.expit(kept["slope"] * odds + kept["intercept"])
+    after = expected_error(calibrated, scores[:, 0], 15)
+    assert f"the answer\n{error:.3f}\nthe answer, calibrated\n{after:.3f}\n" in page
+    assert f"a = {kept['slope']:.4f} and b = {kept['intercept']:.4f}" in page
+    lines = [{"question": p["qas"][0]["question"], "context": p["context"]} for p in asked]
+    (folder / "asked.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    files = (f"--input_file={folder}/asked.jsonl", f"--output_file={folder}/answers.jsonl")
+    succeed("-m", "modeling.predict", f"--saved_model={out}/export", *files)
+    answers = list(map(json.loads, (folder / "answers.jsonl").read_text().splitlines()))
+    assert [answer["answer"] for answer in answers] == list(given.values())
+    np.testing.assert_allclose([a["probability"] for a in answers], sure, atol=1e-4)
+    np.testing.assert_allclose([a["confidence"] for a in answers], calibrated, atol=1e-4)
+    # It goes with the weights that it was fitted for.
+    succeed(*answerer(folder, "questions", *flags[:2], "--num_train_steps=31", flags[-1]))
+    assert not (out / "answer_calibration.json").exists()
     assert f"who\n{scores[:, 0].mean():.3f}\n{scores[:, 1].mean():.3f}\n32\n" in page

@@ -5,14 +5,18 @@ from typing import Any
 
 import numpy as np
 
-from modeling.training.reports.calibration import measure_reliability
+from modeling.answers.confidence import PlattCalibration, fit_platt_calibration
+from modeling.training.reports.calibration import BINS, measure_reliability
 from modeling.training.reports.contents import ReportTable
 from modeling.training.reports.intervals import bootstrap_interval
+
+_OTHER_HALF = "the answer, calibrated on the other half"
 
 
 def question_fields(
     scores: np.ndarray,
-    confidence: np.ndarray,
+    log_odds: np.ndarray,
+    calibration: PlattCalibration,
     contexts: Sequence[str],
     kinds: Mapping[str, Sequence[str]],
     exact_name: str,
@@ -21,7 +25,8 @@ def question_fields(
 
     Args:
         scores: float64 [N, 2], exact match and F1 of each answer, from 0 to 1.
-        confidence: float64 [N], the probability of the answer that was given.
+        log_odds: float64 [N], of the answers that were given.
+        calibration: What was fitted to these.
         contexts: N of them. They are drawn anew for the intervals, each with all of its
             questions, as these are alike.
         kinds: Title of a table → N names, by which it has the scores.
@@ -31,6 +36,13 @@ def question_fields(
     sums = np.zeros([context.max() + 1, 3])
     np.add.at(sums, context, np.column_stack([np.ones(len(scores)), 100 * scores]))
     columns = {exact_name: 1, "f1": 2}
+    right = scores[:, 0]
+    ways = {
+        "the answer": PlattCalibration().of(log_odds),
+        "the answer, calibrated": calibration.of(log_odds),
+        _OTHER_HALF: _of_other_half(log_odds, right),
+    }
+    ways = {name: measure_reliability(confidence, right) for name, confidence in ways.items()}
     return {
         "task": "question-answering",
         "described": "an answer to a question about a text, a slice of it",
@@ -45,9 +57,29 @@ def question_fields(
         "outcome": "F1",
         "lengths": np.array([len(text) for text in contexts]),
         "length_unit": "characters of the context",
-        "calibrations": {"the answer": measure_reliability(confidence, scores[:, 0])},
-        "tables": [_table(title, names, scores) for title, names in kinds.items()],
+        "calibrations": {name: measured for name, measured in ways.items() if name != _OTHER_HALF},
+        "tables": [
+            *(_table(title, names, scores) for title, names in kinds.items()),
+            ReportTable(
+                "Calibration of the answer's probability",
+                ["probability of", "expected calibration error"],
+                [[name, measured.expected_error] for name, measured in ways.items()],
+                f"Over {BINS} bins of equal width. Calibrated is 1 / (1 + exp(-(a · log odds + b)))"
+                f" with a = {calibration.slope:.4f} and b = {calibration.intercept:.4f}, fitted to "
+                f"whether these answers match a right one exactly, which is a little optimistic; "
+                f"the last row isn't.",
+            ),
+        ],
     }
+
+
+def _of_other_half(log_odds: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Probabilities of each half, every other answer, as calibrated on the other."""
+    confidence = np.zeros(len(log_odds))
+    for half in (0, 1):
+        others = fit_platt_calibration(log_odds[1 - half :: 2], right[1 - half :: 2])
+        confidence[half::2] = others.of(log_odds[half::2])
+    return confidence
 
 
 def _table(title: str, names: Sequence[str], scores: np.ndarray) -> ReportTable:
