@@ -33,7 +33,9 @@ def count_entities(gold: Tags, predicted: Tags) -> EntityCounts:
 
     def counts(entities: Sequence[set[Entity]]) -> np.ndarray:
         by_type = [Counter(entity.type for entity in some) for some in entities]
-        return np.array([[c[t] for t in types] for c in by_type], np.int64).reshape(-1, len(types))
+        return np.array([[c[t] for t in types] for c in by_type], np.int64).reshape(
+            len(by_type), len(types)
+        )
 
     both = [a & b for a, b in pairs]
     return EntityCounts(types, counts(both), counts(decoded[1]), counts(decoded[0]))

@@ -192,8 +192,8 @@ def _matrix(matrix: ReportMatrix) -> dict[str, Any]:
                 {
                     "count": f"{count:,}",
                     "percent": f"{share:.1%}",
-                    "share": f"{85 * share:.0f}%",
-                    "dark": share > 0.55,
+                    # Not more, or the text couldn't be read on it.
+                    "share": f"{65 * share:.0f}%",
                 }
                 for count, share in zip(of.tolist(), part.tolist(), strict=True)
             ],
