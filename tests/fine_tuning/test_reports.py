@@ -207,6 +207,9 @@ def test_thresholds_are_tuned_kept_and_exported(folder):
     for way, (of_all, of_labels) in micro.items():
         assert f"{way}\n{of_all:.3f}\n{of_labels:.3f}\n" in page
     assert "tuned on one half, judged on the other" in page and "optimistic" in page
+    tuned_f1 = micro["tuned on these examples"]
+    said = f"micro F1 is {tuned_f1[0]:.3f} and macro F1 {tuned_f1[1]:.3f}, which is optimistic"
+    assert said in (out / "model_card.md").read_text()
     # By default, 0.5; those that were kept, on request; and those of other weights are gone.
     files = ("--test_file=dev_tuned.tsv", "--text_columns=text", *column)
     again = classifier(folder, "tuned", *files, "--do_predict", "--do_export")
@@ -310,6 +313,9 @@ def test_questions(folder):
     calibrated = special.expit(kept["slope"] * odds + kept["intercept"])
     after = expected_error(calibrated, scores[:, 0], 15)
     assert f"the answer\n{error:.3f}\nthe answer, calibrated\n{after:.3f}\n" in page
+    card = (out / "model_card.md").read_text()
+    for name, value in {"the answer": error, "the answer, calibrated": after}.items():
+        assert f"Probability of {name}: expected calibration error {value:.4f} over 15" in card
     assert f"a = {kept['slope']:.4f} and b = {kept['intercept']:.4f}" in page
     lines = [{"question": p["qas"][0]["question"], "context": p["context"]} for p in asked]
     (folder / "asked.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))

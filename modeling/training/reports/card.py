@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import yaml
 
+from modeling.training.reports.contents import TaskReport
 from modeling.training.reports.facts import JudgedSplit, RunFacts
 from modeling.training.reports.page import (
     interval_text,
@@ -46,7 +47,7 @@ def card_markdown(facts: RunFacts, splits: Sequence[JudgedSplit], command: str) 
     limits = [
         f"- {_plain(split.report.data)}: {_plain(limit)}" if splits[1:] else f"- {_plain(limit)}"
         for split in splits
-        for limit in split.report.limits
+        for limit in (*split.report.limits, *_calibrations(split.report))
     ]
     settings = [f"| `--{name}` | {_plain(str(value))} |" for name, value in facts.settings.items()]
     # Longer than what a text may have of it.
@@ -97,6 +98,14 @@ def _head(facts: RunFacts, splits: Sequence[JudgedSplit]) -> str:
         "model-index": [{"name": facts.name, "results": results}],
     }
     return yaml.safe_dump(head, sort_keys=False, allow_unicode=True)
+
+
+def _calibrations(report: TaskReport) -> list[str]:
+    return [
+        f"Probability of {name}: expected calibration error {reliability.expected_error:.4f} over "
+        f"{len(reliability.counts)} bins."
+        for name, reliability in report.calibrations.items()
+    ]
 
 
 def _metric(name: str) -> str:

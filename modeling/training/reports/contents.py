@@ -30,12 +30,13 @@ class Mistake(NamedTuple):
 
 
 class ReportTable(NamedTuple):
-    """A table: floats are shown with three digits, and bars of their length where from 0 to 1."""
+    """A table: floats are shown with three digits and, with `bars`, bars from 0 to 1."""
 
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
     note: str = ""
+    bars: bool = True
 
 
 class ReportMatrix(NamedTuple):

@@ -169,15 +169,16 @@ def _curves(lines: Sequence[Mapping]) -> list[dict]:
     return drawn
 
 
-def _cell(value: Any) -> dict[str, Any]:
+def _cell(value: Any, bars: bool) -> dict[str, Any]:
     if isinstance(value, (float, np.floating)):
-        share = f"{100 * value:.1f}%" if 0 <= value <= 1 else None
+        share = f"{100 * value:.1f}%" if bars and 0 <= value <= 1 else None
         return {"text": f"{value:.3f}", "share": share}
     return {"text": f"{value:,}" if isinstance(value, int) else str(value), "share": None}
 
 
 def _table(table: ReportTable) -> dict[str, Any]:
-    return table._asdict() | {"rows": [list(map(_cell, row)) for row in table.rows]}
+    rows = [[_cell(value, table.bars) for value in row] for row in table.rows]
+    return table._asdict() | {"rows": rows}
 
 
 def _matrix(matrix: ReportMatrix) -> dict[str, Any]:

@@ -68,6 +68,7 @@ def question_fields(
                 f" with a = {calibration.slope:.4f} and b = {calibration.intercept:.4f}, fitted to "
                 f"whether these answers match a right one exactly, which is a little optimistic; "
                 f"the last row isn't.",
+                bars=False,
             ),
         ],
     }
