@@ -46,12 +46,20 @@ def _tuned(values: np.ndarray, gold: np.ndarray) -> np.float32:
 def halves_predicted(probabilities, labels) -> np.ndarray:
     """Bool [N, L]: each half of the examples as predicted with thresholds of the other half.
 
-    What tuned thresholds are worth on examples that they weren't tuned on. The halves are every
-    other example. Arguments are those of `tune_label_thresholds`.
+    What tuned thresholds are worth on examples that they weren't tuned on. Arguments are those of
+    `tune_label_thresholds`.
     """
-    probabilities = np.asarray(probabilities, np.float32)
+    probabilities, labels = np.asarray(probabilities, np.float32), np.asarray(labels)
     predicted = np.zeros(probabilities.shape, bool)
-    for half in (0, 1):
-        others = tune_label_thresholds(probabilities[1 - half :: 2], labels[1 - half :: 2])
-        predicted[half::2] = probabilities[half::2] >= others
+    for half, other in halves_drawn(len(labels)):
+        thresholds = tune_label_thresholds(probabilities[other], labels[other])
+        predicted[half] = probabilities[half] >= thresholds
     return predicted
+
+
+def halves_drawn(count: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Numbers of the examples of each half and of the other one, drawn with seed 0."""
+    # Every other example wouldn't do where a file has its labels in turns.
+    order = np.random.default_rng(0).permutation(count)
+    halves = np.sort(order[: count // 2]), np.sort(order[count // 2 :])
+    return [halves, halves[::-1]]

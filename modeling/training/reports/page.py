@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from modeling.metrics import smaller_metric_is_better
 from modeling.training.reports.contents import (
     Mistake,
     ReportMatrix,
@@ -148,10 +149,10 @@ def _curves(lines: Sequence[Mapping]) -> list[dict]:
         }
         return [(step, math.nan if v is None else v) for step, v in sorted(values.items())]
 
-    scores = dict.fromkeys(
-        name for line in lines if line["kind"] == "eval" for name in line if name != "eval_loss"
-    )
-    scores = [name for name in scores if name not in ("kind", "step")][: _SERIES - 1]
+    scores = dict.fromkeys(name for line in lines if line["kind"] == "eval" for name in line)
+    # An error isn't on the scale of scores.
+    scores = [n for n in scores if n not in ("kind", "step") and not smaller_metric_is_better(n)]
+    scores = scores[: _SERIES - 1]
     panels = {
         "Loss": {
             name: (curve("train", name), curve("eval", name)) for name in ("loss", "eval_loss")

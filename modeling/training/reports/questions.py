@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from modeling.answers.confidence import PlattCalibration, fit_platt_calibration
+from modeling.answers.thresholds import halves_drawn
 from modeling.training.reports.calibration import BINS, measure_reliability
 from modeling.training.reports.contents import ReportTable
 from modeling.training.reports.intervals import bootstrap_interval
@@ -75,11 +76,11 @@ def question_fields(
 
 
 def _of_other_half(log_odds: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Probabilities of each half, every other answer, as calibrated on the other."""
+    """Probabilities of the answers of each half, as calibrated on the other."""
     confidence = np.zeros(len(log_odds))
-    for half in (0, 1):
-        others = fit_platt_calibration(log_odds[1 - half :: 2], right[1 - half :: 2])
-        confidence[half::2] = others.of(log_odds[half::2])
+    for half, other in halves_drawn(len(log_odds)):
+        calibration = fit_platt_calibration(log_odds[other], right[other])
+        confidence[half] = calibration.of(log_odds[half])
     return confidence
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score
 
-from modeling.answers.thresholds import halves_predicted, tune_label_thresholds
+from modeling.answers.thresholds import halves_drawn, halves_predicted, tune_label_thresholds
 
 
 def drawn(seed, count=60, labels=4, digits=8):
@@ -64,9 +64,8 @@ def test_neighbouring_floats_and_no_numbers():
 def test_halves_never_see_themselves():
     values, gold = drawn(1)
     predicted = halves_predicted(values, gold)
-    np.testing.assert_array_equal(
-        predicted[::2], values[::2] >= tune_label_thresholds(values[1::2], gold[1::2])
-    )
-    np.testing.assert_array_equal(
-        predicted[1::2], values[1::2] >= tune_label_thresholds(values[::2], gold[::2])
-    )
+    for half, other in halves_drawn(60):
+        assert sorted([*half, *other]) == list(range(60)) and len(half) == 30
+        thresholds = tune_label_thresholds(values[other], gold[other])
+        np.testing.assert_array_equal(predicted[half], values[half] >= thresholds)
+    assert halves_predicted(values[:1], gold[:1]).shape == (1, 4)
