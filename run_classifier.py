@@ -54,11 +54,14 @@ from data.errors import DataError
 from data.files import atomic
 from data.files.locks import one_run
 from data.tasks import labels
-from data.tasks.sentences import delimited, glue_submission, predictions, reading
+from data.tasks.sentences import delimited, glue_submission, predictions, reading, thresholds
 from data.tasks.sentences.examples import SentenceKind, SentenceTask
-from data.tasks.sentences.rows import SentenceSettings
+from data.tasks.sentences.flags import OWN_FILES
+from data.tasks.sentences.predictions import THRESHOLD
+from data.tasks.sentences.rows import SentenceSettings, count_cut_sentences
 from data.tokenization import Tokenizer, build_choice_inputs, build_inputs, casing
 from modeling import checkpoints, errors, metrics
+from modeling.answers.thresholds import tune_label_thresholds
 from modeling.config import BertConfig
 from modeling.serving.export import Export
 from modeling.serving.sentences import export_sentence_model
@@ -66,6 +69,8 @@ from modeling.training.engine.distribution import is_chief
 from modeling.training.engine.evaluation import ReplicaPredictor
 from modeling.training.fine_tuning import fine_tune
 from modeling.training.given_model import check_training_fits_model
+from modeling.training.reports.contents import MOST_MISTAKES, Mistake, TaskReport
+from modeling.training.reports.sentences import positive_label_note, sentence_fields
 from modeling.training.runs import charts
 from modeling.training.runs.identity import weights_identity
 from modeling.training.runs.reporting import write_run_results
@@ -95,6 +100,7 @@ class SentenceClassification:
         self.cache = FLAGS.cache_features and is_chief()
         self.head = SentenceHead(task.kind.value, len(task.labels))
         self.result_names = [*(f"eval_{name}" for name in task.metrics), "eval_loss"]
+        self.tuned = None
         names = ("bilstm", "window_pooling", "class_weights", "train_batch_tokens")
         names += ("original_head",)
         self.identity = {
@@ -129,6 +135,8 @@ class SentenceClassification:
             )
             content = delimited.saved_sentence_labels(self.task)
             labels.keep_labels(FLAGS.output_dir, content, is_chief())
+            if is_chief():
+                thresholds.forget_label_thresholds(FLAGS.output_dir)
         return splits
 
     def _weights(self, train) -> list[float] | None:
@@ -166,11 +174,67 @@ class SentenceClassification:
             results, self.head.constant_answer(outputs, label_ids, self.task.labels)
         )
 
-    def write_evaluation(self, split, logits, results, first: bool) -> None:
+    def write_evaluation(self, split, logits, results, first: bool) -> TaskReport | None:
         """eval_results.txt, and for people: report by class, confusion matrix, worst errors."""
         end = "" if first else f"_{split.name}"
         write_run_results(FLAGS.output_dir, f"eval_results{end}.txt", {**results, **split.left_out})
         self._report(split, logits, end)
+        if first and self.task.kind is SentenceKind.MULTI_LABEL:
+            self._tune_thresholds(split, logits)
+        return self._judged(split, logits, results) if is_chief() else None
+
+    def _tune_thresholds(self, split, logits) -> None:
+        """Those with the best F1 of each label; all workers find the same."""
+        known = _with_label(split)
+        outputs = self.head.probabilities(logits)[known]
+        self.tuned = tune_label_thresholds(outputs, split.features.label_ids[known])
+        if is_chief():
+            by_label = dict(zip(self.task.labels, self.tuned.tolist(), strict=True))
+            thresholds.keep_label_thresholds(FLAGS.output_dir, by_label)
+
+    @property
+    def thresholds(self):
+        """Of labels, as --label_thresholds says; None for 0.5."""
+        if FLAGS.label_thresholds == "tuned" and self.tuned is None:
+            folders = (FLAGS.output_dir, FLAGS.init_checkpoint)
+            self.tuned = thresholds.kept_label_thresholds(*folders, self.task.labels)
+        return self.tuned if FLAGS.label_thresholds == "tuned" else None
+
+    def _judged(self, split, logits, results) -> TaskReport:
+        """What card and page say of the examples that have a label."""
+        known, kind, names = _with_label(split), self.task.kind, self.task.labels
+        outputs = self.head.probabilities(logits)
+        examples = [example for example in split.examples if example.label is not None]
+        fields = sentence_fields(
+            kind.value, outputs[known], split.features.label_ids[known], names, self.task.metrics
+        )
+        worst = predictions.worst_sentence_mistakes(
+            split.examples, kind, names, outputs, MOST_MISTAKES
+        )
+        cut = count_cut_sentences(
+            self.tokenizer, split.examples, kind, self.settings, split.features
+        )
+        limits = [
+            f"{cut:,} of {len(split.examples):,} examples were cut (--long_text="
+            f"{self.settings.long_text}, --max_seq_length={self.settings.max_seq_length})."
+        ]
+        data = f"{self.task.name}, {split.name}"
+        if self.task.name in (OWN_FILES, "multiple_choice"):
+            data = os.path.basename(examples[0].source.rpartition(":")[0])
+        return TaskReport(
+            **{**fields, "limits": limits + fields["limits"]},
+            data=data,
+            unit="examples",
+            results={name: results[name] for name in self.result_names},
+            lengths=split.features.lengths[known],
+            mistakes=[
+                Mistake(
+                    m.example.source, predictions.label_text(m.example.label), *m[1:], m.texts()
+                )
+                for m in worst
+            ],
+            example=predictions.asked_sentence(examples[0]),
+        )
 
     def _report(self, split, logits, end: str) -> None:
         """Files for people about the examples that have a label."""
@@ -186,6 +250,8 @@ class SentenceClassification:
                 metrics.class_metrics_report(judged, label_ids, names)
             )
             logging.info("%s by class\n%s", split.name, report)
+            if "f1" in self.task.metrics:
+                logging.info("%s", positive_label_note(names))
             atomic.write_text(path.format("class_report", ".txt"), report + "\n")
         if kind is SentenceKind.CLASSES:
             matrix = metrics.confusion_matrix(judged, label_ids, len(names))
@@ -226,7 +292,13 @@ class SentenceClassification:
         )
         path = os.path.join(FLAGS.output_dir, f"predictions{end}.tsv")
         predictions.write_predictions(
-            path, split.examples, self.task.kind, self.task.labels, outputs, FLAGS.raw_cells
+            path,
+            split.examples,
+            self.task.kind,
+            self.task.labels,
+            outputs,
+            FLAGS.raw_cells,
+            THRESHOLD if self.thresholds is None else self.thresholds,
         )
         logging.info("Wrote the predictions of %d examples to %s", len(outputs), path)
         if FLAGS.glue_submission:
@@ -261,7 +333,23 @@ class SentenceClassification:
         # Only of own files the columns have names that the user knows.
         columns = getattr(self.task, "columns", None)
         return export_sentence_model(
-            model, export, kind, preprocess, names, self.task.pairs, columns
+            model, export, kind, preprocess, names, self.task.pairs, columns, self.thresholds
+        )
+
+
+def check_label_thresholds(kind: SentenceKind) -> None:
+    """Refuses tuned thresholds where there can't be any, before anything is trained."""
+    if FLAGS.label_thresholds != "tuned":
+        return
+    if kind is not SentenceKind.MULTI_LABEL:
+        raise DataError(
+            f"--label_thresholds=tuned is for any number of labels, and the task's labels are "
+            f"{kind.value}. Leave it out."
+        )
+    if FLAGS.do_train and not FLAGS.do_eval:
+        raise DataError(
+            "--label_thresholds=tuned with --do_train needs --do_eval: thresholds are found for "
+            "the weights that the training leaves."
         )
 
 
@@ -283,6 +371,7 @@ def main(_) -> None:
         tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case, (), FLAGS.strip_accents)
         check_training_fits_model(FLAGS, config, tokenizer.vocab_size)
         task = reading.open_sentence_task(FLAGS, FLAGS.do_train, config.head, config.labels)
+        check_label_thresholds(task.kind)
         fine_tune(SentenceClassification(task, tokenizer, config), settings, summary)
 
 

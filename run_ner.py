@@ -46,6 +46,7 @@ from modeling import quiet  # noqa: F401  isort: skip
 
 import dataclasses
 import functools
+import json
 import os
 
 import numpy as np
@@ -58,7 +59,7 @@ from data.files.bad_rows import BadRows
 from data.files.locks import one_run
 from data.tasks import labels
 from data.tasks.splits import first_examples
-from data.tasks.tagging import inputs, metrics, predictions, reading, tags
+from data.tasks.tagging import inputs, metrics, mistakes, predictions, reading, tags
 from data.tasks.tagging.rows import TaggingSettings
 from data.tokenization import Tokenizer, casing
 from data.vectors.store import stored_vectors
@@ -74,6 +75,8 @@ from modeling.training.engine.distribution import is_chief
 from modeling.training.engine.evaluation import ReplicaPredictor
 from modeling.training.fine_tuning import fine_tune
 from modeling.training.given_model import check_training_fits_model
+from modeling.training.reports.contents import MOST_MISTAKES, Mistake, ReportMatrix, TaskReport
+from modeling.training.reports.tagging import tagging_fields
 from modeling.training.runs.reporting import write_run_results
 from modeling.training.runs.session import run_outputs, session
 from modeling.training.settings import FineTuningSettings, fine_tuning_settings
@@ -183,9 +186,50 @@ class Tagging:
         constant = len(answered) == 1 < len(right)
         return TaskEvaluation(results, f"the tag {answered.pop()}" if constant else "")
 
-    def write_evaluation(self, split, answers, results, first: bool) -> None:
+    def write_evaluation(self, split, answers, results, first: bool) -> TaskReport | None:
         """eval_results.txt, and the scores by type."""
         self._report("eval", split, answers, results)
+        if not is_chief():
+            return None
+        return self._judged(split, *answers[:2], results)
+
+    def _judged(self, split, predicted, scores, results) -> TaskReport:
+        """What card and page say."""
+        gold, sentences, rows = reading.gold_tags(split), split.examples, split.rows
+        fields = tagging_fields(
+            mistakes.count_entities(gold, predicted),
+            mistakes.right_words(gold, predicted),
+            scores,
+            mistakes.entity_scores(gold, predicted, scores),
+            [sentence.document for sentence in sentences],
+        )
+        limits = [
+            f"No sentence was cut; {rows.sentences_in_parts:,} of {len(sentences):,} were read in "
+            f"more than one window of {FLAGS.max_seq_length} pieces.",
+            f"Words that vanish in tokenisation, always O: {rows.words_without_piece:,}.",
+        ]
+        worst = mistakes.worst_tagged(gold, predicted, MOST_MISTAKES, scores)
+        return TaskReport(
+            **{**fields, "limits": limits + fields["limits"]},
+            data=os.path.basename(FLAGS[FILES[split.name]].value),
+            results={name: results[name] for name in self.result_names},
+            matrices=[
+                ReportMatrix("What words are taken for", *mistakes.tag_confusions(gold, predicted))
+            ],
+            mistakes=[
+                Mistake(
+                    sentences[n].source,
+                    mistakes.listed_entities(sentences[n].words, gold[n]),
+                    mistakes.listed_entities(sentences[n].words, predicted[n]),
+                    value,
+                    [("", FLAGS.word_separator.join(sentences[n].words))],
+                )
+                for n, value in worst
+            ],
+            example=json.dumps(
+                {"text": FLAGS.word_separator.join(sentences[0].words)}, ensure_ascii=False
+            ),
+        )
 
     def _report(self, name: str, split, answers, results) -> None:
         write_run_results(FLAGS.output_dir, f"{name}_results.txt", {**results, **split.left_out})

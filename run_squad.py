@@ -41,8 +41,10 @@ from modeling import quiet  # noqa: F401  isort: skip
 import dataclasses
 import functools
 import itertools
+import json
 import os
 
+import numpy as np
 import tensorflow as tf
 from absl import logging
 
@@ -50,10 +52,19 @@ from data.demo import arguments, comparison
 from data.errors import DataError
 from data.files.locks import one_run
 from data.tasks.questions import answers as answer_files
-from data.tasks.questions import original, original_answers, reading, scoring, windows
+from data.tasks.questions import (
+    calibration,
+    mistakes,
+    original,
+    original_answers,
+    reading,
+    scoring,
+    windows,
+)
 from data.tasks.questions.rows import make_question_rows
 from data.tokenization import Tokenizer, casing
 from modeling import checkpoints, errors
+from modeling.answers.confidence import PlattCalibration, fit_platt_calibration
 from modeling.answers.spans import SpanLogits, SpanSearch, merge_span_arrays
 from modeling.config import BertConfig
 from modeling.logs import activity
@@ -65,6 +76,8 @@ from modeling.training.engine.distribution import is_chief
 from modeling.training.engine.evaluation import ReplicaPredictor
 from modeling.training.fine_tuning import fine_tune
 from modeling.training.given_model import check_training_fits_model
+from modeling.training.reports.contents import MOST_MISTAKES, Mistake, TaskReport
+from modeling.training.reports.questions import question_fields
 from modeling.training.runs.run_state import load_trained_run
 from modeling.training.runs.session import run_outputs, session
 from modeling.training.settings import FineTuningSettings, fine_tuning_settings
@@ -81,6 +94,7 @@ class QuestionAnswering:
         self.config = config.with_head("spans")
         self.scoring = scoring.Scoring(FLAGS)
         self.settings = reading.question_settings(FLAGS)
+        self.read_in_parts = self.full_questions = 0
         exact = "eval_exact" if self.scoring.version_2 else "eval_exact_match"
         self.result_names = ["eval_f1", exact]
         self.identity = {
@@ -93,6 +107,8 @@ class QuestionAnswering:
     def read(self, purpose: str) -> list:
         positions = self.config.max_position_embeddings
         if purpose == "train":
+            if is_chief():
+                calibration.forget_calibration(FLAGS.output_dir)
             return reading.read_training_questions(FLAGS, self.tokenizer, positions)
         split = reading.read_to_answer(FLAGS, purpose, self.tokenizer, positions)
         if purpose == "dev" and not scoring.with_answers(split.examples):
@@ -136,12 +152,15 @@ class QuestionAnswering:
 
     def _slices(self, predictor, split, batches):
         """Answers as slices of their contexts, some questions at a time."""
+        self.read_in_parts = self.full_questions = 0
         with activity("Answering", "questions", len(split.examples)) as progress:
             for begin in range(0, len(split.examples), reading.QUESTIONS_AT_ONCE):
                 some = split.examples[begin : begin + reading.QUESTIONS_AT_ONCE]
                 rows = make_question_rows(self.tokenizer, some, self.settings, training=False)
                 spans = predictor(batches(dataclasses.replace(split, features=rows.features)))
                 merged = merge_span_arrays(spans, rows.counts)
+                self.read_in_parts += int((rows.counts > 1).sum())
+                self.full_questions += rows.questions_of_length(FLAGS.max_query_length)
                 yield from answer_files.read_answers(some, rows, merged, self.scoring.version_2)
                 progress.add(len(some))
 
@@ -182,31 +201,82 @@ class QuestionAnswering:
         constant = len(texts) == 1 < len(best_texts)
         return TaskEvaluation(named, f"the text {texts.pop()!r}" if constant else "")
 
-    def write_predictions(self, split, answers, step: int, first: bool) -> None:
+    def write_predictions(self, split, answers, step: int, first: bool) -> TaskReport | None:
         """The original's files; eval_results.json where the right answers are known."""
         directory = FLAGS.output_dir if is_chief() else None
         with answer_files.AnswerFiles(directory, self.scoring.version_2) as files:
+            log_odds = {}
             for answered in answers:
-                odds = answered.null_odds or 0.0
-                files.add(answered.id, answered.n_best(), answered.best_text, odds)
+                n_best, odds = answered.n_best(), answered.null_odds or 0.0
+                files.add(answered.id, n_best, answered.best_text, odds)
+                texts = (answered.best_text, "")
+                log_odds[answered.id] = {
+                    text: answer_files.answer_log_odds(n_best, text) for text in texts
+                }
             answered = (split.examples, files.best_texts, files.null_odds)
             threshold = self.scoring.threshold(*answered)
-            files.finish(threshold)
+            texts = files.finish(threshold)
         logging.info("Answered %d questions, in %s", len(split.examples), FLAGS.output_dir)
         if not scoring.with_answers(split.examples):
             lacking = sum(not scoring.with_answers([q]) for q in split.examples)
             logging.info("Not scored: %d of the questions have no answers in the file.", lacking)
-            return
+            return None
         results = self.scoring.results(*answered, threshold) | split.left_out
         for name, value in results.items():
             logging.info("  %s = %.4f", name, value)
-        if directory is not None:
-            answer_files.write_squad_json(os.path.join(directory, "eval_results.json"), results)
-            self.scoring.keep(threshold)
+        if directory is None:
+            return None
+        answer_files.write_squad_json(os.path.join(directory, "eval_results.json"), results)
+        self.scoring.keep(threshold)
+        given = np.array([log_odds[key][text] for key, text in texts.items()])
+        scores = self.scoring.of_answers(split.examples, texts)
+        fitted = fit_platt_calibration(given, scores[:, 0])
+        # What is exported answers alone, and with slices.
+        if not FLAGS.ensemble and not FLAGS.original_postprocessing:
+            calibration.keep_calibration(directory, *fitted)
+        return self._judged(split, texts, scores, given, fitted, results)
+
+    def _judged(self, split, texts, scores, log_odds, fitted, results) -> TaskReport:
+        """What card and page say of the answers given."""
+        questions, exact = split.examples, self.result_names[1].removeprefix("eval_")
+        confidence = fitted.of(log_odds)
+        kinds = {
+            "By what is asked": [mistakes.question_word(q.question) for q in questions],
+            "By the right answer": [mistakes.answer_kind(q) for q in questions],
+        }
+        contexts = [question.context for question in questions]
+        limits = [
+            f"{self.read_in_parts:,} of {len(questions):,} contexts were read in more than one "
+            f"window of {FLAGS.max_seq_length} pieces; no context was cut.",
+            f"{self.full_questions:,} of {len(questions):,} questions fill the "
+            f"{FLAGS.max_query_length} pieces that are read of one, and may have been cut.",
+        ]
+        parts = ("HasAns_exact", "HasAns_f1", "NoAns_exact", "NoAns_f1")
+        return TaskReport(
+            **question_fields(scores, log_odds, fitted, contexts, kinds, exact),
+            data=os.path.basename(FLAGS.predict_file),
+            results={name: results[name] for name in (exact, "f1", *parts) if name in results},
+            limits=[] if FLAGS.original_postprocessing else limits,
+            mistakes=[
+                Mistake(
+                    questions[n].source,
+                    " / ".join(dict.fromkeys(a.text for a in questions[n].answers)) or "none",
+                    texts[questions[n].id] or "none",
+                    float(confidence[n]),
+                    [("question", questions[n].question), ("context", questions[n].context)],
+                )
+                for n in mistakes.worst_answers(scores[:, 1], confidence, MOST_MISTAKES)
+            ],
+            example=json.dumps(
+                {"question": questions[0].question, "context": questions[0].context},
+                ensure_ascii=False,
+            ),
+        )
 
     def export(self, model) -> str:
         """A SavedModel from question and context to answer."""
         settings = dataclasses.asdict(self.settings)
+        kept = calibration.kept_calibration(FLAGS.output_dir, FLAGS.init_checkpoint)
         return export_question_answering(
             model,
             Export.from_flags(FLAGS),
@@ -216,6 +286,7 @@ class QuestionAnswering:
             version_2=self.scoring.version_2,
             threshold=self.scoring.threshold(),
             max_windows=FLAGS.export_max_windows,
+            calibration=PlattCalibration(*(kept or ())),
         )
 
 

@@ -21,6 +21,7 @@ from data.demo.scores import counts_of_answers
 from data.files import atomic
 from data.pretraining.corpus import docstrings
 from data.tasks.questions.metrics import score_answer
+from data.tasks.questions.mistakes import worst_answers
 
 METRIC = "F1"
 SETTINGS = {
@@ -229,12 +230,12 @@ def _f1(question: PartQuestion, answered: str) -> float:
 
 
 def _mistakes(test: Sequence[PartQuestion], answered: Sequence[str]) -> str:
-    """The first questions whose answers have nothing in common with the right ones."""
-    wrong = [pair for pair in zip(test, answered, strict=True) if not _f1(*pair)]
+    """The questions whose answers have least in common with the right ones."""
+    f1 = [_f1(*pair) for pair in zip(test, answered, strict=True)]
     return "".join(
-        f"{q.module}: {q.question}\n    right: {q.text}\n    answered: {text}\n"
-        f"    in: {q.context}\n"
-        for q, text in wrong[:_MISTAKES]
+        f"{test[n].module}: {test[n].question}\n    right: {test[n].text}\n"
+        f"    answered: {answered[n]}\n    in: {test[n].context}\n"
+        for n in worst_answers(f1, np.ones(len(f1)), _MISTAKES)
     )
 
 

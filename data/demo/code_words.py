@@ -21,6 +21,7 @@ from data.demo import modules
 from data.demo.comparison import DemoData
 from data.files import atomic
 from data.pretraining.corpus import docstrings
+from data.tasks.tagging.mistakes import tag_confusions, worst_tagged, wrong_tags
 
 METRIC = "F1 of code words"
 SETTINGS = {
@@ -191,21 +192,17 @@ def _predicted(run: str) -> Iterator[list[str]]:
 
 def _reports(test: Sequence[TaggedSentence], predicted: Sequence[Sequence[str]]) -> dict[str, str]:
     """Which tags are taken for which, and the sentences with most mistakes."""
-    from sklearn.metrics import confusion_matrix
-
-    kinds = sorted({tag for example in test for tag in example.tags})
-    flat = [tag for tags in predicted for tag in tags]
-    matrix = confusion_matrix([t for example in test for t in example.tags], flat, labels=kinds)
+    gold = [example.tags for example in test]
+    kinds, matrix = tag_confusions(gold, predicted)
     rows = [[kind, *row] for kind, row in zip(kinds, matrix, strict=True)]
-    worst = []
-    for example, tags in zip(test, predicted, strict=True):
-        triples = list(zip(example.words, example.tags, tags, strict=True))
-        wrong = [f"{word}: {a} taken for {b}" for word, a, b in triples if a != b]
-        worst.append((len(wrong), f"{example.module}: {example.text}\n    {'; '.join(wrong)}\n"))
-    worst.sort(key=lambda pair: -pair[0])
+    worst = ""
+    for number, _ in worst_tagged(gold, predicted, _MISTAKES):
+        example = test[number]
+        wrong = wrong_tags(example.words, example.tags, predicted[number])
+        worst += f"{example.module}: {example.text}\n    {'; '.join(wrong)}\n"
     return {
         "confusion.txt": tabulate(rows, ["right ↓ answered →", *kinds], "simple") + "\n",
-        "mistakes.txt": "".join(text for _, text in worst[:_MISTAKES]),
+        "mistakes.txt": worst,
     }
 
 

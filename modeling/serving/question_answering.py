@@ -5,6 +5,7 @@ from typing import Protocol
 
 import tensorflow as tf
 
+from modeling.answers.confidence import PlattCalibration, calibrated_confidence
 from modeling.answers.spans import IMPOSSIBLE, SpanLogits, SpanSearch, merge_span_logits
 from modeling.serving.buckets import in_buckets
 from modeling.serving.export import IDS, Export, Signature, refuse_large_request
@@ -40,6 +41,7 @@ def export_question_answering(
     version_2: bool,
     threshold: float,
     max_windows: int = 0,
+    calibration: PlattCalibration = PlattCalibration(),
 ) -> str:
     """Exports a question answering model as the next version; returns its folder.
 
@@ -47,7 +49,9 @@ def export_question_answering(
         serving_default: `answer` string [B], a slice of the context ("" if there is none);
             `start`, `end` int32 [B] in characters and `start_byte`, `end_byte` in bytes, from and
             to before (-1 without an answer); `score` float32 [B], the sum of its two logits (0
-            without one); `probability` among the n best; `null_score` float32 [B].
+            without one); `probability` among the n best; `confidence`, how probably the answer
+            is right, or that there is none, by `calibration` (0 where nothing can be an answer);
+            `null_score` float32 [B].
         n_best: the same as `answers`, … [B, n_best], the best first, whatever the null score;
             what is lacking is "" with probability 0.
         examples: serialized tf.Examples with `question` and `context` → as serving_default.
@@ -63,6 +67,7 @@ def export_question_answering(
             more than `threshold`.
         max_windows: A context that makes more is refused, as it would take a server's time from
             all others; 0: none is.
+        calibration: Of `confidence`, a constant of the graph.
     """
     servable = Servable(model, export.dtype)
     search = SpanSearch([servable], n_best, max_answer_length)
@@ -120,13 +125,14 @@ def export_question_answering(
             },
             null,
             spans.possible,
+            logits,
             # In float64, so that odds are on the same side of a threshold as in prediction.
             _sum(spans.null_starts, spans.null_ends)
             - _sum(spans.start_logits[:, 0], spans.end_logits[:, 0]),
         )
 
     def best(question, context):
-        answers, null, possible, null_odds = find(question, context)
+        answers, null, possible, logits, null_odds = find(question, context)
         answered = possible[:, 0]
         if version_2:
             answered &= null_odds <= threshold
@@ -135,10 +141,15 @@ def export_question_answering(
             name: tf.where(answered, value[:, 0], tf.constant(nothing.get(name, -1), value.dtype))
             for name, value in answers.items()
         }
-        return result | {"null_score": null}
+        # That there is no answer is the last of the n best.
+        given = tf.where(answered, 0, tf.shape(logits)[1] - 1)
+        confidence = calibrated_confidence(logits, given, calibration)
+        if not version_2:
+            confidence = tf.where(answered, confidence, 0.0)
+        return result | {"confidence": confidence, "null_score": null}
 
     def several(question, context):
-        answers, null, _, _ = find(question, context)
+        answers, null, *_ = find(question, context)
         renamed = {"answer": "answers", "score": "scores", "probability": "probabilities"}
         result = {renamed.get(name, f"{name}s"): value for name, value in answers.items()}
         return result | {"null_score": null}

@@ -23,6 +23,7 @@ def export_sentence_model(
     labels: Sequence[str],
     pairs: bool,
     columns: Mapping[str, str] | None = None,
+    thresholds: Sequence[float] | None = None,
 ) -> str:
     """Exports a model for sentences as the next version; returns its folder.
 
@@ -51,6 +52,8 @@ def export_sentence_model(
         pairs: Whether the task has two texts.
         columns: Columns of the training files, by the names of the inputs; kept with the model,
             so that files with these columns can be asked as they are.
+        thresholds: Of "multi_label": from which probability on each label is predicted; None: 0.5.
+            They become a constant of the graph, and the asset label_thresholds.json.
     """
     servable, names = Servable(model, export.dtype), tf.constant(list(labels), tf.string)
     text = tf.TensorSpec([None], tf.string)
@@ -74,7 +77,7 @@ def export_sentence_model(
         if kind == "regression":
             empty = tf.zeros([shape[0], 1])
         logits = in_buckets(servable, batch, {"logits": empty})["logits"]
-        return _answers(kind, logits, names)
+        return _answers(kind, logits, names, thresholds)
 
     def from_text(**inputs):
         answers = answer(preprocess(*(inputs[name] for name in texts)))
@@ -93,11 +96,15 @@ def export_sentence_model(
         "tokenized": Signature(from_ids, ids),
     }
     assets = {"labels.json": labels} | ({COLUMNS: columns} if columns else {})
+    if thresholds is not None:
+        assets["label_thresholds.json"] = list(map(float, thresholds))
     return export.write(servable, signatures, assets)
 
 
-def _answers(kind: str, logits: tf.Tensor, names: tf.Tensor) -> dict[str, tf.Tensor]:
-    """From logits float32 [B, L] and the labels' names, string [L]."""
+def _answers(
+    kind: str, logits: tf.Tensor, names: tf.Tensor, thresholds: Sequence[float] | None
+) -> dict[str, tf.Tensor]:
+    """From logits float32 [B, L] and the labels' names, string [L], and thresholds [L]."""
     if kind == "regression":
         return {"score": logits[:, 0]}
     if kind == "choices":
@@ -105,8 +112,10 @@ def _answers(kind: str, logits: tf.Tensor, names: tf.Tensor) -> dict[str, tf.Ten
         return {"choice": choice, "probabilities": tf.nn.softmax(logits)}
     labels = tf.repeat(names[tf.newaxis], tf.shape(logits)[0], 0)
     if kind == "multi_label":
-        predicted = tf.where(logits >= 0, names, "")
-        return {"labels": labels, "predicted": predicted, "probabilities": tf.sigmoid(logits)}
+        probabilities = tf.sigmoid(logits)
+        chosen = logits >= 0 if thresholds is None else probabilities >= tf.constant(thresholds)
+        predicted = tf.where(chosen, names, "")
+        return {"labels": labels, "predicted": predicted, "probabilities": probabilities}
     probabilities = tf.nn.softmax(logits)
     return {
         "label": tf.gather(names, tf.argmax(logits, -1)),

@@ -8,6 +8,7 @@ What a task has to say is in `training.task`.
 
 import dataclasses
 import functools
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,6 +22,8 @@ from modeling.checkpoints.vocabularies import TextFolding
 from modeling.logs import activity
 from modeling.training.engine import distribution, precision
 from modeling.training.engine.setup import make_train_step
+from modeling.training.reports.facts import JudgedSplit
+from modeling.training.reports.writing import write_reports
 from modeling.training.runs import run_folder, run_state
 from modeling.training.runs.best import has_best, load_best
 from modeling.training.runs.fit import RunStage, fit_run
@@ -60,15 +63,23 @@ def fine_tune(task: Task, settings: FineTuningSettings, summary: RunSummary) -> 
         step = _load_weights(settings, model)
         summary.attach(model=model)
 
+    judged = []
     for split in dev if settings.do_eval else []:
         if split is not dev[0] or not judge.results:
             judge.judge(split)
         results = {**judge.results, "global_step": step, "loss": judge.results["eval_loss"]}
-        task.write_evaluation(split, judge.answers, results, split is dev[0])
+        report = task.write_evaluation(split, judge.answers, results, split is dev[0])
+        if report:
+            judged.append(JudgedSplit(split.name, split.fingerprint, report, judge.seconds))
     predict = judge.predict if judge else task.predictor(model)
     batches = functools.partial(driver.batches, batch_size=settings.predict_batch_size)
     for split in test:
-        task.write_predictions(split, predict(split, batches), step, split is test[0])
+        start = time.perf_counter()
+        report = task.write_predictions(split, predict(split, batches), step, split is test[0])
+        if report:
+            seconds = time.perf_counter() - start
+            judged.append(JudgedSplit(split.name, split.fingerprint, report, seconds))
+    write_reports(settings.output_dir, judged, summary, step)
     if settings.do_export and distribution.is_chief():
         logging.info("Wrote the SavedModel %s", task.export(model))
 
@@ -79,7 +90,7 @@ def _read(task: Task, purpose: str) -> list[TrainingTaskSplit]:
 
 
 class _Judge:
-    """Evaluates a model as it is on the dev set; remembers the last answers and results."""
+    """Evaluates a model as it is on the dev set; remembers answers, results and time."""
 
     def __init__(self, task: Task, predict: Predict, batches, split: TrainingTaskSplit):
         self.task = task
@@ -87,6 +98,7 @@ class _Judge:
         self.batches = batches
         self.split = split
         self.answers: Any = None
+        self.seconds = 0.0
         self.evaluation = TaskEvaluation({})
 
     @property
@@ -94,8 +106,10 @@ class _Judge:
         return dict(self.evaluation.results)
 
     def judge(self, split: TrainingTaskSplit) -> dict[str, float]:
+        start = time.perf_counter()
         self.answers = self.predict(split, self.batches)
         self.evaluation = self.task.evaluate(split, self.answers)
+        self.seconds = time.perf_counter() - start
         if self.evaluation.constant:
             logging.warning(
                 "%s: the model answers %s to every example, whatever the text says. Train longer, "

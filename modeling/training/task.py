@@ -20,6 +20,7 @@ import tensorflow as tf
 
 from modeling.config import BertConfig
 from modeling.losses import Losses
+from modeling.training.reports.contents import TaskReport
 
 
 class TrainingTaskSplit(Protocol):
@@ -141,8 +142,8 @@ class Task(Protocol):
 
     def write_evaluation(
         self, split: TrainingTaskSplit, answers: Any, results: Mapping[str, float], first: bool
-    ) -> None:
-        """Writes results, and what people read. All workers call it; the chief writes.
+    ) -> TaskReport | None:
+        """Writes results. All workers call it; the chief writes.
 
         Only scripts with the flag --do_eval are asked for it.
 
@@ -151,12 +152,16 @@ class Task(Protocol):
             answers: To it.
             results: See `TaskEvaluation`; with `global_step` and `loss`.
             first: Whether it is the main one, whose files have the plain names.
+
+        Returns:
+            What `model_card.md` and `report.html` are to say; None, as of workers that aren't the
+            chief, where there is nothing to be said.
         """
         ...
 
     def write_predictions(
         self, split: TrainingTaskSplit, answers: Any, step: int, first: bool
-    ) -> None:
+    ) -> TaskReport | None:
         """Writes the answers to a split to predict. All workers call it; the chief writes.
 
         Args:
@@ -164,6 +169,10 @@ class Task(Protocol):
             answers: To it.
             step: Of the weights.
             first: See `write_evaluation`.
+
+        Returns:
+            See `write_evaluation`; of tasks that have no other evaluation, where the right
+            answers are known.
         """
         ...
 

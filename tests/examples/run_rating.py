@@ -53,6 +53,8 @@ from modeling.training.engine.distribution import is_chief
 from modeling.training.engine.evaluation import ReplicaPredictor
 from modeling.training.fine_tuning import fine_tune
 from modeling.training.given_model import check_training_fits_model
+from modeling.training.reports.contents import MOST_MISTAKES, Mistake, TaskReport
+from modeling.training.reports.intervals import wilson_interval
 from modeling.training.runs.reporting import write_run_results
 from modeling.training.runs.session import run_outputs, session
 from modeling.training.settings import fine_tuning_settings
@@ -102,8 +104,37 @@ class Rating:
             constant=f"the rating {predicted[0]}" if len(set(predicted)) == 1 else "",
         )
 
-    def write_evaluation(self, split, logits, results, first: bool) -> None:
+    def write_evaluation(self, split, logits, results, first: bool) -> TaskReport:
+        """Writes eval_results.txt; returns what card and page say."""
         write_run_results(FLAGS.output_dir, "eval_results.txt", results)
+        gold, predicted = ratings.of(split.features.label_ids), ratings.of(logits)
+        error, pairs = abs(predicted - gold), split.examples
+        worst = (-error).argsort(kind="stable")[: min(MOST_MISTAKES, (error > 0).sum())]
+        return TaskReport(
+            task="text-classification",
+            described="a rating from 1 to 5",
+            data=os.path.basename(FLAGS.dev_file),
+            examples=len(pairs),
+            unit="pairs",
+            results={name: results[name] for name in self.result_names},
+            intervals={"eval_accuracy": wilson_interval((error == 0).sum(), len(pairs))},
+            outcomes=error,
+            outcome="absolute error",
+            lengths=split.features.lengths,
+            numbers=(gold, predicted),
+            mistakes=[
+                Mistake(
+                    pairs[n].source,
+                    str(gold[n]),
+                    str(predicted[n]),
+                    float(error[n]),
+                    [("text_a", pairs[n].text_a), ("text_b", pairs[n].text_b)],
+                )
+                for n in worst
+            ],
+            mistake_value="absolute error",
+            example=f"{pairs[0].text_a}\t{pairs[0].text_b}",
+        )
 
     def write_predictions(self, split, logits, step: int, first: bool) -> None:
         if is_chief():

@@ -6,6 +6,7 @@ import textwrap
 
 import numpy as np
 import pytest
+import yaml
 
 from data.errors import DataError
 from data.files import tables
@@ -66,6 +67,19 @@ def trained(folder):
     """The log of a run; what it left is in folder/a."""
     test = ("--do_predict", f"--test_file={folder}/test.tsv", "--do_export")
     return succeed("-m", SCRIPT, *flags(folder, "a", *BEST, *test))
+
+
+def test_card_and_page_say_what_the_results_say(folder, trained):
+    assert "Wrote model_card.md and report.html" in trained
+    scores = tiny_tasks.results(folder / "a/eval_results.txt")
+    card = (folder / "a/model_card.md").read_text()
+    head = yaml.safe_load(card.split("---")[1])["model-index"][0]["results"][0]
+    assert {metric["type"]: metric["value"] for metric in head["metrics"]} == {
+        name: scores[f"eval_{name}"] for name in ("mae", "accuracy", "kappa", "loss")
+    }
+    assert "a rating from 1 to 5" in card and "modeling.predict --saved_model=" in card
+    page = (folder / "a/report.html").read_text()
+    assert page.count('class="mistake"') == round(60 * (1 - scores["eval_accuracy"]))
 
 
 def test_learns(folder, trained):

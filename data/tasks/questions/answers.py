@@ -93,6 +93,30 @@ def question_softmax(scores: Sequence[float]) -> list[float]:
     return [exponential / sum(exponentials) for exponential in exponentials]
 
 
+MOST_LOG_ODDS = 30.0
+"""Of a probability, to either side; beyond it float64 can't tell it from 1."""
+
+
+def answer_log_odds(n_best: Sequence[Mapping], text: str) -> float:
+    """Log odds of one of the n best answers: its score less that of all others together.
+
+    Args:
+        n_best: Entries of nbest_predictions.json.
+        text: Of one of them; of equal ones the first counts.
+
+    Returns:
+        From -MOST_LOG_ODDS to MOST_LOG_ODDS.
+    """
+    scores = [entry["start_logit"] + entry["end_logit"] for entry in n_best]
+    place = next((n for n, entry in enumerate(n_best) if entry["text"] == text), 0)
+    others = scores[:place] + scores[place + 1 :]
+    if not others:
+        return MOST_LOG_ODDS
+    most = max(others)
+    together = most + math.log(math.fsum(math.exp(score - most) for score in others))
+    return min(max(scores[place] - together, -MOST_LOG_ODDS), MOST_LOG_ODDS)
+
+
 def read_answers(
     questions: Sequence[Question], rows: QuestionRows, merged, version_2: bool
 ) -> Iterator[AnsweredQuestion]:

@@ -111,7 +111,7 @@ def evaluate_answers(
         DataError: There is no question; one has no right answer (1.1), no prediction (2.0) or no
             odds, or odds that are no number.
     """
-    raw = _raw_scores(questions, predictions, version_2, characters)
+    raw = answer_scores(questions, predictions, version_2, characters)
     if not version_2:
         exact, f1 = 100.0 * raw.mean(axis=0)
         return {"exact_match": float(exact), "f1": float(f1)}
@@ -159,7 +159,7 @@ def best_threshold(
         DataError: See `evaluate_answers`.
     """
     column = {"exact": 0, "f1": 1}[measure]
-    raw = _raw_scores(questions, predictions, True, characters)[:, column]
+    raw = answer_scores(questions, predictions, True, characters)[:, column]
     odds = np.clip(_odds(questions, null_odds), -_LARGEST, _LARGEST)
     values, group = np.unique(odds, return_inverse=True)
     gains = np.bincount(group, raw - ~_has_answer(questions))
@@ -204,13 +204,16 @@ def _f1(predicted: tuple[str, ...], right: tuple[str, ...], *, version_2: bool, 
     return 2 * precision * recall / (precision + recall)
 
 
-def _raw_scores(
+def answer_scores(
     questions: Sequence[Question],
     predictions: Mapping[str, str],
     version_2: bool,
     characters: bool,
 ) -> np.ndarray:
-    """[questions, 2], float64: exact match and F1 of the predictions as they are."""
+    """Exact match and F1 of the predictions as they are: float64 [questions, 2], from 0 to 1.
+
+    Arguments and errors are those of `evaluate_answers`.
+    """
     if not questions:
         raise DataError("There are no questions to evaluate; give a file that has some.")
     missing = [question for question in questions if question.id not in predictions]

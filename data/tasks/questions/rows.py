@@ -53,6 +53,11 @@ class QuestionRows:
     ends: np.ndarray
     found: np.ndarray
 
+    def questions_of_length(self, length: int) -> int:
+        """How many questions have so many pieces, those before the first [SEP]."""
+        first_rows = np.cumsum(self.counts) - self.counts
+        return int((self.features.first_lengths[first_rows] == length + 2).sum())
+
     def characters(self, rows: np.ndarray, starts: np.ndarray, ends: np.ndarray):
         """Characters of spans given by places in rows: (from, to before which), of same shape."""
         if not len(self.starts):

@@ -10,6 +10,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import tensorflow as tf
 from absl import logging
 
@@ -91,6 +92,10 @@ class Scoring:
             characters=self.characters,
         )
         return results | ({"threshold": threshold} if self.version_2 else {})
+
+    def of_answers(self, questions: Sequence[Question], texts: Mapping[str, str]) -> np.ndarray:
+        """Exact match and F1 of the answers given, by question id; see `metrics.answer_scores`."""
+        return metrics.answer_scores(questions, texts, self.version_2, self.characters)
 
     def keep(self, threshold: float) -> None:
         """Keeps a threshold that was found, for questions whose answers aren't known."""

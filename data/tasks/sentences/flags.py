@@ -13,6 +13,7 @@ TASKS = ("cola", "diagnostic", "mnli", "mrpc", "qnli", "qqp", "rte", "sst-2", "s
 TASKS += ("xnli", "codah", "multiple_choice", "swag")
 LONG_TEXT = ("head", "tail", "head_tail", "windows")
 MAX_WINDOWS = 16
+LABEL_THRESHOLDS = ("0.5", "tuned")
 
 
 def define_sentence_flags() -> None:
@@ -44,6 +45,13 @@ def define_sentence_flags() -> None:
         False,
         "Tables with cells that begin with = + - @ as they are; else an apostrophe keeps a "
         "spreadsheet from running them.",
+    )
+    flags.DEFINE_enum(
+        "label_thresholds",
+        "0.5",
+        LABEL_THRESHOLDS,
+        "From which probability on a label of several is predicted, in predictions.tsv and the "
+        "export; tuned: for each the one with the best F1 in the last --do_eval.",
     )
     flags.DEFINE_bool(
         "wnli_majority",

@@ -5,7 +5,9 @@ tab-separated, UTF-8, a header, no quoting. What is escaped in their cells, so t
 line and no spreadsheet runs one, `text_files.tsv_line` says; `raw_cells` leaves the latter out.
 """
 
+import json
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,6 +37,7 @@ def write_predictions(
     labels: Sequence[str],
     outputs: np.ndarray,
     raw_cells: bool = False,
+    thresholds: Sequence[float] | float = THRESHOLD,
 ) -> None:
     """Writes predictions.tsv: a line per example, in order, below a header.
 
@@ -52,12 +55,13 @@ def write_predictions(
         outputs: float32. Probabilities [N, classes]; numbers [N]; or probabilities
             [N, choices], where examples of fewer choices have zeros.
         raw_cells: See `text_files.tsv_line`.
+        thresholds: From which probability on each label of several is predicted.
 
     Raises:
         DataError: The file can't be written.
     """
     outputs = _checked(examples, kind, labels, outputs)
-    predicted = predicted_labels(kind, labels, outputs)
+    predicted = predicted_labels(kind, labels, outputs, thresholds)
     known = any(example.label is not None for example in examples)
     name = {SentenceKind.MULTI_LABEL: "labels", SentenceKind.REGRESSION: "prediction"}.get(
         kind, "label"
@@ -70,7 +74,7 @@ def write_predictions(
         columns = []
     rows = [fixed + [f"probability_{c}" if c in fixed else c for c in columns]]
     for example, label, output in zip(examples, predicted, outputs, strict=True):
-        row = [example.guid, *([_text(example.label)] if known else []), _text(label)]
+        row = [example.guid, *([label_text(example.label)] if known else []), label_text(label)]
         rows.append(row + ([] if kind is SentenceKind.REGRESSION else [str(p) for p in output]))
     atomic.write_text(path, "".join(f"{tsv_line(row, raw_cells)}\n" for row in rows))
 
@@ -94,6 +98,49 @@ def write_sentence_errors(
 
     At most `limit` rows; the other arguments and errors are those of `write_predictions`.
     """
+    mistakes = worst_sentence_mistakes(examples, kind, labels, outputs, limit)
+    pairs = any(example.text_b is not None for example in examples)
+    choices = max((len(example.choices) for example in examples), default=0)
+    header = ["source", "id", "gold", "predicted"]
+    header += ["error" if kind is SentenceKind.REGRESSION else "confidence", "text_a"]
+    rows = [header + ["text_b"] * pairs + [f"choice_{number}" for number in range(choices)]]
+    for example, predicted, confidence in mistakes:
+        row = [example.source, example.guid, label_text(example.label), predicted, str(confidence)]
+        texts = [example.text_a, *([example.text_b or ""] if pairs else []), *example.choices]
+        texts += [""] * (choices - len(example.choices))
+        rows.append([*row, *map(_shown, texts)])
+    atomic.write_text(path, "".join(f"{tsv_line(row, raw_cells)}\n" for row in rows))
+
+
+class SentenceMistake(NamedTuple):
+    """A wrong prediction.
+
+    Attributes:
+        example: The example.
+        predicted: What was predicted of it, as text.
+        confidence: See `write_sentence_errors`.
+    """
+
+    example: Example
+    predicted: str
+    confidence: np.float32
+
+    def texts(self) -> list[tuple[str, str]]:
+        """Name and text of each text, cut after 2,000 characters."""
+        example = self.example
+        texts = [("text_a", example.text_a), ("text_b", example.text_b or "")]
+        texts += [(f"choice_{number}", choice) for number, choice in enumerate(example.choices)]
+        return [(name, _shown(text)) for name, text in texts if text]
+
+
+def worst_sentence_mistakes(
+    examples: Sequence[Example],
+    kind: SentenceKind,
+    labels: Sequence[str],
+    outputs: np.ndarray,
+    limit: int,
+) -> list[SentenceMistake]:
+    """The wrong predictions that the model was surest of; see `write_sentence_errors`."""
     outputs = _checked(examples, kind, labels, outputs)
     predicted = predicted_labels(kind, labels, outputs)
     mistakes = [
@@ -105,36 +152,38 @@ def write_sentence_errors(
     ]
     # Of equal ones the first in the file comes first.
     mistakes = sorted((m for m in mistakes if m[0] > 0), key=lambda m: (-m[0], m[1]))[:limit]
-    pairs = any(example.text_b is not None for example in examples)
-    choices = max((len(example.choices) for example in examples), default=0)
-    header = ["source", "id", "gold", "predicted"]
-    header += ["error" if kind is SentenceKind.REGRESSION else "confidence", "text_a"]
-    rows = [header + ["text_b"] * pairs + [f"choice_{number}" for number in range(choices)]]
-    for confidence, number in mistakes:
-        example = examples[number]
-        row = [example.source, example.guid, _text(example.label), _text(predicted[number])]
-        texts = [example.text_a, *([example.text_b or ""] if pairs else []), *example.choices]
-        texts += [""] * (choices - len(example.choices))
-        texts = [text if len(text) <= _SHOWN else text[:_SHOWN] + "…" for text in texts]
-        rows.append([*row, str(confidence), *texts])
-    atomic.write_text(path, "".join(f"{tsv_line(row, raw_cells)}\n" for row in rows))
+    return [SentenceMistake(examples[n], label_text(predicted[n]), value) for value, n in mistakes]
 
 
-def predicted_labels(kind: SentenceKind, labels: Sequence[str], outputs: np.ndarray) -> list[Label]:
+def predicted_labels(
+    kind: SentenceKind,
+    labels: Sequence[str],
+    outputs: np.ndarray,
+    thresholds: Sequence[float] | float = THRESHOLD,
+) -> list[Label]:
     """The label of every example, as an example of that kind has it.
 
-    Of equal probabilities the first class wins; a multi-label prediction holds all labels of
-    probability 0.5 and above, and may be empty.
+    Of equal probabilities the first class wins; a multi-label prediction holds all labels whose
+    probability is at least their threshold, and may be empty.
     """
     if kind is SentenceKind.REGRESSION:
         return list(outputs)
     if kind is SentenceKind.MULTI_LABEL:
-        return [
-            tuple(label for label, p in zip(labels, row, strict=True) if p >= THRESHOLD)
-            for row in outputs
-        ]
+        chosen = outputs >= np.asarray(thresholds, np.float32)
+        names = np.array(labels, object)
+        return [tuple(names[row]) for row in chosen]
     best = [int(number) for number in np.argmax(outputs, axis=-1)]
     return best if kind is SentenceKind.CHOICES else [labels[number] for number in best]
+
+
+def asked_sentence(example: Example) -> str:
+    """The example as a line of input to an exported model, JSON."""
+    asked: dict[str, object] = {"text_a": example.text_a}
+    if example.text_b is not None:
+        asked["text_b"] = example.text_b
+    if example.choices:
+        asked = {"context": example.text_a, "choices": list(example.choices)}
+    return json.dumps(asked, ensure_ascii=False)
 
 
 def _checked(
@@ -170,7 +219,12 @@ def _mistake(
     return np.float32(0) if predicted == gold else np.max(output)
 
 
-def _text(label: Label | None) -> str:
+def label_text(label: Label | None) -> str:
+    """A label as files have it: several joined by commas, nothing where there is none."""
     if label is None:
         return ""
     return ",".join(label) if isinstance(label, tuple) else str(label)
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"

@@ -124,6 +124,28 @@ def _pairs(examples: Sequence[Example], kind: SentenceKind) -> list[tuple[str, s
     return [(example.text_a, example.text_b or "") for example in examples]
 
 
+def _whole_lengths(
+    tokenizer: Tokenizer,
+    examples: Sequence[Example],
+    kind: SentenceKind,
+    settings: SentenceSettings,
+    features: Features,
+) -> np.ndarray:
+    """Pieces of each pair with its special tokens before anything is cut, int64 [N].
+
+    Only those whose row is full are tokenised once more.
+    """
+    pairs = _pairs(examples, kind)
+    windows = settings.long_text == "windows"
+    found = features.lengths.copy() if windows else np.diff(features.splits)
+    full = np.flatnonzero(found >= settings.max_seq_length)
+    first, second = (
+        lengths.piece_counts(tokenizer, [pairs[place][text] for place in full]) for text in (0, 1)
+    )
+    found[full] = first + second + 2 + (second > 0)
+    return found
+
+
 def tell_sentence_lengths(
     name: str,
     tokenizer: Tokenizer,
@@ -135,34 +157,48 @@ def tell_sentence_lengths(
 ) -> None:
     """Logs how many texts are longer than a row, see `lengths.tell_lengths`.
 
-    Only those whose row is full are tokenised once more.
-
     Args:
         name: Of the split.
         tokenizer, examples, kind, settings, features: See `tokenize_examples`.
         max_positions: The longest row that the model takes; None for any.
     """
     windows = settings.long_text == "windows"
-    pairs = _pairs(examples, kind)
-    found = features.lengths.copy() if windows else np.diff(features.splits)
-    full = np.flatnonzero(found >= settings.max_seq_length)
-    first, second = (
-        lengths.piece_counts(tokenizer, [pairs[place][text] for place in full]) for text in (0, 1)
-    )
-    found[full] = first + second + 2 + (second > 0)
+    found = _whole_lengths(tokenizer, examples, kind, settings, features)
     more = " --long_text says which part of them is read; windows reads all of it."
     if windows:
-        most = features.num_rows[full] == settings.max_windows
+        most = features.num_rows[found >= settings.max_seq_length] == settings.max_windows
         more = f" {most.sum()} of them fill all --max_windows={settings.max_windows}."
     lengths.tell_lengths(
         name,
-        "pairs" if any(second for _, second in pairs) else "texts",
+        "pairs" if any(second for _, second in _pairs(examples, kind)) else "texts",
         found,
         settings.max_seq_length,
         becomes="are read in several windows" if windows else "are cut",
         most=max_positions,
         more="" if kind is SentenceKind.CHOICES else more,
     )
+
+
+def count_cut_sentences(
+    tokenizer: Tokenizer,
+    examples: Sequence[Example],
+    kind: SentenceKind,
+    settings: SentenceSettings,
+    features: Features,
+) -> int:
+    """How many of the examples have more pieces than their rows took in."""
+    if settings.long_text != "windows":
+        whole = _whole_lengths(tokenizer, examples, kind, settings, features)
+        longer = (whole > settings.max_seq_length).reshape(len(examples), -1)
+        return int(longer.any(axis=1).sum())
+    # Those that fill their windows are made into rows again, with room for one more.
+    full = np.flatnonzero(features.num_rows >= settings.max_windows)
+    if not len(full):
+        return 0
+    again = [dataclasses.replace(examples[place], label=None) for place in full]
+    wider = dataclasses.replace(settings, max_windows=settings.max_windows + 1)
+    longer = tokenize_examples(tokenizer, again, kind, (), wider)
+    return int((longer.num_rows > settings.max_windows).sum())
 
 
 def sentence_label_ids(

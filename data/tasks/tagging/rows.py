@@ -96,6 +96,13 @@ class WordRows:
         """How many words normalisation deletes; they are tagged O."""
         return int(self.splits[-1]) - len(self.words)
 
+    @property
+    def sentences_in_parts(self) -> int:
+        """How many sentences have words that are scored in different rows."""
+        sentence = np.searchsorted(self.splits, self.words, "right") - 1
+        changes = (np.diff(self.rows) != 0) & (np.diff(sentence) == 0)
+        return len(np.unique(sentence[1:][changes]))
+
     def describe(self, index: np.ndarray) -> str:
         """Where the rows of a batch come from, for messages."""
         return ", ".join(dict.fromkeys(self.sources[place] for place in index if place >= 0))

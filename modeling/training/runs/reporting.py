@@ -45,6 +45,28 @@ def _parsed(line: bytes) -> dict | None:
         return None
 
 
+def read_metrics_file(directory: str) -> list[dict]:
+    """What a run has reported so far: of each line its "kind", its "step" and its values.
+
+    What can't be read is left out, with a warning.
+    """
+    path = join(directory, METRICS_FILE)
+    if not tf.io.gfile.exists(path):
+        return []
+    with tf.io.gfile.GFile(path, "rb") as file:
+        written = file.read().splitlines()
+    lines = [line for line in map(_parsed, written) if line]
+    if len(lines) < len(written):
+        logging.warning(
+            "%d of the %d lines of %s can't be read. They are left out: curves and the best "
+            "result so far don't know of them.",
+            len(written) - len(lines),
+            len(written),
+            path,
+        )
+    return lines
+
+
 def _weighted_mean(pairs: Sequence[tuple[float, float]]) -> float:
     """Mean over (total, weight) pairs, in float64; 0 if there is no weight."""
     weight = math.fsum(w for _, w in pairs)
@@ -81,7 +103,7 @@ class Reporter:
         self._training: Activity | None = None
         self._writer = tf.summary.create_file_writer(directory) if self._chief else None
         self._path = join(directory, METRICS_FILE)
-        self._lines = self._earlier_lines()
+        self._lines = read_metrics_file(directory)
         self._step = 0
         self._forget()
 
@@ -89,22 +111,6 @@ class Reporter:
         self._pending: dict[str, list[tuple[float, float]]] = {}
         self._steps = self._examples = 0
         self._since = time.perf_counter()
-
-    def _earlier_lines(self) -> list[dict]:
-        if not tf.io.gfile.exists(self._path):
-            return []
-        with tf.io.gfile.GFile(self._path, "rb") as file:
-            written = file.read().splitlines()
-        lines = [line for line in map(_parsed, written) if line]
-        if len(lines) < len(written):
-            logging.warning(
-                "%d of the %d lines of %s can't be read. They are left out: curves and the best "
-                "result so far don't know of them.",
-                len(written) - len(lines),
-                len(written),
-                self._path,
-            )
-        return lines
 
     def resume(self, step: int) -> None:
         """Forgets what an interrupted run reported after `step`; step 0 forgets everything."""

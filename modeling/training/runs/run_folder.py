@@ -24,7 +24,8 @@ _WRITTEN = (
     "class_report*.txt", "*_report.txt", "confusion*.png", "errors*.tsv", "test_results*.tsv",
     "predictions*.tsv", "predictions.txt", "entities.jsonl", "glue_submission",
     "predictions.json", "nbest_predictions.json", "null_odds.json",
-    "null_score_diff_threshold.json", "bert_model.ckpt.*",
+    "null_score_diff_threshold.json", "bert_model.ckpt.*", "model_card.md", "report*.html",
+    "label_thresholds.json", "answer_calibration.json",
     *_KEPT,
 )  # fmt: skip
 

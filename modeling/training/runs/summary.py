@@ -89,6 +89,11 @@ class RunSummary:
     def __enter__(self) -> "RunSummary":
         return self
 
+    @property
+    def sessions(self) -> list[dict[str, Any]]:
+        """Entries of all sessions of the run, this one last."""
+        return [*self._earlier, self.entry]
+
     def attach(
         self,
         *,
@@ -143,7 +148,7 @@ class RunSummary:
         if not self._chief:
             return False
         try:
-            text = json.dumps(_plain({"sessions": [*self._earlier, self.entry]}), indent=2)
+            text = json.dumps(_plain({"sessions": self.sessions}), indent=2)
             with staged(self.directory) as temporary:
                 write_staged_text(join(temporary, FILE), text + "\n")
         except Exception as error:  # a summary is worth no run

@@ -77,5 +77,5 @@ def test_files_baselines_and_reports(small, tmp_path):
     reports = data.reports(str(tmp_path))
     assert (
         "taken for I-" in reports["mistakes.txt"].split("\n")[1]
-        and "B-" in reports["confusion.txt"]
+        and "ARGUMENT" in reports["confusion.txt"]
     )

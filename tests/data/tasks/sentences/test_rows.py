@@ -363,3 +363,31 @@ def test_how_many_are_cut_is_said(tokenizer, caplog, kind, long_text):
     assert f"the longest has {max(whole)} pieces. --max_seq_length=24, the most" in caplog.text
     most = f"{int((found.num_rows == 3).sum())} of them fill all --max_windows=3."
     assert (most in caplog.text) == (long_text == "windows")
+
+
+@pytest.mark.parametrize("kind", [SentenceKind.MULTI_LABEL, SentenceKind.CHOICES])
+@pytest.mark.parametrize("long_text", ["head", "tail", "head_tail"])
+def test_cut_texts_are_counted(tokenizer, kind, long_text):
+    """Every word is a piece, so that how long a row would be can be told."""
+    examples = make_examples(60, kind)
+    settings = SentenceSettings(10, long_text)
+    features = tokenize_examples(tokenizer, examples, kind, LABELS, settings)
+
+    def pieces(text_a, text_b):
+        return len(text_a.split()) + (len(text_b.split()) + 1 if text_b else 0) + 2
+
+    longest = [max(pieces(e.text_a, b) for b in e.choices or [e.text_b]) for e in examples]
+    expected = sum(length > 10 for length in longest)
+    assert 0 < expected < 60 and 10 in longest
+    got = rows.count_cut_sentences(tokenizer, examples, kind, settings, features)
+    assert got == expected
+
+
+def test_windows_cut_what_they_leave_out(tokenizer):
+    examples = make_examples(60, SentenceKind.CLASSES, 40)
+    kind, counts = SentenceKind.CLASSES, []
+    for most in (2, 99):
+        settings = SentenceSettings(10, "windows", 4, most)
+        features = tokenize_examples(tokenizer, examples, kind, LABELS, settings)
+        counts.append(rows.count_cut_sentences(tokenizer, examples, kind, settings, features))
+    assert counts == [(features.num_rows > 2).sum(), 0] and counts[0] > 0

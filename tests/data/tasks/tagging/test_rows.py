@@ -98,6 +98,10 @@ def test_every_word_has_one_tag(tokenizer, context, width):
     wanted = {number: first[word] for number, (word, _) in enumerate(flat) if first[word]}
     assert dict(zip(rows.words.tolist(), ids.tolist(), strict=True)) == wanted
     assert rows.words_without_piece == len(flat) - len(wanted) > 0
+    of_sentence = [set() for _ in sentences]
+    for row, word in zip(rows.rows.tolist(), rows.words.tolist(), strict=True):
+        of_sentence[np.searchsorted(rows.splits, word, "right") - 1].add(row)
+    assert rows.sentences_in_parts == sum(len(some) > 1 for some in of_sentence)
 
     batches = batching.batches(features, batching.Batching(16, [8, 16]), training=False)
     predicted = np.zeros((len(features), width), int)
