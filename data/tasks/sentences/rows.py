@@ -189,8 +189,11 @@ def count_cut_sentences(
     """How many of the examples have more pieces than their rows took in."""
     if settings.long_text != "windows":
         whole = _whole_lengths(tokenizer, examples, kind, settings, features)
-        longer = (whole > settings.max_seq_length).reshape(len(examples), -1)
-        return int(longer.any(axis=1).sum())
+        choices = kind is SentenceKind.CHOICES
+        owners = np.repeat(
+            np.arange(len(examples)), [len(e.choices) if choices else 1 for e in examples]
+        )
+        return np.unique(owners[whole > settings.max_seq_length]).size
     # Those that fill their windows are made into rows again, with room for one more.
     full = np.flatnonzero(features.num_rows >= settings.max_windows)
     if not len(full):
