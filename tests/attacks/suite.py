@@ -52,6 +52,7 @@ class Case:
         stdin: What the command reads from standard input.
         traces: Besides the job's: patterns of files that may be new or other than before.
         bytes: That it may hold.
+        seconds: Of computing, that it may take; 0: what is said above.
     """
 
     job: str
@@ -63,6 +64,7 @@ class Case:
     stdin: str = ""
     traces: tuple[str, ...] = ()
     bytes: float = MOST_BYTES
+    seconds: int = 0
 
     @property
     def name(self) -> str:
@@ -208,7 +210,7 @@ class Suite:
         job = world.JOBS[case.job]
         self.prepare(case, folder)
         before = contents(folder)
-        seconds = REFUSAL_SECONDS if case.code else SECONDS
+        seconds = case.seconds or (REFUSAL_SECONDS if case.code else SECONDS)
         result = worker.run((*job.arguments, *case.flags), folder, case.stdin, seconds)
         problems = judge(case, job, result, before, contents(folder))
         if (
