@@ -12,6 +12,7 @@ import contextlib
 import json
 import os
 import runpy
+import signal
 import sys
 import threading
 import traceback
@@ -39,6 +40,8 @@ def command(arguments: list[str]) -> None:
 def child(request: dict) -> None:
     """Becomes the command; doesn't return."""
     os.setsid()
+    # Shells have what they start in the background ignore Ctrl-C, and so would all commands here.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for name, number, mode in (
         ("stdin", 0, os.O_RDONLY),
         ("stdout", 1, os.O_WRONLY),

@@ -277,6 +277,7 @@ def test_codah_and_chinese_reviews(shared_data, minilm, tmp_path):
     assert len((tmp_path / "chinese/predictions.tsv").read_text().splitlines()) == 1201
 
 
+@pytest.mark.slow
 def test_files_as_a_spreadsheet_writes_them(folder):
     """Semicolons, Windows' encoding, part of the rows; the export takes the file as it is."""
     rows = [(f"{text} é", label) for text, label in _texts(80, 4)]

@@ -314,6 +314,7 @@ def answer(loaded, asked):
 """
 
 
+@pytest.mark.slow
 def test_characters_of_files_with_a_sentence_per_line(folder, tmp_path):
     draw = np.random.default_rng(0)
     places, people, other = ["北京", "上海", "天安门"], ["小明", "老王"], ["我", "去", "了", "看见"]

@@ -111,6 +111,7 @@ def test_the_export_answers_as_predictions_say(folder, trained):
         assert answer["expected"] == pytest.approx(float(predicted.fields["expected"]), abs=1e-4)
 
 
+@pytest.mark.slow
 def test_again_with_other_data_and_a_search(folder, trained):
     steps = train_steps(folder / "a")
     same, other, missing, search = messages(

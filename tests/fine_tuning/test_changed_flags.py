@@ -119,6 +119,7 @@ def test_evaluation_of_what_was_trained_needs_no_flag_of_training(folder):
     assert not (out / "eval_results.txt").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_overwriting_trains_anew(folder, script):
     """It gives what a new folder gives, and takes away what the earlier run wrote, no more."""

@@ -1,9 +1,12 @@
 """run_ner.py --feature_based keeps the vectors of each of its files, whatever their names."""
 
+import pytest
+
 from tests.fine_tuning.tiny_tasks import results, tagger, write_model, write_tags
 from tests.scripts import succeed
 
 
+@pytest.mark.slow
 def test_files_of_one_name_in_two_folders(tmp_path):
     write_model(tmp_path)
     write_tags(tmp_path / "a" / "data.txt", 12, 0)

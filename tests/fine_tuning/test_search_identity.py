@@ -105,6 +105,7 @@ def test_tags(tmp_path):
     check("run_ner.py", tmp_path, line(), [line("copied")], others)
 
 
+@pytest.mark.slow
 def test_overwriting_a_search(tmp_path):
     """Runs, best weights and labels of the earlier search are gone, also where settings differ."""
     write_model(tmp_path)

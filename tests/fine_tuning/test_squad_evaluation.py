@@ -76,6 +76,7 @@ def test_stops_early(folder):
     assert read(folder / "early" / "best" / "best.json")["step"] == 2
 
 
+@pytest.mark.slow
 def test_searches(folder):
     """Two learning rates with two seeds; the best run by F1 answers."""
     grid = ("--learning_rates=0.01,1e-12", "--num_runs=2", "--num_train_steps=24")

@@ -5,12 +5,14 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from modeling.layers.execution import INFERENCE
 from tests.modeling.other_backend import KEY, cases
 
 
+@pytest.mark.slow
 def test_outputs_and_gradients_are_tensorflows(tmp_path):
     """With dropout, packed rows, remat, a left-to-right model and a BiLSTM."""
     rng = np.random.default_rng(1)

@@ -63,6 +63,7 @@ def test_one_tensor_that_is_no_weight(tmp_path, caplog):
     assert "1 tensor " in caplog.text and "1 tensors" not in caplog.text
 
 
+@pytest.mark.slow
 def test_frozen_weights_are_reported_once(ner_folder):
     files = ("--train_file=train.txt", "--dev_file=dev.txt")
     succeed(*test_run_ner.command(ner_folder, "first", *files, *TRAIN))

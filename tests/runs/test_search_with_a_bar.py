@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from tests import test_run_classifier
 from tests.scripts import run
 from tests.test_run_classifier import command
@@ -27,6 +29,7 @@ errors.run(main)
 """
 
 
+@pytest.mark.slow
 def test_a_run_that_diverges_leaves_no_bar(folder):
     search = ("--do_train", "--learning_rates=1e30,1e-3,1e-4", "--num_train_steps=4")
     ended = run("-c", PROGRAM, *command(folder, "bar", *search, "--num_train_epochs=1"))

@@ -66,6 +66,7 @@ def finish(processes) -> list[str]:
             process.kill()
 
 
+@pytest.mark.slow
 def test_two_workers_equal_one_device(tmp_path):
     outputs = finish(start_workers(tmp_path))
     assert (tmp_path / "worker-1.npz").exists(), "\n".join(output[-3000:] for output in outputs)

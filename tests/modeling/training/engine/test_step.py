@@ -79,6 +79,7 @@ def test_batch_that_cannot_be_cut_is_refused():
         check_replica_batch_sizes(3, train_batch_size=8)
 
 
+@pytest.mark.slow
 def test_xla_gives_the_same(whole):
     assert_equal_runs(whole, run(jit_compile=True))
     assert_equal_runs(whole, run(jit_compile=True, accumulation_steps=4))
