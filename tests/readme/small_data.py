@@ -1,8 +1,9 @@
 """Writes small files in the forms of public data sets, for the commands of the documents.
 
-    python -m tests.readme.small_data own glue squad conll corpus
+    python -m tests.readme.small_data own glue squad conll corpus libraries
 
-Each name is a kind: own/ (reviews as .csv), glue/MRPC/, squad/, conll/ and corpus/.
+Each name is a kind: own/ (reviews as .csv), glue/MRPC/, squad/, conll/, corpus/ and libraries/
+(every twentieth text of run_classifier.py's demo).
 """
 
 import csv
@@ -86,12 +87,22 @@ def corpus(draw: random.Random) -> None:
         pathlib.Path(f"corpus/{name}.txt").write_text("\n\n".join(documents) + "\n")
 
 
+def libraries(_: random.Random) -> None:
+    """libraries/train.jsonl, dev.jsonl and test.jsonl."""
+    from data.demo.libraries import make_library_demo
+
+    make_library_demo("libraries")
+    for path in pathlib.Path("libraries").iterdir():
+        path.write_text("".join(path.read_text().splitlines(keepends=True)[::20]))
+
+
+KINDS = {made.__name__: made for made in (own, glue, squad, conll, corpus, libraries)}
+
+
 def main() -> None:
     for kind in sys.argv[1:]:
         pathlib.Path(kind).mkdir()
-        {"own": own, "glue": glue, "squad": squad, "conll": conll, "corpus": corpus}[kind](
-            random.Random(kind)
-        )
+        KINDS[kind](random.Random(kind))
 
 
 if __name__ == "__main__":
