@@ -49,6 +49,7 @@ import os
 import numpy as np
 from absl import logging
 
+from data import progress
 from data.demo import comparison, libraries
 from data.errors import DataError
 from data.files import atomic
@@ -63,6 +64,7 @@ from data.tokenization import Tokenizer, build_choice_inputs, build_inputs, casi
 from modeling import checkpoints, errors, metrics
 from modeling.answers.thresholds import tune_label_thresholds
 from modeling.config import BertConfig
+from modeling.logs import activity
 from modeling.serving.export import Export
 from modeling.serving.sentences import export_sentence_model
 from modeling.training.engine.distribution import is_chief
@@ -377,4 +379,5 @@ def main(_) -> None:
 
 if __name__ == "__main__":
     task_flags.mark_required_unless_demo(REQUIRED)
+    progress.show_with(activity)
     errors.run(main, DataError, flag_values=FLAGS)

@@ -52,6 +52,7 @@ import os
 import numpy as np
 from absl import logging
 
+from data import progress
 from data.demo import code_words, comparison
 from data.errors import DataError
 from data.files import atomic
@@ -67,6 +68,7 @@ from modeling import errors
 from modeling.answers.tags import TagsFromLogits
 from modeling.config import BertConfig
 from modeling.layers.heads import class_log_priors
+from modeling.logs import activity
 from modeling.losses import TaggingLosses
 from modeling.models import BertTagger
 from modeling.serving.export import Export
@@ -316,4 +318,5 @@ def main(_) -> None:
 
 if __name__ == "__main__":
     task_flags.mark_required_unless_demo(REQUIRED)
+    progress.show_with(activity)
     errors.run(main, DataError, flag_values=FLAGS)

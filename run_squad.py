@@ -48,6 +48,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from data import progress
 from data.demo import arguments, comparison
 from data.errors import DataError
 from data.files.locks import one_run
@@ -153,7 +154,7 @@ class QuestionAnswering:
     def _slices(self, predictor, split, batches):
         """Answers as slices of their contexts, some questions at a time."""
         self.read_in_parts = self.full_questions = 0
-        with activity("Answering", "questions", len(split.examples)) as progress:
+        with activity("Answering", "questions", len(split.examples)) as shown:
             for begin in range(0, len(split.examples), reading.QUESTIONS_AT_ONCE):
                 some = split.examples[begin : begin + reading.QUESTIONS_AT_ONCE]
                 rows = make_question_rows(self.tokenizer, some, self.settings, training=False)
@@ -162,7 +163,7 @@ class QuestionAnswering:
                 self.read_in_parts += int((rows.counts > 1).sum())
                 self.full_questions += rows.questions_of_length(FLAGS.max_query_length)
                 yield from answer_files.read_answers(some, rows, merged, self.scoring.version_2)
-                progress.add(len(some))
+                shown.add(len(some))
 
     def _as_original(self, predictor, split, batches):
         """Answers as the original puts them together."""
@@ -328,4 +329,5 @@ def main(_) -> None:
 
 if __name__ == "__main__":
     task_flags.mark_required_unless_demo(REQUIRED)
+    progress.show_with(activity)
     errors.run(main, DataError, flag_values=FLAGS)

@@ -15,11 +15,14 @@ import contextlib
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from logging import INFO, Handler, LogRecord, getLogger
+from typing import TypeVar
 
 from absl import logging
 from tqdm import tqdm
+
+Item = TypeVar("Item")
 
 SILENCE_SECONDS = 10.0
 _LOOK_SECONDS = 0.5  # between two looks at how long it has been silent
@@ -146,6 +149,14 @@ def activity(what: str, unit: str = "", total: int | None = None) -> Iterator[Ac
         yield begun
     finally:
         end_activity(begun)
+
+
+def counted(what: str, unit: str, items: Sequence[Item]) -> Iterator[Item]:
+    """The items, one after the other, with an `activity` of so many."""
+    with activity(what, unit, len(items)) as progress:
+        for item in items:
+            yield item
+            progress.add(1)
 
 
 def begin_activity(begun: Activity) -> None:

@@ -14,6 +14,7 @@ import tensorflow as tf
 from data.errors import DataError, error_list, error_text
 from data.files.lines import not_utf8
 from data.files.streams import stored_file_bytes, unreadable
+from data.progress import work
 
 if TYPE_CHECKING:
     import pyarrow
@@ -101,10 +102,12 @@ def read_rows(path: str) -> Iterator[tuple[str, dict[str, object]]]:
     with _open(path) as file:
         check_parquet_columns(path, file.schema_arrow.names)
         number = 0
-        for batch in _stream(file, path, batch_size=_BATCH_ROWS):
-            for fields in _unpacked(path, batch, number):
-                number += 1
-                yield f"{path}: row {number}", fields
+        with work(f"Reading {path}", "rows", file.metadata.num_rows) as shown:
+            for batch in _stream(file, path, batch_size=_BATCH_ROWS):
+                for fields in _unpacked(path, batch, number):
+                    number += 1
+                    yield f"{path}: row {number}", fields
+                shown.add(batch.num_rows)
 
 
 def check_parquet_columns(source: str, names: list[str]) -> None:

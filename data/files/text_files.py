@@ -22,6 +22,7 @@ from data.files import atomic, lock_files, streams
 from data.files.bad_rows import RowAttempt, first_bad_row_raises
 from data.files.encodings import decoded
 from data.files.streams import READABLE, unreadable
+from data.progress import counted
 
 EXTENSIONS = (".tsv", ".csv", ".jsonl", ".ndjson", ".json", ".parquet")
 """Extensions that `file_extension` and `stem` know."""
@@ -149,12 +150,16 @@ def lines_of(text: str) -> list[str]:
     return lines
 
 
+def _read_lines(path: str, text: str) -> Iterator[str]:
+    return counted(f"Reading {path}", "lines", lines_of(text))
+
+
 def tsv_file_rows(path: str, text: str, delimiter: str = "\t") -> Iterator[tuple[str, list[str]]]:
     """Sources and fields, split at the delimiter and nothing else: quotation marks are text.
 
     A blank line is a record of one empty field, but at the end of the text.
     """
-    for number, line in enumerate(lines_of(text), 1):
+    for number, line in enumerate(_read_lines(path, text), 1):
         yield f"{path}:{number}", line.split(delimiter)
 
 
@@ -202,7 +207,9 @@ def csv_file_rows(path: str, text: str, delimiter: str = ",") -> Iterator[tuple[
         DataError: While iterating: a row isn't CSV.
     """
     # newline="" leaves newlines inside quoted fields as they are and still ends lines at CR.
-    lines = io.StringIO(text, newline="")
+    lines = counted(
+        f"Reading {path}", "lines", io.StringIO(text, newline=""), text.count("\n") or None
+    )
     for source, row in without_last_blanks(csv_rows(path, lines, delimiter)):
         if isinstance(row, DataError):
             raise row
@@ -235,7 +242,7 @@ def json_file_rows(
         DataError: While iterating, by way of `attempt`: a line isn't JSON, or no object, or has a
             name twice.
     """
-    for number, line in enumerate(lines_of(text), 1):
+    for number, line in enumerate(_read_lines(path, text), 1):
         if line.strip():
             source = f"{path}:{number}"
             yield source, attempt(json_object, source, line)

@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from data.progress import portions
 from data.tokenization import Tokenizer
 
 _HELD = 0.99
@@ -16,10 +17,8 @@ _TEXTS_AT_ONCE = 1024
 def piece_counts(tokenizer: Tokenizer, texts: Sequence[str]) -> np.ndarray:
     """How many pieces each text has, int64 [N], [CLS] and [SEP] not counted."""
     counts = [
-        tokenizer.tokenize(tf.constant(texts[begin : begin + _TEXTS_AT_ONCE], tf.string))
-        .row_lengths()
-        .numpy()
-        for begin in range(0, len(texts), _TEXTS_AT_ONCE)
+        tokenizer.tokenize(tf.constant(some, tf.string)).row_lengths().numpy()
+        for some in portions("Counting pieces", "texts", texts, _TEXTS_AT_ONCE)
     ]
     return np.concatenate([np.zeros(0, np.int64), *counts])
 

@@ -34,6 +34,7 @@ from modeling.checkpoints.files import join, write_staged_text
 from modeling.checkpoints.heads import checkpoint_head
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
+from modeling.logs import counted
 
 FILE_NAME = "model.safetensors"
 SHARD_INDEX_NAME = "model.safetensors.index.json"
@@ -378,7 +379,7 @@ def _write_safetensors(path: str, tensors: Mapping[str, Weight]) -> None:
     text += b" " * (-len(text) % 8)
     with tf.io.gfile.GFile(path, "wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
-        for name in order:
+        for name in counted(f"Writing {path}", "weights", order):
             data = np.ascontiguousarray(tensors[name]).reshape(-1).view(np.uint8)
             for at in range(0, data.size, _WRITTEN_AT_ONCE):
                 file.write(data[at : at + _WRITTEN_AT_ONCE].tobytes())

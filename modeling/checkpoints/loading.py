@@ -41,7 +41,7 @@ from modeling.checkpoints.heads import (
 from modeling.checkpoints.inspection.releases import hint_of_release
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
-from modeling.logs import activity
+from modeling.logs import counted
 
 # Other libraries' formats, asked in turn: which file of theirs a path means, and what it holds.
 FORMATS_OF_OTHERS: dict[str, tuple[Callable[[str], str | None], Callable[[str], Contents]]] = {
@@ -166,10 +166,8 @@ def load(
         # The model has no unit of its own, but its answers are to be in that of the file.
         parts = (WEIGHTS, BIAS, *UNIT_OF_OTHERS)
         head = fold_target_unit({name: held.read(name) for name in parts})
-    with activity(f"Reading {held.path}", "weights", len(common)) as progress:
-        for name in common:
-            _assign(assignable[name], head[name] if name in head else held.read(name))
-            progress.add(1)
+    for name in counted(f"Reading {held.path}", "weights", common):
+        _assign(assignable[name], head[name] if name in head else held.read(name))
     for name in implied:
         assignable[name].assign(tf.fill(assignable[name].shape, UNIT_OF_OTHERS[name]))
     placed = {held.file_names[name] for name in [*common, *(UNIT_OF_OTHERS if head else ())]}

@@ -17,6 +17,7 @@ from modeling.checkpoints import names
 from modeling.checkpoints.contents import Contents, Weight, checked_weight, dtype_of_weight
 from modeling.checkpoints.files import join
 from modeling.errors import ModelingError
+from modeling.logs import counted
 
 RELEASE_NAME = "bert_model.ckpt"
 
@@ -167,7 +168,10 @@ def write_bundle(prefix: str | os.PathLike, tensors: Mapping[str, Weight]) -> No
             prefix=os.fspath(prefix),
             tensor_names=ordered,
             shape_and_slices=[""] * len(ordered),
-            tensors=[as_tensor(input=np.asarray(tensors[name])) for name in ordered],
+            tensors=[
+                as_tensor(input=np.asarray(tensors[name]))
+                for name in counted("Collecting what is written", "weights", ordered)
+            ],
         )
 
 

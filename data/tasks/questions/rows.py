@@ -15,6 +15,7 @@ from absl import logging
 
 from data.errors import DataError, error_list
 from data.features import Features, concatenated_features, feature_row_splits
+from data.progress import portions
 from data.tasks.questions.squad import Question
 from data.tasks.questions.windows import check_question_lengths, make_windows
 from data.tokenization import Tokenizer
@@ -91,8 +92,7 @@ def make_question_rows(
             tf.constant([question.question for question in some]),
             tf.constant([question.context for question in some]),
         )
-        for begin in range(0, len(questions), _QUESTIONS_AT_ONCE)
-        for some in [questions[begin : begin + _QUESTIONS_AT_ONCE]]
+        for some in portions("Tokenising", "questions", questions, _QUESTIONS_AT_ONCE)
     )
     splits = feature_row_splits(whole["pieces"])
     counts, first_lengths = whole["counts"], whole["first_lengths"]

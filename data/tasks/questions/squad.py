@@ -34,6 +34,7 @@ from absl import logging
 from data.errors import DataError, error_list, error_text, json_error
 from data.files.bad_rows import BadRows, FileRows
 from data.files.text_files import read_text
+from data.progress import counted
 
 _SHOWN = 5
 _BLANK = re.compile(r"\s*")
@@ -123,7 +124,8 @@ def read_squad(
     asked: Counter[str] = Counter()
     left_out = 0
     bad = (bad_rows or BadRows()).of(path, "questions")
-    for question in _questions(path, _load(path), training, oddities, bad):
+    found = _questions(path, _load(path), training, oddities, bad)
+    for question in counted(f"Reading {path}", "questions", found):
         if bad.attempt(_remember, question, places) is None:
             continue
         asked[question.question] += 1

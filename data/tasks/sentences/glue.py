@@ -23,6 +23,7 @@ from absl import logging
 from data.errors import DataError, error_text
 from data.files.bad_rows import BadRows, RowAttempt
 from data.files.text_files import lines_of, placed_file, read_text
+from data.progress import counted
 from data.tasks.sentences.examples import Example, SentenceKind
 
 SPLITS = ("train", "dev", "test")
@@ -206,7 +207,7 @@ class PublishedTask:
                 source=source,
             )
 
-        for number, line in enumerate(lines):
+        for number, line in enumerate(counted(f"Reading {path}", "lines", lines)):
             if line and not (number == 0 and table.header):
                 made = attempt(example, number, line)
                 if made is not None:

@@ -18,6 +18,7 @@ from data.features import (
     feature_row_splits,
     features_fingerprint,
 )
+from data.progress import portions
 from data.tasks import lengths
 from data.tasks.sentences.examples import Example, SentenceKind
 from data.tasks.sentences.labelled import check_sentence_labels
@@ -101,8 +102,7 @@ def tokenize_examples(
     # One portion at least, be it empty.
     whole = concatenated_features(
         pack(*tf.transpose(tf.reshape(tf.constant(some, tf.string), [-1, 2])))
-        for begin in range(0, max(len(pairs), 1), _TEXTS_AT_ONCE)
-        for some in [pairs[begin : begin + _TEXTS_AT_ONCE]]
+        for some in (portions("Tokenising", "texts", pairs, _TEXTS_AT_ONCE) if pairs else [pairs])
     )
     rows = [len(example.choices) for example in examples] if choices else whole["counts"]
     return Features(

@@ -19,6 +19,7 @@ from data.errors import DataError, error_list, error_text
 from data.files.bad_rows import BadRows, RowAttempt
 from data.files.encodings import UTF8
 from data.files.text_files import file_extension, json_file_rows, lines_of, read_text
+from data.progress import counted
 from data.tasks.tagging import schemes as ner_schemes
 
 DOCUMENT = "-DOCSTART-"
@@ -138,7 +139,8 @@ def _columns(path: str, text: str, format: TagFormat, labelled: bool, attempt: R
         return fields
 
     document, used = 0, False
-    for of_words, group in itertools.groupby(lines, key=lambda numbered: _is_word(numbered[1])):
+    read = counted(f"Reading {path}", "lines", lines)
+    for of_words, group in itertools.groupby(read, key=lambda numbered: _is_word(numbered[1])):
         if not of_words:
             if used and any(_is_document(line) for _, line in group):
                 document, used = document + 1, False
@@ -213,7 +215,7 @@ def _between_blanks(text: str) -> tuple[str, ...]:
 def _sentence_lines(path: str, text: str, format: TagFormat, labelled: bool, attempt: RowAttempt):
     """(sentence, line numbers of its words) of lines of words, a tab and their tags."""
     document, used = 0, False
-    for number, line in enumerate(lines_of(text), 1):
+    for number, line in enumerate(counted(f"Reading {path}", "lines", lines_of(text)), 1):
         if _is_document(line):
             document, used = document + used, False
         if not _is_word(line):

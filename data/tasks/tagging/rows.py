@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from data.features import Features, concatenated_features, feature_portions, feature_row_splits
+from data.progress import work
 from data.tasks.tagging.conll import ConllSentence
 from data.tasks.tagging.tags import NO_TAG, TagSet
 from data.tasks.tagging.windows import check_tagged_word_lengths, make_windows
@@ -126,14 +127,16 @@ def make_tagging_rows(
     lengths = [len(text) for text, _ in texts]
     parts = []
     before = 0
-    for some in feature_portions(lengths, _WORDS_AT_ONCE):
-        flat = [word for text, _ in texts[some] for word in text]
-        ragged = tf.RaggedTensor.from_row_lengths(
-            tf.constant(flat, tf.string, [len(flat)]), tf.constant(lengths[some], tf.int64)
-        )
-        part = windows(ragged)
-        parts.append(part | {"words": part["words"] + before})
-        before += len(flat)
+    with work("Tokenising", "sentences", len(texts)) as shown:
+        for some in feature_portions(lengths, _WORDS_AT_ONCE):
+            flat = [word for text, _ in texts[some] for word in text]
+            ragged = tf.RaggedTensor.from_row_lengths(
+                tf.constant(flat, tf.string, [len(flat)]), tf.constant(lengths[some], tf.int64)
+            )
+            part = windows(ragged)
+            parts.append(part | {"words": part["words"] + before})
+            before += len(flat)
+            shown.add(some.stop - some.start)
     whole = concatenated_features(parts)
 
     # What the rows are scored for, in order, are the pieces in order.

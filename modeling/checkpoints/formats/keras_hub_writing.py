@@ -32,6 +32,7 @@ from modeling.checkpoints.heads import BIAS, WEIGHTS, checkpoint_heads
 from modeling.checkpoints.vocabularies import TextFolding
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
+from modeling.logs import counted
 
 _MODEL, _TASK, _CONFIG = "model.weights.h5", "task.weights.h5", "config.json"
 FILES = (
@@ -220,7 +221,7 @@ def write_preset(
         inside = [name for name in kept if name.startswith("bert/") == (file == _MODEL)]
         if inside:
             with _h5_file(join(directory, file)) as opened:
-                for name in inside:
+                for name in counted(f"Writing {file}", "weights", inside):
                     array = np.asarray(tensors[name])
                     array = in_keras_layout(name, array, config.num_attention_heads)
                     opened.create_dataset(keras_hub_name(name), data=array)
