@@ -55,14 +55,13 @@ from data.errors import DataError
 from data.files import atomic
 from data.files.locks import one_run
 from data.tasks import labels
-from data.tasks.sentences import delimited, glue_submission, predictions, reading, thresholds
+from data.tasks.sentences import delimited, glue_submission, predictions, reading, tuned
 from data.tasks.sentences.examples import SentenceKind, SentenceTask
 from data.tasks.sentences.flags import OWN_FILES
 from data.tasks.sentences.predictions import THRESHOLD
 from data.tasks.sentences.rows import SentenceSettings, count_cut_sentences
 from data.tokenization import Tokenizer, build_choice_inputs, build_inputs, casing
 from modeling import checkpoints, errors, metrics
-from modeling.answers.thresholds import tune_label_thresholds
 from modeling.config import BertConfig
 from modeling.logs import activity
 from modeling.serving.export import Export
@@ -138,7 +137,7 @@ class SentenceClassification:
             content = delimited.saved_sentence_labels(self.task)
             labels.keep_labels(FLAGS.output_dir, content, is_chief())
             if is_chief():
-                thresholds.forget_label_thresholds(FLAGS.output_dir)
+                tuned.forget_tuned(FLAGS.output_dir)
         return splits
 
     def _weights(self, train) -> list[float] | None:
@@ -181,26 +180,25 @@ class SentenceClassification:
         end = "" if first else f"_{split.name}"
         write_run_results(FLAGS.output_dir, f"eval_results{end}.txt", {**results, **split.left_out})
         self._report(split, logits, end)
-        if first and self.task.kind is SentenceKind.MULTI_LABEL:
-            self._tune_thresholds(split, logits)
+        if first:
+            self._tune(split, logits)
         return self._judged(split, logits, results) if is_chief() else None
 
-    def _tune_thresholds(self, split, logits) -> None:
-        """Those with the best F1 of each label; all workers find the same."""
+    def _tune(self, split, logits) -> None:
+        """Thresholds or a temperature; all workers find the same."""
         known = _with_label(split)
-        outputs = self.head.probabilities(logits)[known]
-        self.tuned = tune_label_thresholds(outputs, split.features.label_ids[known])
+        self.tuned = self.head.tune(logits[known], split.features.label_ids[known])
         if is_chief():
-            by_label = dict(zip(self.task.labels, self.tuned.tolist(), strict=True))
-            thresholds.keep_label_thresholds(FLAGS.output_dir, by_label)
+            tuned.keep_tuned(FLAGS.output_dir, self.task.labels, self.tuned)
 
     @property
-    def thresholds(self):
-        """Of labels, as --label_thresholds says; None for 0.5."""
-        if FLAGS.label_thresholds == "tuned" and self.tuned is None:
-            folders = (FLAGS.output_dir, FLAGS.init_checkpoint)
-            self.tuned = thresholds.kept_label_thresholds(*folders, self.task.labels)
-        return self.tuned if FLAGS.label_thresholds == "tuned" else None
+    def answering(self) -> dict:
+        """What is tuned and asked for by its flag, see `SentenceHead.tune`; else nothing."""
+        if "tuned" not in (FLAGS.label_thresholds, FLAGS.temperature):
+            return {}
+        if self.tuned is None:
+            self.tuned = tuned.kept_tuned(FLAGS, self.task.kind, self.task.labels)
+        return self.tuned
 
     def _judged(self, split, logits, results) -> TaskReport:
         """What card and page say of the examples that have a label."""
@@ -287,7 +285,7 @@ class SentenceClassification:
         self._write_scores(split, logits, step, end)
         if not is_chief():
             return
-        outputs = self.head.probabilities(logits)
+        outputs = self.head.probabilities(logits, self.answering.get("temperature", 1.0))
         columns = outputs[:, None] if self.task.kind is SentenceKind.REGRESSION else outputs
         predictions.write_sentence_test_results(
             os.path.join(FLAGS.output_dir, f"test_results{end}.tsv"), columns
@@ -300,7 +298,7 @@ class SentenceClassification:
             self.task.labels,
             outputs,
             FLAGS.raw_cells,
-            THRESHOLD if self.thresholds is None else self.thresholds,
+            self.answering.get("label_thresholds", THRESHOLD),
         )
         logging.info("Wrote the predictions of %d examples to %s", len(outputs), path)
         if FLAGS.glue_submission:
@@ -335,23 +333,7 @@ class SentenceClassification:
         # Only of own files the columns have names that the user knows.
         columns = getattr(self.task, "columns", None)
         return export_sentence_model(
-            model, export, kind, preprocess, names, self.task.pairs, columns, self.thresholds
-        )
-
-
-def check_label_thresholds(kind: SentenceKind) -> None:
-    """Refuses tuned thresholds where there can't be any, before anything is trained."""
-    if FLAGS.label_thresholds != "tuned":
-        return
-    if kind is not SentenceKind.MULTI_LABEL:
-        raise DataError(
-            f"--label_thresholds=tuned is for any number of labels, and the task's labels are "
-            f"{kind.value}. Leave it out."
-        )
-    if FLAGS.do_train and not FLAGS.do_eval:
-        raise DataError(
-            "--label_thresholds=tuned with --do_train needs --do_eval: thresholds are found for "
-            "the weights that the training leaves."
+            model, export, kind, preprocess, names, self.task.pairs, columns, **self.answering
         )
 
 
@@ -373,7 +355,7 @@ def main(_) -> None:
         tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case, (), FLAGS.strip_accents)
         check_training_fits_model(FLAGS, config, tokenizer.vocab_size)
         task = reading.open_sentence_task(FLAGS, FLAGS.do_train, config.head, config.labels)
-        check_label_thresholds(task.kind)
+        tuned.check_tuned_flags(FLAGS, task.kind)
         fine_tune(SentenceClassification(task, tokenizer, config), settings, summary)
 
 

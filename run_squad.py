@@ -52,9 +52,9 @@ from data import progress
 from data.demo import arguments, comparison
 from data.errors import DataError
 from data.files.locks import one_run
+from data.tasks import kept
 from data.tasks.questions import answers as answer_files
 from data.tasks.questions import (
-    calibration,
     mistakes,
     original,
     original_answers,
@@ -84,6 +84,8 @@ from modeling.training.runs.session import run_outputs, session
 from modeling.training.settings import FineTuningSettings, fine_tuning_settings
 from modeling.training.task import TaskEvaluation
 
+CALIBRATION = "answer_calibration.json"
+
 
 class QuestionAnswering:
     """Spans as answers, as `modeling.training.task.Task` wants it; answers come one by one."""
@@ -109,7 +111,7 @@ class QuestionAnswering:
         positions = self.config.max_position_embeddings
         if purpose == "train":
             if is_chief():
-                calibration.forget_calibration(FLAGS.output_dir)
+                kept.forget_numbers(FLAGS.output_dir, CALIBRATION)
             return reading.read_training_questions(FLAGS, self.tokenizer, positions)
         split = reading.read_to_answer(FLAGS, purpose, self.tokenizer, positions)
         if purpose == "dev" and not scoring.with_answers(split.examples):
@@ -234,7 +236,7 @@ class QuestionAnswering:
         fitted = fit_platt_calibration(given, scores[:, 0])
         # What is exported answers alone, and with slices.
         if not FLAGS.ensemble and not FLAGS.original_postprocessing:
-            calibration.keep_calibration(directory, *fitted)
+            kept.keep_numbers(directory, CALIBRATION, fitted._asdict())
         return self._judged(split, texts, scores, given, fitted, results)
 
     def _judged(self, split, texts, scores, log_odds, fitted, results) -> TaskReport:
@@ -277,7 +279,13 @@ class QuestionAnswering:
     def export(self, model) -> str:
         """A SavedModel from question and context to answer."""
         settings = dataclasses.asdict(self.settings)
-        kept = calibration.kept_calibration(FLAGS.output_dir, FLAGS.init_checkpoint)
+        numbers = kept.kept_numbers(
+            FLAGS.output_dir,
+            FLAGS.init_checkpoint,
+            CALIBRATION,
+            PlattCalibration._fields,
+            "It is written where questions with answers are answered. Do that again, or remove it.",
+        )
         return export_question_answering(
             model,
             Export.from_flags(FLAGS),
@@ -287,7 +295,7 @@ class QuestionAnswering:
             version_2=self.scoring.version_2,
             threshold=self.scoring.threshold(),
             max_windows=FLAGS.export_max_windows,
-            calibration=PlattCalibration(*(kept or ())),
+            calibration=PlattCalibration(*(numbers or ())),
         )
 
 

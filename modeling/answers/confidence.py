@@ -1,8 +1,10 @@
-"""The probability that an answer is right, from the odds that the model gives it.
+"""The probability that an answer is right, from what the model gives it and who was judged right.
 
-Among the n best answers the model's probabilities add up to 1, whether or not one of them is
-right, so that they aren't how often such an answer is. Two numbers, fitted on answers that were
-judged, make that of them (Platt, "Probabilistic outputs for support vector machines", 1999).
+Among the n best answers to a question the model's probabilities add up to 1, whether or not one of
+them is right, so that they aren't how often such an answer is. Two numbers, fitted on answers that
+were judged, make that of their odds (Platt, "Probabilistic outputs for support vector machines",
+1999). Of classes one is right, and one number does: the temperature (Guo et al., "On calibration
+of modern neural networks", 2017).
 """
 
 from typing import NamedTuple
@@ -12,6 +14,7 @@ import tensorflow as tf
 
 MOST_LOG_ODDS = 30.0
 """Log odds are cut there, to either side; beyond it float64 can't tell a probability from 1."""
+LEAST_TEMPERATURE, MOST_TEMPERATURE = 0.1, 10.0
 _MOST_STEPS = 100
 
 
@@ -58,6 +61,37 @@ def fit_platt_calibration(log_odds, right) -> PlattCalibration:
         if np.abs(size * step).max(initial=0) < 1e-12:
             break
     return PlattCalibration(*map(float, weights))
+
+
+def fit_temperature(logits, label_ids) -> float:
+    """The T with which softmax(logits / T) makes the labels likeliest, to some 15 digits.
+
+    The likelihood is concave in 1 / T, so that its derivative is bisected, in float64. T is from
+    LEAST_TEMPERATURE to MOST_TEMPERATURE: where every example is right the likeliest would be 0,
+    where the logits know nothing of the labels infinity. It is 1 where all are equally likely, as
+    without examples.
+
+    Args:
+        logits: float [N, L]. Examples whose logits aren't finite don't count.
+        label_ids: int [N].
+    """
+    logits, label_ids = np.asarray(logits, np.float64), np.asarray(label_ids, np.int64)
+    finite = np.isfinite(logits).all(1)
+    logits = logits[finite] - logits[finite].max(1, keepdims=True)
+    gold = logits[np.arange(len(logits)), label_ids[finite]]
+
+    def slope(inverse: float) -> float:
+        """Of the negative log-likelihood, by 1 / T."""
+        weights = np.exp(inverse * logits)
+        return float(((weights * logits).sum(1) / weights.sum(1) - gold).sum())
+
+    low, high = 1 / MOST_TEMPERATURE, 1 / LEAST_TEMPERATURE
+    if slope(low) == slope(high):
+        return 1.0
+    for _ in range(_MOST_STEPS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if slope(middle) < 0 else (low, middle)
+    return 1 / middle
 
 
 def calibrated_confidence(

@@ -23,7 +23,8 @@ def export_sentence_model(
     labels: Sequence[str],
     pairs: bool,
     columns: Mapping[str, str] | None = None,
-    thresholds: Sequence[float] | None = None,
+    label_thresholds: Sequence[float] | None = None,
+    temperature: float = 1.0,
 ) -> str:
     """Exports a model for sentences as the next version; returns its folder.
 
@@ -52,8 +53,10 @@ def export_sentence_model(
         pairs: Whether the task has two texts.
         columns: Columns of the training files, by the names of the inputs; kept with the model,
             so that files with these columns can be asked as they are.
-        thresholds: Of "multi_label": from which probability on each label is predicted; None: 0.5.
-            They become a constant of the graph, and the asset label_thresholds.json.
+        label_thresholds: Of "multi_label": from which probability on each label is predicted;
+            None: 0.5. They become a constant of the graph, and the asset label_thresholds.json.
+        temperature: Of "classes" and "choices": what logits are divided by before their softmax.
+            Other than 1 it is the asset temperature.json, too.
     """
     servable, names = Servable(model, export.dtype), tf.constant(list(labels), tf.string)
     text = tf.TensorSpec([None], tf.string)
@@ -77,7 +80,7 @@ def export_sentence_model(
         if kind == "regression":
             empty = tf.zeros([shape[0], 1])
         logits = in_buckets(servable, batch, {"logits": empty})["logits"]
-        return _answers(kind, logits, names, thresholds)
+        return _answers(kind, logits, names, label_thresholds, temperature)
 
     def from_text(**inputs):
         answers = answer(preprocess(*(inputs[name] for name in texts)))
@@ -96,27 +99,33 @@ def export_sentence_model(
         "tokenized": Signature(from_ids, ids),
     }
     assets = {"labels.json": labels} | ({COLUMNS: columns} if columns else {})
-    if thresholds is not None:
-        assets["label_thresholds.json"] = list(map(float, thresholds))
+    if label_thresholds is not None:
+        assets["label_thresholds.json"] = list(map(float, label_thresholds))
+    if temperature != 1:
+        assets["temperature.json"] = {"temperature": temperature}
     return export.write(servable, signatures, assets)
 
 
 def _answers(
-    kind: str, logits: tf.Tensor, names: tf.Tensor, thresholds: Sequence[float] | None
+    kind: str,
+    logits: tf.Tensor,
+    names: tf.Tensor,
+    thresholds: Sequence[float] | None,
+    temperature: float,
 ) -> dict[str, tf.Tensor]:
     """From logits float32 [B, L] and the labels' names, string [L], and thresholds [L]."""
     if kind == "regression":
         return {"score": logits[:, 0]}
     if kind == "choices":
         choice = tf.argmax(logits, -1, output_type=tf.int32)
-        return {"choice": choice, "probabilities": tf.nn.softmax(logits)}
+        return {"choice": choice, "probabilities": tf.nn.softmax(logits / temperature)}
     labels = tf.repeat(names[tf.newaxis], tf.shape(logits)[0], 0)
     if kind == "multi_label":
         probabilities = tf.sigmoid(logits)
         chosen = logits >= 0 if thresholds is None else probabilities >= tf.constant(thresholds)
         predicted = tf.where(chosen, names, "")
         return {"labels": labels, "predicted": predicted, "probabilities": probabilities}
-    probabilities = tf.nn.softmax(logits)
+    probabilities = tf.nn.softmax(logits / temperature)
     return {
         "label": tf.gather(names, tf.argmax(logits, -1)),
         "score": tf.reduce_max(probabilities, -1),

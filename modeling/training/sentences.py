@@ -7,12 +7,15 @@ results = head.evaluate(logits, label_ids, ("f1", "accuracy"))
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from modeling import checkpoints, metrics
+from modeling.answers.confidence import fit_temperature
+from modeling.answers.thresholds import tune_label_thresholds
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
 from modeling.layers.heads import class_log_priors, label_log_odds
@@ -103,12 +106,35 @@ class SentenceHead:
         """For training."""
         return self._losses(self.class_weights)
 
-    def probabilities(self, logits: np.ndarray) -> np.ndarray:
-        """Float32 [N, L] for classes, labels and choices; for regression the numbers [N]."""
+    def probabilities(self, logits: np.ndarray, temperature: float = 1.0) -> np.ndarray:
+        """Float32 [N, L] for classes, labels and choices; for regression the numbers [N].
+
+        Args:
+            logits: See `evaluate`.
+            temperature: Of classes and choices: what logits are divided by before their softmax.
+        """
         if self.kind == "regression":
             return logits[:, 0]
-        function = tf.nn.sigmoid if self.kind == "multi_label" else tf.nn.softmax
-        return function(logits).numpy()
+        if self.kind == "multi_label":
+            return tf.nn.sigmoid(logits).numpy()
+        return tf.nn.softmax(logits / np.float32(temperature)).numpy()
+
+    def tune(self, logits: np.ndarray, label_ids: np.ndarray) -> dict[str, Any]:
+        """What answers can be given with that fits these examples best, by its name.
+
+        Args:
+            logits, label_ids: See `evaluate`.
+
+        Returns:
+            `label_thresholds`, a list of L, for several labels (`tune_label_thresholds`);
+            `temperature` for classes and choices (`fit_temperature`); nothing for numbers.
+        """
+        if self.kind == "regression":
+            return {}
+        if self.kind == "multi_label":
+            thresholds = tune_label_thresholds(self.probabilities(logits), label_ids)
+            return {"label_thresholds": thresholds.tolist()}
+        return {"temperature": fit_temperature(logits, label_ids)}
 
     def evaluate(
         self,

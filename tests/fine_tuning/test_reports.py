@@ -6,12 +6,15 @@ import re
 
 import numpy as np
 import pytest
+import tensorflow as tf
+import tensorflow_text  # noqa: F401  registers its ops
 import yaml
 from scipy import special
 from sklearn import metrics as sk
 
 from data.tasks.questions.metrics import score_answer
-from modeling.answers.confidence import fit_platt_calibration
+from modeling.answers.confidence import fit_platt_calibration, fit_temperature
+from modeling.answers.thresholds import halves_drawn
 from tests.fine_tuning.calibration_reference import expected_error
 from tests.fine_tuning.tiny_tasks import (
     answerer,
@@ -53,6 +56,10 @@ def shown(out):
     text = re.sub(r"<style>.*?</style>", "", text, flags=re.DOTALL)
     lines = (html.unescape(part).strip() for part in re.split(r"<[^>]*>", text))
     return "\n".join(line for line in lines if line)
+
+
+def expected_errors(out):
+    return re.findall(r"Expected calibration error ([\d.]+) over", shown(out))
 
 
 def table(path):
@@ -107,6 +114,16 @@ def test_classes(folder):
         assert re.search(rf"\n{re.escape(name)}\n{row[0]}\n[\d.]+%\n{row[1]}\n", page)
     error = expected_error(sure, right, 15)
     assert f"Expected calibration error {error:.4f} over 50 answers, 15 bins" in page
+    logits = np.log([[float(row[HOSTILE]), float(row["good"])] for row in given])
+    of_half, label_ids = np.zeros(50), np.array([name == "good" for name in gold], int)
+    for half, other in halves_drawn(50):
+        temperature = fit_temperature(logits[other], label_ids[other])
+        of_half[half] = special.softmax(logits[half] / temperature, 1).max(1)
+    after = expected_error(of_half, right, 15)
+    assert f"Expected calibration error {after:.4f} over 50 answers, 15 bins" in page
+    card = (out / "model_card.md").read_text()
+    for name, value in {"the answer": error, "and judged on the other": after}.items():
+        assert f"{name}: expected calibration error {value:.4f} over 15 bins" in card
     wrong = sorted(sure[~right], reverse=True)[:20]
     assert re.findall(r"confidence (0\.\d+) · dev_classes.tsv", page) == [f"{p:.3f}" for p in wrong]
     assert "1 of 50 examples were cut" in page
@@ -115,8 +132,33 @@ def test_classes(folder):
     # Written again by an evaluation alone, the curves of the training too.
     (out / "report.html").unlink()
     files = ("--dev_file=dev_classes.tsv", "--text_columns=text", "--label_column=verdict")
-    succeed(*classifier(folder, "classes", "--do_eval", *files))
-    assert "loss" in shown(out) and "--do_export" in shown(out)
+    files += ("--test_file=dev_classes.tsv", "--temperature=tuned")
+    succeed(*classifier(folder, "classes", "--do_eval", "--do_predict", "--do_export", *files))
+    assert "loss" in shown(out) and "--temperature=tuned" in shown(out)
+    assert expected_errors(out) == [f"{error:.4f}", f"{after:.4f}"]
+    # The predictions and the export have the temperature, and the labels that they had.
+    temperature = json.loads((out / "temperature.json").read_text())["temperature"]
+    assert temperature == pytest.approx(fit_temperature(logits, label_ids), rel=1e-5)
+    assert f"likeliest is {temperature:.4f};" in shown(out)
+    tempered = table(out / "predictions.tsv")
+    assert [row["label"] for row in tempered] == answered
+    told = np.array([[float(row[HOSTILE]), float(row["good"])] for row in tempered])
+    np.testing.assert_allclose(told, special.softmax(logits / temperature, 1), atol=1e-6)
+    assert np.abs(told - np.exp(logits)).max() > 1e-3
+    assert np.array_equal(np.loadtxt(out / "test_results.tsv"), told)
+    kept = [folder / "temperature.json" for folder in (out, out / "export/1/assets")]
+    assert len({str(json.loads(path.read_text())) for path in kept}) == 1
+    signatures = tf.saved_model.load(str(out / "export/1")).signatures
+    texts = [row["text"] for row in rows(50, 1)]
+    told_of = signatures["serving_default"](text_a=tf.constant(texts))
+    np.testing.assert_allclose(told_of["probabilities"], told, atol=1e-6)
+    np.testing.assert_allclose(told_of["score"], told.max(1), atol=1e-6)
+    assert [name.decode() for name in told_of["label"].numpy()] == answered
+    assert told_of["labels"][0].numpy().tolist() == [HOSTILE.encode(), b"good"]
+    ids = {"input_ids": [[2, 5, 3]], "input_mask": [[1, 1, 1]], "segment_ids": [[0, 0, 0]]}
+    by_ids = signatures["tokenized"](**{key: tf.constant(value) for key, value in ids.items()})
+    by_text = signatures["serving_default"](text_a=tf.constant(["good"]))
+    np.testing.assert_allclose(by_ids["probabilities"], by_text["probabilities"], atol=1e-6)
 
 
 def test_numbers(folder):
@@ -247,6 +289,12 @@ def test_choices(folder):
     right = np.array([row["gold"] == row["label"] for row in given])
     assert head(out)["dev.jsonl", "accuracy"] == pytest.approx(right.mean(), abs=1e-12)
     assert page.count("answered: ") == (~right).sum()
+    assert len(expected_errors(out)) == 2
+    kept = json.loads((out / "temperature.json").read_text())
+    # Every third choice of every other example is none.
+    logits = [[np.log(float(row[f"choice_{n}"]) or 1e-300) for n in range(3)] for row in given]
+    fitted = fit_temperature(logits, np.zeros(20, int))
+    assert kept == {"temperature": pytest.approx(fitted, rel=1e-4)}
     assert '"choices": [' in page
 
 

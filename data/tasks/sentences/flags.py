@@ -13,7 +13,6 @@ TASKS = ("cola", "diagnostic", "mnli", "mrpc", "qnli", "qqp", "rte", "sst-2", "s
 TASKS += ("xnli", "codah", "multiple_choice", "swag")
 LONG_TEXT = ("head", "tail", "head_tail", "windows")
 MAX_WINDOWS = 16
-LABEL_THRESHOLDS = ("0.5", "tuned")
 
 
 def define_sentence_flags() -> None:
@@ -49,9 +48,17 @@ def define_sentence_flags() -> None:
     flags.DEFINE_enum(
         "label_thresholds",
         "0.5",
-        LABEL_THRESHOLDS,
+        ["0.5", "tuned"],
         "From which probability on a label of several is predicted, in predictions.tsv and the "
         "export; tuned: for each the one with the best F1 in the last --do_eval.",
+    )
+    flags.DEFINE_enum(
+        "temperature",
+        "1",
+        ["1", "tuned"],
+        "What logits of classes and choices are divided by before they become probabilities, in "
+        "predictions.tsv, test_results.tsv and the export; tuned: what makes the labels of the "
+        "last --do_eval likeliest.",
     )
     flags.DEFINE_bool(
         "wnli_majority",

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from modeling import metrics
-from modeling.answers.thresholds import halves_predicted, tune_label_thresholds
+from modeling.answers.confidence import fit_temperature
+from modeling.answers.thresholds import halves_drawn, halves_predicted, tune_label_thresholds
 from modeling.training.reports.calibration import measure_reliability
 from modeling.training.reports.contents import ReportMatrix, ReportTable, rare_names_limit
 from modeling.training.reports.intervals import (
@@ -59,14 +60,22 @@ def sentence_fields(
 def _of_classes(outputs, label_ids, names, metric_names, choices: bool) -> tuple[dict, Callable]:
     counts = metrics.confusion_matrix(outputs, label_ids, len(names))
     right = outputs.argmax(1) == label_ids
-    reliability = measure_reliability(outputs.max(1), right)
+    temperature, sure_of_halves = _with_temperature(outputs, label_ids)
     of = f"one of up to {len(names)} choices" if choices else f"one of {_listed(names)}"
     fields = {
         "task": "multiple-choice" if choices else "text-classification",
         "described": of,
         "outcomes": right.astype(np.float64),
-        "calibrations": {"the answer": reliability},
-        "notes": [positive_label_note(names)] if len(names) == 2 and "f1" in metric_names else [],
+        "calibrations": {
+            "the answer": measure_reliability(outputs.max(1), right),
+            "the answer, with a temperature fitted on one half of the examples and judged on the "
+            "other": measure_reliability(sure_of_halves, right),
+        },
+        "notes": [
+            *([positive_label_note(names)] if len(names) == 2 and "f1" in metric_names else []),
+            f"The temperature that makes the right answers to these examples likeliest is "
+            f"{temperature:.4f}; --temperature=tuned divides the logits by it.",
+        ],
         "tables": [_class_table("By place" if choices else "By label", outputs, label_ids, names)],
         "matrices": [ReportMatrix("Confusions", names, counts)],
         "limits": rare_names_limit(dict(zip(names, counts.sum(1), strict=True)), "examples"),
@@ -86,6 +95,18 @@ def _of_classes(outputs, label_ids, names, metric_names, choices: bool) -> tuple
         return bootstrap_interval(score, cells, counts[rows, columns])
 
     return fields, interval
+
+
+def _with_temperature(outputs, label_ids) -> tuple[float, np.ndarray]:
+    """The temperature for all, and the highest probabilities [N] with that of the other half."""
+    # The logits, but for a number that all of an example's have in common.
+    logits = np.log(np.maximum(np.asarray(outputs, np.float64), 1e-300))
+    sure = np.zeros(len(logits))
+    for half, other in halves_drawn(len(logits)):
+        temperature = fit_temperature(logits[other], label_ids[other])
+        powers = np.exp(logits[half] / temperature)
+        sure[half] = powers.max(1) / powers.sum(1)
+    return fit_temperature(logits, label_ids), sure
 
 
 def _of_sets(outputs, label_ids, names) -> tuple[dict, Callable]:

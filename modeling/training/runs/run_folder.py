@@ -25,7 +25,7 @@ _WRITTEN = (
     "predictions*.tsv", "predictions.txt", "entities.jsonl", "glue_submission",
     "predictions.json", "nbest_predictions.json", "null_odds.json",
     "null_score_diff_threshold.json", "bert_model.ckpt.*", "model_card.md", "report*.html",
-    "label_thresholds.json", "answer_calibration.json",
+    "label_thresholds.json", "temperature.json", "answer_calibration.json",
     *_KEPT,
 )  # fmt: skip
 

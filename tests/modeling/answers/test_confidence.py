@@ -1,4 +1,4 @@
-"""The calibration of answers against SciPy's minimum, and the graph against the formula."""
+"""Calibrations against SciPy's minimum, and the graph against the formula."""
 
 import numpy as np
 import pytest
@@ -6,9 +6,12 @@ import tensorflow as tf
 from scipy import optimize, special
 
 from modeling.answers.confidence import (
+    LEAST_TEMPERATURE,
+    MOST_TEMPERATURE,
     PlattCalibration,
     calibrated_confidence,
     fit_platt_calibration,
+    fit_temperature,
 )
 
 
@@ -68,3 +71,38 @@ def test_graph_is_the_formula():
         np.testing.assert_allclose(got, calibration.of(odds), atol=1e-6)
     shares = special.softmax(logits.astype(np.float64), 1)
     np.testing.assert_allclose(PlattCalibration().of(odds), shares[range(3), given], atol=1e-6)
+
+
+@pytest.mark.parametrize("temperature", [0.4, 1.0, 3.0])
+@pytest.mark.parametrize("classes", [2, 5])
+def test_temperature_is_the_likeliest(temperature, classes):
+    draw = np.random.default_rng(classes)
+    logits = draw.normal(0, 3, [2000, classes])
+    shares = special.softmax(logits / temperature, 1)
+    labels = (shares.cumsum(1) < draw.random([2000, 1])).sum(1).clip(0, classes - 1)
+
+    def loss(inverse):
+        return -special.log_softmax(inverse * logits, 1)[np.arange(2000), labels].sum()
+
+    bounds = 1 / MOST_TEMPERATURE, 1 / LEAST_TEMPERATURE
+    best = optimize.minimize_scalar(loss, bounds=bounds, options={"xatol": 1e-10}).x
+    fitted = fit_temperature(logits, labels)
+    assert fitted == pytest.approx(1 / best, rel=1e-6)
+    assert fitted == pytest.approx(temperature, rel=0.1)
+    # What all logits of an example have in common is of no account, nor is a choice that isn't.
+    shifted = np.hstack([logits + draw.normal(0, 9, [2000, 1]), np.full([2000, 1], -1e9)])
+    assert fit_temperature(shifted, labels) == pytest.approx(fitted, rel=1e-9)
+
+
+def test_temperature_where_likelihood_has_no_top():
+    logits = np.array([[2.0, 0, 1], [0, 0.5, 0.1], [-1, 3, 3.5]], np.float32)
+    right = logits.argmax(1)
+    assert fit_temperature(logits, right) == pytest.approx(LEAST_TEMPERATURE)
+    assert fit_temperature(logits, logits.argmin(1)) == pytest.approx(MOST_TEMPERATURE)
+    assert fit_temperature(np.full([4, 3], 2.0), [0, 1, 2, 0]) == 1
+    assert fit_temperature(np.zeros([0, 3]), []) == 1
+    # Of examples that are all alike 70 % are right.
+    alike = fit_temperature(np.tile([1.0, -1.0], [10, 1]), np.arange(10) >= 7)
+    assert special.expit(2 / alike) == pytest.approx(0.7, abs=1e-12)
+    endless = np.vstack([np.tile([1.0, -1.0], [10, 1]), [[np.nan, 1], [np.inf, 0]]])
+    assert fit_temperature(endless, np.arange(12) >= 7) == alike
