@@ -63,6 +63,7 @@ class FileRows:
         self._path = path
         self._called = called
         self._untold = 0
+        self._alike = True  # those that aren't told have the first one's reason
         self._reasons: dict[str, list[str]] = {}
 
     def attempt(self, function: Callable, *arguments, size: int = 1):
@@ -78,6 +79,7 @@ class FileRows:
                 self._reasons.setdefault(reason, []).append(place)
             else:
                 self._untold += size
+                self._alike &= str(error).endswith(next(iter(self._reasons)))
             self.bad += size
             return None
 
@@ -90,6 +92,12 @@ class FileRows:
         if not self.bad:
             return
         share = f"{self.bad} of {self.bad + good} {self._called} of {self._path}"
+        if not good and self.bad > 1 and len(self._reasons) == 1 and self._alike:
+            (reason, places), *_ = self._reasons.items()
+            raise DataError(
+                f"{places[0]}: {reason} So it is with all {self.bad} {self._called} of"
+                f" {self._path}: check that it is the right file, and what the flags say of it."
+            )
         if self.bad > good:
             raise DataError(
                 f"{self._told()} That makes {share} which can't be used: more than are left out"

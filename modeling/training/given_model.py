@@ -124,7 +124,7 @@ def check_training_fits_model(
         raise ModelingError(
             f"--max_seq_length is {values.max_seq_length}, but the model was made for "
             f"max_position_embeddings {config.max_position_embeddings} "
-            f"({config_file})."
+            f"({config_file}). Give --max_seq_length={config.max_position_embeddings} or less."
         )
     if vocab_size > config.vocab_size:
         raise ModelingError(

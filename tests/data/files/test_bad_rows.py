@@ -64,3 +64,15 @@ def test_at_once():
     assert first_bad_row_raises(int, "7") == 7
     with pytest.raises(DataError, match="now"):
         first_bad_row_raises(fail, "now")
+
+
+def test_what_is_wrong_with_all_rows_is_said_once():
+    rows = [f"f.tsv:{number}: there is no column 'a'." for number in range(2, 52)]
+    assert message(rows) == (
+        "f.tsv:2: there is no column 'a'. So it is with all 50 rows of f.tsv: check that it is the "
+        "right file, and what the flags say of it."
+    )
+    for place in (3, 40):
+        other = [*rows[:place], "f.tsv:99: it is odd.", *rows[place:]]
+        assert "That makes 51 of 51 rows" in message(other)
+    assert message(rows[:1]).startswith("f.tsv:2: there is no column 'a'. That makes 1 of 1 rows")
