@@ -53,14 +53,15 @@ def main(_: list[str]) -> None:
     for name, what in (("output", "the folder to write to"), ("format", "the format to write")):
         if not FLAGS[name].value:
             raise ModelingError(f"--{name} is missing: {what}. Only --list can do without.")
-    read, written = checkpoints.conversion_files(
-        FLAGS.input, FLAGS.output, FLAGS.format, FLAGS.bert_config_file
-    )
-    check_inputs_survive({"input": read}, {"output": written})
-    with one_writer({"output": FLAGS.output}), activity(f"Converting {FLAGS.input}"):
-        result = checkpoints.convert(
-            FLAGS.input, FLAGS.output, FLAGS.format, FLAGS.bert_config_file, FLAGS.vocab_file
+    with activity(f"Converting {FLAGS.input}"):
+        read, written = checkpoints.conversion_files(
+            FLAGS.input, FLAGS.output, FLAGS.format, FLAGS.bert_config_file
         )
+        check_inputs_survive({"input": read}, {"output": written})
+        with one_writer({"output": FLAGS.output}):
+            result = checkpoints.convert(
+                FLAGS.input, FLAGS.output, FLAGS.format, FLAGS.bert_config_file, FLAGS.vocab_file
+            )
     print(f"Read {result.source}: {len(result.converted)} weights, {result.ignored} other tensors.")
     for path in result.written:
         print(f"Wrote {path}")

@@ -22,6 +22,7 @@ from data import batching
 from data import flags as data_flags
 from data.errors import DataError
 from data.files.inputs_survive import check_inputs_survive, input_files
+from data.files.lines import number_of_lines
 from data.files.locks import one_writer
 from data.tokenization import Tokenizer, casing
 from data.vectors import serving_inputs, texts, vector_files
@@ -140,10 +141,10 @@ def _extract(config: BertConfig, tokenizer: Tokenizer) -> None:
             pooled=pooled,
         ) as writer,
     ):
+        progress.total = number_of_lines(FLAGS.input_file)
         for chunk in chunks:
-            batches = array_batches(chunk.features, shape)
+            batches = array_batches(chunk.features, shape, progress.add)
             writer.write(chunk.rows(extractor(batches, chunk.features.lengths)))
-            progress.add(len(chunk))
         if not progress.done:
             raise DataError(
                 f"{FLAGS.input_file} is empty: it has no line, and so no text to make vectors of. "

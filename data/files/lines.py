@@ -189,6 +189,18 @@ def numbered_lines(path: str, strip: bool = True) -> Iterator[tuple[int, str]]:
         yield number, line
 
 
+def number_of_lines(path: str) -> int:
+    """How many lines `numbered_lines` gives, without looking into them.
+
+    Raises:
+        DataError: The file can't be read or is damaged.
+    """
+    count, last = 0, b"\n"
+    for block in read_blocks(path, file_compression(read_file_head(path))):
+        count, last = count + block.count(b"\n"), block[-1:]
+    return count + (last != b"\n")
+
+
 class LineStream:
     """An open file, or standard input, compressed or not; `open_lines` opens it.
 

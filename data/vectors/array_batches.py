@@ -4,7 +4,7 @@ A tf.data pipeline (`data.batching`) takes longer to build than some thousand ro
 and does not give all of its memory back: too much where examples come in many portions.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -13,12 +13,15 @@ from data.errors import DataError
 from data.features import Features
 
 
-def array_batches(features: Features, shape: Batching) -> Iterator[dict[str, np.ndarray]]:
+def array_batches(
+    features: Features, shape: Batching, on_done: Callable[[int], None] | None = None
+) -> Iterator[dict[str, np.ndarray]]:
     """The batches of `batching.batches` in evaluation, without what isn't needed for vectors.
 
     Args:
         features: Examples of a single row.
         shape: `batch_size` and `buckets` count.
+        on_done: Called with the number of examples of each batch, once the next one is asked for.
 
     Yields:
         input_ids, input_mask, segment_ids int32 [batch_size, T]; index int64 [batch_size], -1 for
@@ -55,6 +58,8 @@ def array_batches(features: Features, shape: Batching) -> Iterator[dict[str, np.
             "segment_ids": second.astype(np.int32),
             "index": index,
         }
+        if on_done:
+            on_done(int(real.sum()))
 
 
 def check_vector_array_rows(features: Features) -> None:

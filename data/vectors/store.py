@@ -18,6 +18,7 @@ from absl import logging
 from data import batching
 from data.features import Features, feature_portions, remove_other_features
 from data.files import atomic
+from data.progress import work
 from data.vectors.array_batches import array_batches, check_vector_array_rows
 
 Extract = Callable[[Iterable[dict[str, np.ndarray]], np.ndarray], np.ndarray]
@@ -139,12 +140,15 @@ def stored_vectors(
     hint = f"It needs {math.ceil(size / 1e6):,} MB in a folder that you may write to."
     atomic.make_folder(path)
     atomic.remove_leftovers(folder)
-    with atomic.writing(path, hint=hint) as file:
+    with (
+        atomic.writing(path, hint=hint) as file,
+        work("Computing vectors", "rows", len(features)) as shown,
+    ):
         file.write(header)
         checksum.update(header)
         for some in feature_portions(features.lengths, _VALUES_AT_ONCE // width):
             part = features.part(some.start, some.stop)
-            vectors = extract(array_batches(part, shape), part.lengths)
+            vectors = extract(array_batches(part, shape, shown.add), part.lengths)
             content = np.ascontiguousarray(vectors, "<f4").tobytes()
             file.write(content)
             checksum.update(content)

@@ -379,7 +379,7 @@ def _write_safetensors(path: str, tensors: Mapping[str, Weight]) -> None:
     text += b" " * (-len(text) % 8)
     with tf.io.gfile.GFile(path, "wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
-        for name in counted(f"Writing {path}", "weights", order):
+        for name in counted(f"Writing {FILE_NAME}", "weights", order):
             data = np.ascontiguousarray(tensors[name]).reshape(-1).view(np.uint8)
             for at in range(0, data.size, _WRITTEN_AT_ONCE):
                 file.write(data[at : at + _WRITTEN_AT_ONCE].tobytes())

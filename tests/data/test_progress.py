@@ -11,6 +11,7 @@ from data.files.text_files import read_text
 from data.tasks.lengths import piece_counts
 from data.tasks.questions import squad
 from data.tasks.questions.rows import QuestionSettings, make_question_rows
+from data.tasks.sentences import glue, multiple_choice
 from data.tasks.sentences import rows as sentence_rows
 from data.tasks.sentences.examples import Example, SentenceKind
 from data.tasks.tagging.conll import TagFormat, read_conll_sentences
@@ -109,6 +110,19 @@ def test_rows_of_parquet(tmp_path, told):
     assert told == [[f"Reading {tmp_path / 't.parquet'}", "rows", 30, 30, True]]
 
 
+def test_published_tasks(tmp_path, told):
+    (tmp_path / "train.tsv").write_text("a\t1\t\ttext\n" * 5000)
+    assert len(glue.get_task("cola").read(str(tmp_path), "train")) == 5000
+    choice = '{"context": "a", "choices": ["b", "c"], "label": 0}\n'
+    (tmp_path / "t.jsonl").write_text(choice * 3)
+    task = multiple_choice.get_task("multiple_choice", str(tmp_path / "t.jsonl"))
+    assert len(task.read(None, "train")) == 3
+    assert told == [
+        [f"Reading {tmp_path / 'train.tsv'}", "lines", 5000, 4096, True],
+        [f"Reading {tmp_path / 't.jsonl'}", "lines", 3, 0, True],
+    ]
+
+
 def test_tags(tmp_path, told):
     write_tags(tmp_path / "t.txt", 8, 0)
     sentences = read_conll_sentences(str(tmp_path / "t.txt"), TagFormat(), labelled=True)
@@ -122,7 +136,7 @@ def test_questions(tmp_path, told, tokenizer):
     questions = squad.read_squad(str(tmp_path / "t.json"), training=True)
     make_question_rows(tokenizer, questions, QuestionSettings(32, 8, 8), training=True)
     assert told == [
-        [f"Reading {tmp_path / 't.json'}", "questions", None, 0, True],
+        [f"Reading {tmp_path / 't.json'}", "questions", len(questions), 0, True],
         ["Tokenising", "questions", len(questions), len(questions), True],
     ]
 

@@ -6,7 +6,7 @@ import os
 import numpy as np
 import pytest
 
-from modeling import checkpoints
+from modeling import checkpoints, logs
 from modeling.checkpoints import huggingface, tf1
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
@@ -112,6 +112,17 @@ def test_slots_are_dropped_and_unknown_weights_named(release, tmp_path):
     assert result.not_converted == []
     kept = tf1.read_bundle(checkpoints.find(tmp_path / "slim")[1])
     assert "tagger/kernel" in kept and "global_step" not in kept
+
+
+@pytest.mark.parametrize("format", checkpoints.FORMATS)
+def test_every_format_says_how_far_it_is(release, tmp_path, monkeypatch, format):
+    begun = []
+    monkeypatch.setattr(logs, "begin_activity", begun.append)
+    result = checkpoints.convert(release, tmp_path / "out", format)
+    assert sum(activity.done for activity in begun) == len(result.converted) > 0
+    for activity in begun:
+        assert activity.unit == "weights" and activity.done == activity.total
+        assert str(tmp_path) not in activity.what  # of a folder that is a temporary one
 
 
 def test_half_precision_input_is_widened(release, tmp_path):

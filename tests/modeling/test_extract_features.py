@@ -90,7 +90,8 @@ def test_fewer_than_four_layers_and_the_order(model, tmp_path):
     layers = [[layer[0] for layer in outputs["encoder_outputs"]] for outputs in layers]
 
     base = [*COMMAND, *model, f"--input_file={tmp_path}/input.txt", "--batch_size=4"]
-    scripts.succeed(*base, f"--output_file={tmp_path}/o.jsonl")
+    said = scripts.succeed(*base, f"--output_file={tmp_path}/o.jsonl")
+    assert "Wrote the vectors of 40 lines" in said
     for number, line in enumerate(read_lines(tmp_path / "o.jsonl")):
         assert line["linex_index"] == number
         assert [f["token"] for f in line["features"]] == ["[CLS]", *lines[number].split(), "[SEP]"]

@@ -124,8 +124,9 @@ def read_squad(
     asked: Counter[str] = Counter()
     left_out = 0
     bad = (bad_rows or BadRows()).of(path, "questions")
-    found = _questions(path, _load(path), training, oddities, bad)
-    for question in counted(f"Reading {path}", "questions", found):
+    articles, number = _load(path)
+    found = _questions(path, articles, training, oddities, bad)
+    for question in counted(f"Reading {path}", "questions", found, number):
         if bad.attempt(_remember, question, places) is None:
             continue
         asked[question.question] += 1
@@ -189,8 +190,8 @@ def _locate(context: str, text: str, start: int) -> tuple[int, int] | None:
     return match.span()
 
 
-def _load(path: str) -> list[object]:
-    """The list of articles."""
+def _load(path: str) -> tuple[list[object], int]:
+    """The list of articles, and about how many questions they have."""
     text = read_text(path)
     try:
         content = json.loads(text)
@@ -205,7 +206,8 @@ def _load(path: str) -> list[object]:
             " format is one JSON object, not one per line; repair it, or download it again if it"
             " isn't complete."
         ) from None
-    return _field(_object(content, path), "data", list, path)
+    # A quotation mark within a text is escaped, so that nearly all of these are keys.
+    return _field(_object(content, path), "data", list, path), text.count('"question"')
 
 
 def _remember(question: Question, places: dict[str, str]) -> bool:

@@ -9,7 +9,7 @@ import pytest
 
 from data.errors import DataError
 from data.files import lines
-from data.files.lines import check_decoded, open_lines
+from data.files.lines import check_decoded, number_of_lines, numbered_lines, open_lines
 
 
 def written(tmp_path, content: bytes):
@@ -28,6 +28,13 @@ def test_lines(pack, tmp_path):
     assert not stream.live
     kept = open_lines(written(tmp_path, pack(content))).lines(keep_ends=True)
     assert list(kept) == ["a\r\n", "b\u2028c\r", "d\n", "\n", " é"]
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+@pytest.mark.parametrize("content", [b"", b"\n", b"a", b"a\n", b"a\r\n\nb", b"a\rb\n" * 200_000])
+def test_number_of_lines(tmp_path, pack, content):
+    path = written(tmp_path, pack(content))
+    assert number_of_lines(path) == len(list(numbered_lines(path)))
 
 
 def test_bytes_that_are_not_utf8_are_said_by_line(tmp_path):

@@ -65,6 +65,13 @@ def test_padding_and_no_examples(buckets):
     assert not list(array_batches(rows(0), Batching(8, [4])))
 
 
+def test_batches_that_are_done_are_told():
+    done = []
+    for number, _ in enumerate(array_batches(rows(29), Batching(8, [20]), done.append)):
+        assert len(done) == number
+    assert done == [8, 8, 8, 5]
+
+
 def test_several_rows_are_refused():
     with pytest.raises(DataError, match="several"):
         list(array_batches(rows(3, several=True), Batching(8, [4])))

@@ -1,12 +1,15 @@
 """Vectors on disk: computed once, in the rows' order, read where their batch wants them."""
 
+import contextlib
 import dataclasses
 import pathlib
+import types
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from data import progress
 from data.batching import Batching
 from data.errors import DataError
 from data.features import Features
@@ -72,6 +75,21 @@ def test_file_in_portions(tmp_path, monkeypatch):
     assert held.dtype == np.float32
     np.testing.assert_allclose(held, vector(features.ids).reshape(-1, WIDTH), atol=1e-6)
     assert [path.name for path in tmp_path.iterdir()] == [stored.path.rpartition("/")[2]]
+
+
+def test_computing_says_how_far_it_is(tmp_path, monkeypatch):
+    told, done = [], []
+
+    def show(*work):
+        told.append(work)
+        return contextlib.nullcontext(types.SimpleNamespace(add=done.append))
+
+    monkeypatch.setattr(progress, "_show", show)
+    monkeypatch.setattr(feature_store, "_BATCH_SIZE", 4)
+    for _ in range(2):  # what is stored isn't computed again
+        store(tmp_path, rows(number=23), Extract())
+    assert told == [("Computing vectors", "rows", 23)]
+    assert done == [4, 4, 4, 4, 4, 3]
 
 
 def test_computed_once_and_again_when_anything_changes(tmp_path):
