@@ -211,6 +211,7 @@ def answer(loaded, asked):
 """
 
 
+@pytest.mark.slow
 def test_a_trained_model_is_exported(folder, tmp_path):
     start = ("run_pretraining.py", f"--output_dir={folder}/out", "--do_export")
     elsewhere = f"--output_dir={tmp_path}/out"

@@ -180,6 +180,7 @@ def test_years_are_learned_exported_and_predicted(folder):
     np.testing.assert_allclose(served, predicted, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_what_is_constant_is_said(folder):
     """A learning rate of next to nothing and the original's head: nothing is learned."""
     nothing = ("--learning_rate=1e-12", "--num_train_steps=2", "--eval_steps=1", "--original_head")

@@ -205,6 +205,7 @@ def test_several_labels(folder):
     assert f"Expected calibration error {error:.4f} over 150 answers" in page
 
 
+@pytest.mark.slow
 def test_thresholds_are_tuned_kept_and_exported(folder):
     """predictions.tsv and the export predict with those that --do_eval has found."""
     names = ("bad", "film", "good")

@@ -3,10 +3,13 @@
 import json
 import signal
 
+import pytest
+
 from tests.modeling.training.test_workers import free_ports
 from tests.scripts import Script
 
 
+@pytest.mark.slow
 def test_the_chief_alone_writes_answers(golden, shared_data, tmp_path):
     addresses = [f"127.0.0.1:{port}" for port in free_ports(2)]
     questions = json.loads((golden / "squad" / "synth_v1.json").read_text())

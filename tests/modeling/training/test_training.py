@@ -384,10 +384,8 @@ def test_durations():
     assert [duration_text(s) for s in (5, 65, 3725)] == ["0:05", "1:05", "1:02:05"]
 
 
-@pytest.mark.parametrize(
-    "part",
-    ["steps", *(pytest.param(part, marks=pytest.mark.slow) for part in ("micro-batches", "xla"))],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("part", ["steps", "micro-batches", "xla"])
 def test_two_replicas_equal_one(tmp_path, part):
     # In a process of its own: logical devices have to be made before TensorFlow starts.
     result = scripts.run("-m", "tests.modeling.training.two_replicas", tmp_path, part)

@@ -77,7 +77,7 @@ def test_broken_lines(tmp_path):
 
 
 def test_a_column_that_is_not_there_is_no_matter_of_rows(tmp_path):
-    with pytest.raises(DataError, match=r"(?s)t.tsv:2: no column 'txt'.*with all 7 rows of"):
+    with pytest.raises(DataError, match=r"(?s)tsv:2: there is no column 'txt'.*all 7 rows of"):
         task_of(tmp_path, text_columns="txt", skip_bad_rows=True).read(None, "train")
 
 
