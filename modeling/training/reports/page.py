@@ -164,7 +164,8 @@ def _curves(lines: Sequence[Mapping]) -> list[dict]:
     drawn = []
     for title, panel in panels.items():
         panel = {name: both for name, both in panel.items() if any(both)}
-        if panel:
+        # Single dots say no more than the scores above.
+        if any(len(points) > 1 for both in panel.values() for points in both):
             names = ["accuracy, training" if name == "accuracy" else name for name in panel]
             drawn.append({"title": title, "drawing": curves_drawing(panel), "names": names})
     return drawn
