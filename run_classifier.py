@@ -136,8 +136,6 @@ class SentenceClassification:
             )
             content = delimited.saved_sentence_labels(self.task)
             labels.keep_labels(FLAGS.output_dir, content, is_chief())
-            if is_chief():
-                tuned.forget_tuned(FLAGS.output_dir)
         return splits
 
     def _weights(self, train) -> list[float] | None:

@@ -110,8 +110,6 @@ class QuestionAnswering:
     def read(self, purpose: str) -> list:
         positions = self.config.max_position_embeddings
         if purpose == "train":
-            if is_chief():
-                kept.forget_numbers(FLAGS.output_dir, CALIBRATION)
             return reading.read_training_questions(FLAGS, self.tokenizer, positions)
         split = reading.read_to_answer(FLAGS, purpose, self.tokenizer, positions)
         if purpose == "dev" and not scoring.with_answers(split.examples):

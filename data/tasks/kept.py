@@ -19,13 +19,6 @@ def keep_numbers(output_dir: str, file: str, numbers: Mapping[str, float]) -> No
     atomic.write_text(os.path.join(output_dir, file), text + "\n")
 
 
-def forget_numbers(output_dir: str, file: str) -> None:
-    """Removes what was kept, since it belongs to weights that are about to change."""
-    path = os.path.join(output_dir, file)
-    if tf.io.gfile.exists(path):
-        tf.io.gfile.remove(path)
-
-
 def kept_numbers(
     output_dir: str, init_checkpoint: str | None, file: str, names: Sequence[str], remedy: str
 ) -> list[float] | None:

@@ -183,6 +183,13 @@ class _Driver:
         model_files = self.task.config, settings.vocab_file, folding
         keep_model_files(settings.output_dir, *model_files, write)
 
+    def _begin(self) -> None:
+        """What changes in the output folder once a run stands."""
+        chief = distribution.is_chief()
+        self.keep_model_files(write=chief)
+        if chief:
+            run_folder.remove_tuned(self.settings.output_dir)
+
     # ---- One run ----
 
     def stages(self, trial: Trial) -> list[RunStage]:
@@ -250,7 +257,7 @@ class _Driver:
             plot=plot,
             identity=identity,
             vocabulary=self.vocabulary,
-            begin=functools.partial(self.keep_model_files, write=distribution.is_chief()),
+            begin=self._begin,
         )
         if evaluate:
             evaluate(step)

@@ -46,12 +46,6 @@ def keep_tuned(output_dir: str, labels: Sequence[str], tuned: Mapping[str, Any])
         kept.keep_numbers(output_dir, f"{flag}.json", dict(numbers))
 
 
-def forget_tuned(output_dir: str) -> None:
-    """Removes all of it, since the weights are about to change."""
-    for flag in _KINDS:
-        kept.forget_numbers(output_dir, f"{flag}.json")
-
-
 def kept_tuned(values, kind: SentenceKind, labels: Sequence[str]) -> dict[str, Any]:
     """What was tuned, as `SentenceHead.tune` gave it, from beside the weights.
 

@@ -15,6 +15,8 @@ from modeling.errors import ModelingError
 
 # What a run keeps beside its weights, and replaces by nothing else.
 _KEPT = ("bert_config.json", "vocab.txt", "tokenizer_config.json")
+# What an evaluation finds out about weights, for their answers.
+_TUNED = ("label_thresholds.json", "temperature.json", "answer_calibration.json")
 # What a run leaves in its output folder. Caches of data and exports stay: the former are told
 # apart by their content, the latter may be served.
 _WRITTEN = (
@@ -25,8 +27,7 @@ _WRITTEN = (
     "predictions*.tsv", "predictions.txt", "entities.jsonl", "glue_submission",
     "predictions.json", "nbest_predictions.json", "null_odds.json",
     "null_score_diff_threshold.json", "bert_model.ckpt.*", "model_card.md", "report*.html",
-    "label_thresholds.json", "temperature.json", "answer_calibration.json",
-    *_KEPT,
+    *_TUNED, *_KEPT,
 )  # fmt: skip
 
 
@@ -60,6 +61,13 @@ def remove_run(directory: str) -> None:
         else:
             tf.io.gfile.remove(path)
     logging.info("Removed what an earlier run had written to %s.", directory)
+
+
+def remove_tuned(directory: str) -> None:
+    """Removes what evaluations found out about weights that are about to change."""
+    for path in (join(directory, name) for name in _TUNED):
+        if tf.io.gfile.exists(path):
+            tf.io.gfile.remove(path)
 
 
 def _written(directory: str) -> list[str]:

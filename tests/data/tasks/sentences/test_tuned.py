@@ -60,9 +60,6 @@ def test_kept_beside_the_weights(tmp_path, kind):
         name: value[::-1] if isinstance(value, list) else value
         for name, value in OF_KINDS[kind].items()
     }
-    tuned.forget_tuned(there)
-    assert list((tmp_path / "there").iterdir()) == []
-    tuned.forget_tuned(there)
 
 
 @pytest.mark.parametrize(
