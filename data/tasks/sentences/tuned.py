@@ -59,4 +59,6 @@ def kept_tuned(values, kind: SentenceKind, labels: Sequence[str]) -> dict[str, A
     numbers = kept.kept_numbers(*folders, f"{flag}.json", names, remedy)
     if numbers is None:
         raise DataError(f"--{flag}=tuned needs {flag}.json. {remedy}")
+    if flag == "temperature" and numbers[0] <= 0:
+        raise DataError(f"temperature.json holds {numbers[0]}; a temperature is above 0. {remedy}")
     return {flag: numbers[0] if flag == "temperature" else numbers}

@@ -71,3 +71,10 @@ def test_something_else_is_named(tmp_path, content):
     (tmp_path / "temperature.json").write_text(content)
     with pytest.raises(DataError, match=r"temperature\.json doesn't hold .*--do_eval writes it"):
         tuned.kept_tuned(Values(output_dir=str(tmp_path)), SentenceKind.CLASSES, LABELS)
+
+
+@pytest.mark.parametrize("value", [0, -1.5])
+def test_a_temperature_is_above_0(tmp_path, value):
+    (tmp_path / "temperature.json").write_text(json.dumps({"temperature": value}))
+    with pytest.raises(DataError, match=f"temperature.json holds {float(value)}; .*--do_eval"):
+        tuned.kept_tuned(Values(output_dir=str(tmp_path)), SentenceKind.CLASSES, LABELS)
