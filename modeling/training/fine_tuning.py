@@ -17,11 +17,13 @@ import tensorflow as tf
 from absl import logging
 
 from modeling import checkpoints
+from modeling.checkpoints.files import join
 from modeling.checkpoints.model_folder import keep_model_files
 from modeling.checkpoints.vocabularies import TextFolding
 from modeling.logs import activity
 from modeling.training.engine import distribution, precision
 from modeling.training.engine.setup import make_train_step
+from modeling.training.reading_flags import keep_reading_flags
 from modeling.training.reports.facts import JudgedSplit
 from modeling.training.reports.writing import write_reports
 from modeling.training.runs import run_folder, run_state
@@ -57,6 +59,7 @@ def fine_tune(task: Task, settings: FineTuningSettings, summary: RunSummary) -> 
         driver.search()
     model = task.make_model()
     judge = driver.judge(model) if dev else None
+    before = run_folder.latest_run_step(settings.output_dir) if train else 0
     if train and not settings.searching:
         step = driver.train(model, settings.trials[0], settings.output_dir, judge, summary)
     else:
@@ -82,6 +85,25 @@ def fine_tune(task: Task, settings: FineTuningSettings, summary: RunSummary) -> 
     write_reports(settings.output_dir, judged, summary, step)
     if settings.do_export and distribution.is_chief():
         logging.info("Wrote the SavedModel %s", task.export(model))
+    if train and distribution.is_chief() and step != before:
+        _name_what_is_older(settings)
+
+
+def _name_what_is_older(settings: FineTuningSettings) -> None:
+    """Says what in the folder tells of weights from before this training."""
+    made = {"model_card.md": settings.do_eval, "export": settings.do_export}
+    older = [
+        name
+        for name, anew in made.items()
+        if not anew and tf.io.gfile.exists(join(settings.output_dir, name))
+    ]
+    if older:
+        logging.warning(
+            "%s in %s: of the weights before this training. --do_eval and --do_export make card "
+            "and export anew.",
+            " and ".join(older),
+            settings.output_dir,
+        )
 
 
 def _read(task: Task, purpose: str) -> list[TrainingTaskSplit]:
@@ -183,12 +205,16 @@ class _Driver:
         model_files = self.task.config, settings.vocab_file, folding
         keep_model_files(settings.output_dir, *model_files, write)
 
-    def _begin(self) -> None:
-        """What changes in the output folder once a run stands."""
-        chief = distribution.is_chief()
+    def _begin(self, last_step: int) -> None:
+        """What changes in the output folder once a run stands, which ends with `last_step`."""
+        folder, chief = self.settings.output_dir, distribution.is_chief()
         self.keep_model_files(write=chief)
-        if chief:
-            run_folder.remove_tuned(self.settings.output_dir)
+        if not chief:
+            return
+        keep_reading_flags(folder, self.settings.reading)
+        run_folder.forget_run(folder)  # that of a search has its trials' folders besides
+        if run_folder.latest_run_step(folder) < last_step:
+            run_folder.remove_tuned(folder)
 
     # ---- One run ----
 
@@ -257,7 +283,7 @@ class _Driver:
             plot=plot,
             identity=identity,
             vocabulary=self.vocabulary,
-            begin=self._begin,
+            begin=functools.partial(self._begin, num_train_steps),
         )
         if evaluate:
             evaluate(step)

@@ -5,7 +5,8 @@ settings = fine_tuning_settings(values)
 
 import math
 import sys
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 import tensorflow as tf
 
@@ -16,6 +17,7 @@ from modeling.training.engine.loop import LoopOptions
 from modeling.training.engine.setup import EngineSettings
 from modeling.training.flags import MAX_BATCH_SIZE
 from modeling.training.given_model import open_given_model
+from modeling.training.reading_flags import reading_flags, take_reading_flags
 from modeling.training.search import Trial, trial_grid
 
 
@@ -37,6 +39,7 @@ class FineTuningSettings:
         vocab_file: The vocabulary that the texts are read with; None if it isn't known.
         config: The model's configuration.
         do_lower_case, strip_accents: How texts are folded before, see `vocabularies.TextFolding`.
+        reading: How texts are read besides, see `training.reading_flags`.
     """
 
     output_dir: str
@@ -57,6 +60,7 @@ class FineTuningSettings:
     config: BertConfig | None = None
     do_lower_case: bool | None = None
     strip_accents: bool | None = None
+    reading: dict[str, Any] = field(default_factory=dict)
 
     @property
     def searching(self) -> bool:
@@ -94,14 +98,13 @@ def fine_tuning_settings(values) -> FineTuningSettings:
         )
     trials, loop = search_trials(values), training_loop_options(values)
     config = open_given_model(values)
-    flags = {
-        field.name: values[field.name].value
-        for field in fields(FineTuningSettings)
-        if field.name in values
-    }
+    take_reading_flags(values)
+    names = [setting.name for setting in fields(FineTuningSettings)]
+    flags = {name: values[name].value for name in names if name in values}
     return FineTuningSettings(
         **{"do_eval": False, **flags},
         config=config,
+        reading=reading_flags(values),
         trials=trials,
         optimization=training_settings(values),
         loop=loop,
@@ -193,4 +196,4 @@ def training_settings(
 
 def training_loop_options(values) -> LoopOptions:
     """When to save, report and evaluate."""
-    return LoopOptions(**{field.name: values[field.name].value for field in fields(LoopOptions)})
+    return LoopOptions(**{option.name: values[option.name].value for option in fields(LoopOptions)})

@@ -119,6 +119,24 @@ def test_evaluation_of_what_was_trained_needs_no_flag_of_training(folder):
     assert not (out / "eval_results.txt").exists()
 
 
+def test_a_refused_overwriting_takes_nothing_away(folder):
+    """The earlier run is there until the new one stands, and its length is what is asked with."""
+    out, files = folder / "kept", ("--do_eval", "--dev_file=dev.tsv", "--label_column=verdict")
+    (folder / "broken.tsv").write_text("text\tverdict\ngood film\n")
+    anew = training(
+        "run_classifier.py", folder, out.name, "--overwrite_output_dir", "--train_file=broken.tsv"
+    )
+    script, *line = training("run_classifier.py", folder, out.name, *files)
+    trained, refused = messages(script, line, anew[1:])
+    assert trained == ""
+    assert "broken.tsv:2" in refused
+    assert newest(out)[0] == 2
+    assert json.loads((out / "reading.json").read_text())["max_seq_length"] == 16
+    evaluating = list(classifier(folder, out.name, *files))
+    evaluating.remove("--max_seq_length=16")
+    assert "read as in training" in succeed(*evaluating)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_overwriting_trains_anew(folder, script):

@@ -209,6 +209,8 @@ class _Run:
         if self.state.saved_step >= 0:
             return
         start_or_resume(self.state, self.reporter, init_checkpoint)
+        if is_chief():
+            run_folder.forget_run(self.directory)
         if self.begin:
             self.begin()
         self.reporter.peak_flops = peak_flops()

@@ -21,7 +21,7 @@ _TUNED = ("label_thresholds.json", "temperature.json", "answer_calibration.json"
 # apart by their content, the latter may be served.
 _WRITTEN = (
     "model.ckpt-*", "data-[0-9]*", "checkpoint", "best", "runs", "training.json", "labels.json",
-    "metrics.jsonl", "events.out.tfevents.*", "run_summary.json", "training.png",
+    "reading.json", "metrics.jsonl", "events.out.tfevents.*", "run_summary.json", "training.png",
     "pretraining.png", "search*.tsv", "search.png", "*_results*.txt", "eval_results.json",
     "class_report*.txt", "*_report.txt", "confusion*.png", "errors*.tsv", "test_results*.tsv",
     "predictions*.tsv", "predictions.txt", "entities.jsonl", "glue_submission",
@@ -29,6 +29,8 @@ _WRITTEN = (
     "null_score_diff_threshold.json", "bert_model.ckpt.*", "model_card.md", "report*.html",
     *_TUNED, *_KEPT,
 )  # fmt: skip
+# What is replaced by a run that doesn't stand yet; while it is moved; and when nobody needs it.
+_ASIDE, _MOVING, _FORGOTTEN = ".replaced", ".replaced.moving", ".replaced.forgotten"
 
 
 def prepare_run_folder(directory: str) -> None:
@@ -53,21 +55,62 @@ def prepare_run_folder(directory: str) -> None:
         ) from error
 
 
-def remove_run(directory: str) -> None:
-    """Removes what a run of any script has written to its output folder, and nothing else."""
-    for path in _written(directory):
-        if tf.io.gfile.isdir(path):
-            tf.io.gfile.rmtree(path)
-        else:
-            tf.io.gfile.remove(path)
-    logging.info("Removed what an earlier run had written to %s.", directory)
+def set_run_aside(directory: str) -> None:
+    """Sets aside what a run of any script has written to its output folder, and nothing else.
+
+    The run that replaces it may be refused yet: `restore_run` brings it back, `forget_run` removes
+    it once the new one stands.
+    """
+    written = _written(directory)
+    if not written:
+        return
+    aside = join(directory, _MOVING)
+    tf.io.gfile.makedirs(aside)
+    for path in written:
+        tf.io.gfile.rename(path, join(aside, path.rpartition("/")[2]))
+    # Only a folder of this name is whole, so that what lies outside of it is the new run's.
+    tf.io.gfile.rename(aside, join(directory, _ASIDE))
+
+
+def restore_run(directory: str) -> None:
+    """Brings back what `set_run_aside` has set aside, unless the run that replaces it stands.
+
+    What that one has written is removed.
+    """
+    aside, moving = join(directory, _ASIDE), join(directory, _MOVING)
+    if tf.io.gfile.isdir(aside):
+        for path in _written(directory):
+            _remove(path)
+        tf.io.gfile.rename(aside, moving)
+    if tf.io.gfile.isdir(moving):
+        for entry in tf.io.gfile.listdir(moving):
+            name = entry.rstrip("/")
+            tf.io.gfile.rename(join(moving, name), join(directory, name))
+        _remove(moving)
+        logging.info("%s has again what the earlier run had written there.", directory)
+    _remove(join(directory, _FORGOTTEN))
+
+
+def forget_run(directory: str) -> None:
+    """Removes what `set_run_aside` has set aside: the run that replaces it stands."""
+    aside, forgotten = join(directory, _ASIDE), join(directory, _FORGOTTEN)
+    if tf.io.gfile.isdir(aside):
+        tf.io.gfile.rename(aside, forgotten)
+        _remove(forgotten)
+        logging.info("Removed what an earlier run had written to %s.", directory)
 
 
 def remove_tuned(directory: str) -> None:
     """Removes what evaluations found out about weights that are about to change."""
-    for path in (join(directory, name) for name in _TUNED):
-        if tf.io.gfile.exists(path):
-            tf.io.gfile.remove(path)
+    for name in _TUNED:
+        _remove(join(directory, name))
+
+
+def _remove(path: str) -> None:
+    if tf.io.gfile.isdir(path):
+        tf.io.gfile.rmtree(path)
+    elif tf.io.gfile.exists(path):
+        tf.io.gfile.remove(path)
 
 
 def _written(directory: str) -> list[str]:

@@ -77,14 +77,31 @@ def session(
     strategy = settings.make_strategy(values)
     precision.set_precision(values.dtype)
     summary = RunSummary(values.output_dir, flags=given_run_flags(values))
-    with strategy.scope(), summary:
+    with strategy.scope(), _replacing(values), summary:
         for size in train_batch_sizes:
             distribution.check_replica_batch_sizes(
                 values.gradient_accumulation_steps, size, **batch_sizes
             )
-        if values.overwrite_output_dir:
-            if distribution.is_chief():
-                run_folder.remove_run(values.output_dir)
-            # The other workers mustn't see what is about to go.
-            LoopAgreement().reach(False, False, 1.0)
         yield summary
+
+
+@contextlib.contextmanager
+def _replacing(values) -> Iterator[None]:
+    """What an earlier run has written is out of the way for --overwrite_output_dir.
+
+    It comes back if this one is refused before it stands, see `run_folder.set_run_aside`.
+    """
+    folder, chief = values.output_dir, distribution.is_chief()
+    if chief:
+        run_folder.restore_run(folder)  # of one that was killed
+    if values.overwrite_output_dir:
+        if chief:
+            run_folder.set_run_aside(folder)
+        # The other workers mustn't see what is about to go.
+        LoopAgreement().reach(False, False, 1.0)
+    try:
+        yield
+    except BaseException:
+        if chief:
+            run_folder.restore_run(folder)
+        raise

@@ -1,0 +1,107 @@
+"""How a model's texts were read in training: kept beside its weights, taken where it is used.
+
+    reading.json    {"max_seq_length": 64, "long_text": "windows", …}: flags and their values
+
+Evaluation, prediction and export from a trained folder read texts by it unless a flag says
+otherwise. (The original took its defaults: a model trained with 384 pieces was asked with 128.)
+"""
+
+import json
+from typing import Any
+
+import tensorflow as tf
+from absl import logging
+
+from modeling.checkpoints.files import folders_of_checkpoint, join, staged, write_staged_text
+from modeling.checkpoints.loading import find
+from modeling.errors import ModelingError
+from modeling.training.runs import run_folder
+
+READING_FILE = "reading.json"
+# Of the scripts together; what else belongs to the labels lies in labels.json.
+READING_FLAGS = (
+    "max_seq_length", "long_text", "window_stride", "max_windows", "doc_stride",
+    "max_query_length", "max_answer_length", "document_context",
+)  # fmt: skip
+
+
+def reading_flags(values) -> dict[str, Any]:
+    """The flags among `values` that say how texts are read."""
+    return {name: values[name].value for name in READING_FLAGS if name in values}
+
+
+def keep_reading_flags(directory: str, reading: dict[str, Any]) -> None:
+    """Says from now on how the texts of the weights in an output folder are read."""
+    with staged(directory) as temporary:
+        write_staged_text(join(temporary, READING_FILE), json.dumps(reading, indent=1) + "\n")
+
+
+def take_reading_flags(values) -> None:
+    """Reads texts as those that the weights were trained with, where no flag says otherwise.
+
+    The folder of --init_checkpoint tells, or else the output folder. A script that trains goes by
+    its flags alone.
+
+    Args:
+        values: A script's flag values; those of the kept flags are changed.
+
+    Raises:
+        ModelingError: The file is damaged.
+    """
+    if values.do_train:
+        return
+    folders = [values.output_dir]
+    # Of a frozen encoder's checkpoint the text settings aren't the tagger's.
+    frozen = "feature_based" in values and values.feature_based
+    if values.init_checkpoint and not frozen:
+        initial = folders_of_checkpoint(find(values.init_checkpoint)[1])
+        # Its weights count only where they are whole, so that it has been trained.
+        trained = run_folder.latest_run_checkpoint(values.output_dir, to_train=False)
+        folders = [*initial, *folders] if trained else initial
+    for path in (join(folder, READING_FILE) for folder in folders):
+        if tf.io.gfile.exists(path):
+            _take(values, _kept(path), path)
+            return
+
+
+def _take(values, kept: dict[str, Any], path: str) -> None:
+    taken = []
+    for name in READING_FLAGS:
+        if name not in values or name not in kept or kept[name] == values[name].value:
+            continue
+        if values[name].present:
+            logging.warning(
+                "--%s=%s, but the model was trained with %s (%s): its texts are read otherwise "
+                "than in training.",
+                name,
+                values[name].value,
+                kept[name],
+                path,
+            )
+            continue
+        try:
+            values[name].value = values[name].parser.parse(str(kept[name]))
+        except ValueError as error:
+            raise _damaged(path, f"{name} is {kept[name]!r}: {error}") from error
+        taken.append(f"--{name}={values[name].value}")
+    if taken:
+        logging.info("Texts are read as in training, by %s: %s.", path, " ".join(taken))
+
+
+def _kept(path: str) -> dict[str, Any]:
+    try:
+        with tf.io.gfile.GFile(path, "r") as file:
+            kept = json.load(file)
+        if not isinstance(kept, dict):
+            raise TypeError(f"it holds {json.dumps(kept)[:100]}")
+    except (ValueError, TypeError, RecursionError) as error:
+        raise _damaged(path, error) from error
+    return kept
+
+
+def _damaged(path: str, problem: object) -> ModelingError:
+    return ModelingError(
+        f"{path} is damaged ({problem}), so that nobody can tell how the model's texts were read "
+        f"in training. Copy it again; or remove it, and give the flags that training had "
+        f"({', '.join(f'--{name}' for name in READING_FLAGS)}, as far as the script has them)."
+    )
