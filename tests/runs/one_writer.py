@@ -98,7 +98,7 @@ class Writer:
 
 class _Nothing:
     def __init__(self, *_, **__):
-        self.paths, self.live, self.outputs, self.inputs = [], False, {}, {}
+        self.paths, self.live, self.outputs, self.inputs, self.columns = [], False, {}, {}, {}
 
 
 def writers(folder: pathlib.Path) -> dict[str, Writer]:
