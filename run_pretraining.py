@@ -136,9 +136,9 @@ def read_config(phases: list[Phase]) -> BertConfig:
     longest = max(phase.max_seq_length for phase in phases)
     if longest > config.max_position_embeddings:
         raise errors.ModelingError(
-            f"The records are {longest} tokens long (--max_seq_length or --phases), but "
-            f"max_position_embeddings in {FLAGS.bert_config_file} is "
-            f"{config.max_position_embeddings}."
+            f"--max_seq_length (or --phases) is {longest}, but max_position_embeddings in "
+            f"{FLAGS.bert_config_file or 'the configuration beside the weights'} is "
+            f"{config.max_position_embeddings}: give that, or less."
         )
     if FLAGS.objective in DIRECTIONS:
         config = dataclasses.replace(config, attention_direction=DIRECTIONS[FLAGS.objective])

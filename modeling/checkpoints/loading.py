@@ -376,9 +376,12 @@ def _check_required(
 ) -> None:
     lacking = [n for n in missing if n.startswith(required) and not n.startswith(skip)]
     if lacking:
+        remedy = "Give a checkpoint that holds them."
+        if not any(name.startswith("bert/") for name in lacking):
+            remedy = "They are its head's: train first (--do_train), or give what was trained so."
         raise ModelingError(
             f"{held.path} lacks {_weights(lacking)} that the model needs: {_some(lacking)}. "
-            f"{_depths(held, missing)} Give a checkpoint that holds them."
+            f"{_depths(held, missing)} {remedy}"
         )
 
 

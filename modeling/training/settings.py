@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 import tensorflow as tf
+from absl import logging
 
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
@@ -177,7 +178,14 @@ def _numbers(items: list[str], flag: str, of: type) -> list:
 def training_settings(
     values, num_train_steps: int = 0, num_warmup_steps: int = 0
 ) -> EngineSettings:
-    """How a model is trained."""
+    """How a model is trained; a warning if its learning rate never gets to where it should."""
+    if 0 < num_train_steps <= num_warmup_steps:
+        logging.warning(
+            "The learning rate rises for --num_warmup_steps=%d, and training ends before, at step "
+            "%d: --learning_rate is never reached. A tenth of the steps is usual.",
+            num_warmup_steps,
+            num_train_steps,
+        )
     return EngineSettings(
         learning_rate=values.learning_rate,
         num_train_steps=num_train_steps,
