@@ -33,8 +33,14 @@ def check_inputs_survive(inputs: Mapping[str, Paths], outputs: Mapping[str, Path
                 same = "" if path == source else f" (it is the same file as {path})"
                 raise DataError(
                     f"--{flag} would overwrite {source}{same}, which is one of the input files: "
-                    f"--{other} names it. Give another --{flag}."
+                    f"--{other} names it. Give another --{flag}{_without(flag, other)}."
                 )
+
+
+def _without(flag: str, other: str) -> str:
+    """Weights in the output folder are read without being named."""
+    is_weights = flag == "output_dir" and other == "init_checkpoint"
+    return f", or leave out --{other}: weights in --{flag} are read in any case" * is_weights
 
 
 def input_files(values) -> dict[str, list[str]]:

@@ -9,7 +9,9 @@ compressors make them, are one text. Zstandard needs the package `zstandard`.
 """
 
 import bz2
+import difflib
 import lzma
+import os
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -24,6 +26,7 @@ BLOCK_BYTES = 2**21
 READABLE = "Check the name and that the file is readable."
 
 _SMALL_BLOCK_BYTES = 2**16
+_MOST_NAMES = 10_000  # that a missing file's is compared with
 _PACKED_BYTES = 2**9  # Zstandard may turn these into 16 MB.
 _SKIPPABLE = re.compile(rb"[\x50-\x5f]\x2a\x4d\x18")  # Frames before the data, as pzstd's
 _MAGIC = {
@@ -112,7 +115,19 @@ def read(file: Any, size: int, name: str) -> bytes:
 
 def unreadable(name: str, error: Exception, hint: str = READABLE) -> DataError:
     """What is raised where a file can't be read."""
-    return DataError(f"{name} can't be read ({type(error).__name__}). {hint}")
+    near = near_file(name) if isinstance(error, tf.errors.NotFoundError) else ""
+    return DataError(f"{name} can't be read ({type(error).__name__}). {near}{hint}")
+
+
+def near_file(path: str) -> str:
+    """A sentence that names the file of the likest name beside one that isn't there, or ""."""
+    folder, name = os.path.split(path)
+    try:
+        names = [entry.rstrip("/") for entry in tf.io.gfile.listdir(folder or ".")]
+    except tf.errors.OpError:
+        return ""
+    near = difflib.get_close_matches(name, names[:_MOST_NAMES], 1, cutoff=0.75)
+    return f"There is {os.path.join(folder, near[0])}. " if near else ""
 
 
 def decompressed_stream(

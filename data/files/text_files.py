@@ -21,7 +21,7 @@ from data.errors import DataError, error_text, json_error
 from data.files import atomic, lock_files, streams
 from data.files.bad_rows import RowAttempt, first_bad_row_raises
 from data.files.encodings import decoded
-from data.files.streams import READABLE, unreadable
+from data.files.streams import READABLE, near_file, unreadable
 from data.progress import counted
 
 EXTENSIONS = (".tsv", ".csv", ".jsonl", ".ndjson", ".json", ".parquet")
@@ -91,8 +91,8 @@ def expand(patterns: str | Iterable[str]) -> list[str]:
         if not names:
             what = "matches only folders" if matches else "matches no file"
             raise DataError(
-                f"The file pattern {pattern!r} {what}. Give one file, a glob such as"
-                " 'corpus/*.txt', or a comma-separated list of these."
+                f"The file pattern {pattern!r} {what}. {near_file(pattern)}Give one file, a glob"
+                " such as 'corpus/*.txt', or a comma-separated list of these."
             )
         files.update(dict.fromkeys(names))
     if not files:

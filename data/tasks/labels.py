@@ -51,8 +51,14 @@ def read_labels(path: str, form: Callable[[Any], Form] = lambda content: content
         " --train_file.",
     )
     try:
-        return form(json.loads(text))
+        content = json.loads(text)
+        return form(content)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
+        if isinstance(error, KeyError) and isinstance(content, dict):
+            raise DataError(
+                f"{path} is of another kind of model: it tells {error_list(content)}, and no "
+                f"{error.args[0]}. Name a model that this script has trained, or give --train_file."
+            ) from error
         raise DataError(
             f"{path} doesn't hold labels as written beside a trained model "
             f"({type(error).__name__}: {error}); give the labels or the --train_file instead."

@@ -104,8 +104,17 @@ def version_folder(path: str) -> str:
     lack = f"its highest version, {versions[-1]}, has neither" if versions else "it has neither"
     raise ModelingError(
         f"{path} isn't a SavedModel: expected saved_model.pb in it, or in a subfolder that is "
-        f"called by a number; {lack}. Name the folder that an export has written."
+        f"called by a number; {lack}. {_hint_of_run(path, names)}"
     )
+
+
+def _hint_of_run(path: str, names: Sequence[str]) -> str:
+    """What to name instead of a folder that isn't an export but may be a run's."""
+    if "export" in names:
+        return f"The run's export lies in it: --saved_model={join(path, 'export')}."
+    if "run_summary.json" in names:
+        return "It is a run's folder: export its model with --do_export, and name what that writes."
+    return "Name the folder that an export has written."
 
 
 def saved_model_files(folder: str) -> list[str]:

@@ -20,6 +20,7 @@ from modeling import checkpoints
 from modeling.checkpoints.files import join
 from modeling.checkpoints.model_folder import keep_model_files
 from modeling.checkpoints.vocabularies import TextFolding
+from modeling.errors import ModelingError
 from modeling.logs import activity
 from modeling.training.engine import distribution, precision
 from modeling.training.engine.setup import make_train_step
@@ -225,6 +226,12 @@ class _Driver:
             per_epoch = split.steps_per_epoch(trial.batch_size, **self.shape)
             epochs = trial.num_epochs if split.epochs is None else split.epochs
             last_step += self.settings.num_train_steps or int(per_epoch * epochs)
+            if last_step < 1:
+                raise ModelingError(
+                    f"{split.name}: {len(split)} rows in batches of {trial.batch_size}, for "
+                    f"{epochs:g} passes, make less than one training step. Raise "
+                    f"--num_train_epochs, lower --train_batch_size, or give --num_train_steps."
+                )
             seed = trial.seed + number
             stages.append(
                 RunStage(

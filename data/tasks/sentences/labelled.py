@@ -26,6 +26,7 @@ _DOMINANT = 0.95
 _TRUTH = {"yes": "true", "1": "true", "no": "false", "0": "false"}
 # Beyond so many labels, each rarer than every second example, they are hardly classes.
 _MANY_LABELS = 50
+_SEPARATORS = (",", ";", "|")
 
 
 @dataclass(frozen=True)
@@ -208,8 +209,19 @@ def warn_of_sentence_labels(path: str, examples: Sequence[Example], labels: Sequ
     if len(labels) > max(_MANY_LABELS, len(examples) / 2):
         logging.warning(
             f"{path}: {len(labels)} different labels in {len(examples)} examples. If they are"
-            " numbers to predict, ask for regression; if texts, the label column is another."
+            " numbers to predict, give --label_kind=regression; if texts, the label column is"
+            " another."
         )
+    for separator in _SEPARATORS:
+        joined = [label for label in labels if separator in label]
+        parts = [part.strip() for label in joined for part in label.split(separator)]
+        # Some are met again, by themselves or beside others.
+        if len({*parts, *labels}) < len(parts) + len(labels):
+            logging.warning(
+                f"{path}: {len(joined)} of {len(labels)} labels, such as {error_text(joined[0])},"
+                f" are made of others with {separator!r} between them. If a text may have several"
+                f" labels, give --label_kind=multi_label --label_separator={separator!r}."
+            )
 
 
 def _alike(labels: Sequence[str], counts: Sequence[int]) -> list[str]:

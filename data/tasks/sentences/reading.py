@@ -48,6 +48,11 @@ def open_sentence_task(
             f"--task_name is missing: one of {', '.join(TASKS)}, or {OWN_FILES} for own files. It "
             f"can be left out where a trained model in --init_checkpoint or --output_dir tells it."
         )
+    if name not in (OWN_FILES, *TASKS):
+        raise DataError(
+            f"There is no task {name!r}: --task_name may be one of {', '.join(TASKS)}, or "
+            f"{OWN_FILES} for own files."
+        )
     if name == OWN_FILES:
         return delimited.make_sentence_task(
             text_columns=values.text_columns,
@@ -114,6 +119,13 @@ def read_sentence_splits(
             cache, name, tokenizer, examples, task.kind, task.labels, settings
         )
         logging.info("%s: %d examples of %s", name, len(examples), task.name)
+        empty = [example.source for example in examples if not example.text_a.strip()]
+        if empty:
+            logging.warning(
+                f"{name}: {len(empty)} of {len(examples)} examples have an empty text:"
+                f" {', '.join(empty[:5])}{', …' if empty[5:] else ''}. They count like any other; if they are a mistake, take them"
+                " out of the file."
+            )
         rows.tell_sentence_lengths(
             name, tokenizer, examples, task.kind, settings, features, max_positions
         )

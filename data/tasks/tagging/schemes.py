@@ -99,7 +99,8 @@ def check_tag(tag: str, scheme: str, source: str) -> None:
         f"{source}: the tag is {error_text(tag)}, which isn't one of {called}; expected O, or one "
         f"of {', '.join(sorted(letters))} with a hyphen and a type behind it, such as "
         f"{sorted(letters)[0]}-PER. Name the column that holds the tags with --tag_column and "
-        f"their scheme with --scheme, or correct the line."
+        f"their scheme with --scheme, or correct the line. For running text, which has "
+        f"no tags, ask the export of --do_export with python -m modeling.predict."
     )
 
 

@@ -155,8 +155,10 @@ def load_page_models(paths: Sequence[str]) -> list[PageModel]:
         ModelingError: One can't be loaded or isn't known, or there are none.
     """
     models = []
-    for path, name in zip(paths, _names(paths), strict=True):
-        model = PageModel(name, version_folder(path))
+    # Before the first is loaded, which takes a while.
+    folders = [version_folder(path) for path in paths]
+    for folder, name in zip(folders, _names(paths), strict=True):
+        model = PageModel(name, folder)
         model.warm_up()
         logging.info("Loaded %s (%s) from %s", name, model.family.name, model.folder)
         models.append(model)

@@ -6,6 +6,7 @@ that names the newest. Every tool that reads the original's checkpoints reads th
 in the training data lies beside it, in `data-STEP`.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -245,7 +246,9 @@ def load_trained_run(
     if init_checkpoint and (not newest or (not prefer_directory and is_complete())):
         logging.info("Weights: %s, because --init_checkpoint is given.", init_checkpoint)
         checkpoints.load(model, init_checkpoint, required=("",))
-        return 0
+        # A run's checkpoint tells its step by its name.
+        of_run = re.search(r"model\.ckpt-(\d+)$", checkpoints.open_contents(init_checkpoint).path)
+        return int(of_run[1]) if of_run else 0
     if not newest:
         raise ModelingError(
             f"There are no weights to evaluate: {directory} holds no checkpoint and "

@@ -61,3 +61,12 @@ def test_files_that_flags_name(tmp_path):
     }
     assert set(files["dev_file"]) == {f"{tmp_path}/c"} and files["test_file"] == []
     assert f"{tmp_path}/m.index" in files["init_checkpoint"] and "output_file" not in files
+
+
+def test_weights_in_the_output_folder_need_no_flag(tmp_path):
+    (tmp_path / "a").touch()
+    files = [f"{tmp_path}/a"]
+    for flag, left_out in (("init_checkpoint", True), ("train_file", False)):
+        with pytest.raises(DataError) as error:
+            check_inputs_survive({flag: files}, {"output_dir": files})
+        assert ("leave out --init_checkpoint" in str(error.value)) == left_out

@@ -8,6 +8,7 @@ import pytest
 
 from data.errors import DataError, error_list, error_text
 from data.files.text_files import (
+    expand,
     file_extension,
     json_object,
     lines_of,
@@ -153,3 +154,14 @@ def test_a_deep_value_in_a_field_that_is_not_read(value):
         DataError, match=r"f\.jsonl:7: .* nested too deeply, in a field .*; it begins"
     ):
         json_object("f.jsonl:7", f'{{"text": "a", "unused": {value}}}')
+
+
+def test_a_file_of_nearly_the_name_is_named(tmp_path):
+    (tmp_path / "train.tsv").write_text("a")
+    for read in (read_bytes, expand):
+        with pytest.raises(DataError, match=rf"There is {tmp_path}/train\.tsv\."):
+            read(str(tmp_path / "trian.tsv"))
+        for other in ("nothing_like_it", "absent/train.tsv"):
+            with pytest.raises(DataError) as error:
+                read(str(tmp_path / other))
+            assert "There is" not in str(error.value)

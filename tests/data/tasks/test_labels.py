@@ -26,3 +26,13 @@ def test_labels_of_a_model(tmp_path, text, words):
         delimited.load_sentence_labels(str(path))
     with pytest.raises(DataError, match=rf"labels\.json doesn't hold labels .*{words}"):
         tags.load_tags(str(tmp_path), None)
+
+
+def test_of_another_kind_of_model(tmp_path):
+    path = tmp_path / "labels.json"
+    path.write_text('{"scheme": "iob2", "labels": ["O", "B-X", "I-X"]}')
+    with pytest.raises(DataError, match=r"of another kind of model: it tells scheme, labels"):
+        delimited.load_sentence_labels(str(path))
+    path.write_text('{"task_name": "cola", "labels": ["0", "1"]}')
+    with pytest.raises(DataError, match=r"it tells task_name, labels, and no scheme"):
+        tags.load_tags(str(tmp_path), None)

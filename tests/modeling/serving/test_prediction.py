@@ -71,11 +71,16 @@ def test_version_folder(folder, tmp_path):
     assert version_folder(f"{tmp_path}/") == f"{tmp_path}/10"
     (tmp_path / "11").mkdir()
     (tmp_path / "file").write_text("x")
+    for name in ("run/export/1", "trained"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "trained" / "run_summary.json").write_text("{}")
     for path, part in (
         (tmp_path, "its highest version, 11, has neither"),
         (tmp_path / "latest", "it has neither"),
         (tmp_path / "file", "isn't a folder"),
         (tmp_path / "absent", "doesn't exist"),
+        (tmp_path / "run", f"--saved_model={tmp_path}/run/export"),
+        (tmp_path / "trained", "--do_export"),
     ):
         with pytest.raises(ModelingError, match=part):
             version_folder(str(path))

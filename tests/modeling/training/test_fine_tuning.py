@@ -165,6 +165,15 @@ def test_splits_to_train_on_follow_each_other(tmp_path):
         run(task, tmp_path, **only_train)
 
 
+def test_too_little_to_train_on(tmp_path):
+    task = ToyTask()
+    task.splits["train"] = [Split("train", np.arange(4, 20), epochs=0.25)]
+    with pytest.raises(
+        ModelingError, match=r"16 rows in batches of 8, for 0\.25 passes, make less"
+    ):
+        run(task, tmp_path)
+
+
 def test_models_of_a_search_compute_in_the_format_that_was_set(tmp_path):
     set_precision("bfloat16")
     task = run(ToyTask(), tmp_path, seeds=(1, 2), do_export=False)

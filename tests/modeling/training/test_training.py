@@ -287,6 +287,8 @@ def test_folder_wins_where_a_release_would_hide_the_run(tmp_path):
     model = tiny_model(seed=5)
     assert load_trained_run(model, str(tmp_path / "run"), release) == 0
     assert load_trained_run(model, str(tmp_path / "run"), release, prefer_directory=True) == 4
+    for named in (tmp_path / "run", tmp_path / "run" / "model.ckpt-4"):
+        assert load_trained_run(model, str(tmp_path / "elsewhere"), str(named)) == 4
     trained = checkpoints.weights_by_name(model)
     assert all((trained[name].numpy() == value).all() for name, value in run.values().items())
 

@@ -392,3 +392,18 @@ def test_labels_that_look_alike_are_said_and_kept(written, caplog, labels, said)
     alike = "t.tsv: labels that look alike are learned as different ones: "
     assert (alike in caplog.text) == (said is not None)
     assert f"{alike}{said}" in caplog.text or not said
+
+
+@pytest.mark.parametrize(
+    ("labels", "several"),
+    [
+        (["a,b", "a", "c", "b"], True),
+        (["a;b", "b;c", "a;c", "a;b"], True),
+        (["a|b", "b", "c", "c"], True),
+        (["Paris, France", "Rome, Italy", "Oslo, Norway", "x"], False),
+        (["a", "b", "c", "d"], False),
+    ],
+)
+def test_several_labels_in_a_cell_are_said(written, caplog, labels, several):
+    make(written("t.tsv", "text\tlabel\n" + "".join(f"{i}\t{x}\n" for i, x in enumerate(labels))))
+    assert ("give --label_kind=multi_label --label_separator=" in caplog.text) == several

@@ -54,3 +54,14 @@ def test_how_long_they_are(tmp_path, tokenizer, caplog):
     )
     assert "train: 100 of 100 texts are cut, since they are longer than" in caplog.text
     assert "--max_seq_length=16 would hold 100.0 % of them" in caplog.text
+
+
+def test_empty_texts_are_counted(tmp_path, tokenizer, caplog):
+    settings = SentenceSettings(8)
+    read_sentence_splits(task_of(tmp_path), "train", tokenizer, settings)
+    assert "an empty text" not in caplog.text
+    path = tmp_path / "holes.tsv"
+    path.write_text("text\tlabel\na\tx\n\ty\n  \tx\n")
+    task = make_sentence_task(train_file=str(path), text_columns="text", label_column="label")
+    read_sentence_splits(task, "train", tokenizer, settings)
+    assert f"train: 2 of 3 examples have an empty text: {path}:3, {path}:4." in caplog.text
