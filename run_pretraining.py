@@ -181,7 +181,7 @@ def find_records(
         vocab_file,
         held_out,
         # Weights that were trained with a vocabulary keep it, even if the text has changed since.
-        keep_vocabulary=run_folder.latest_run_step(FLAGS.output_dir) > 0,
+        kept_vocab_file=run_folder.trained_vocabulary(FLAGS.output_dir),
         num_workers=FLAGS.num_workers,
     )
 

@@ -221,7 +221,7 @@ def make_records_from_text(
     settings: InstanceSettings,
     vocab_file: str | None = None,
     held_out: PretrainingText | None = None,
-    keep_vocabulary: bool = False,
+    kept_vocab_file: str | None = None,
     num_workers: int = 1,
 ) -> RecordsFromText:
     """Makes the vocabulary (unless given) and the records in `directory/records`.
@@ -236,7 +236,8 @@ def make_records_from_text(
             memory, or of less than a thousand documents, gets records without masks.
         vocab_file: Vocabulary to use instead of learning one.
         held_out: Text to evaluate on. Without it a share of the documents is held out.
-        keep_vocabulary: A vocabulary learned earlier stays when the records are made anew.
+        kept_vocab_file: That of weights that are trained already; None without. It, or what was
+            learned for them, stays when the records are made anew.
         num_workers: Processes; 0: one for each CPU.
 
     Raises:
@@ -281,7 +282,11 @@ def make_records_from_text(
     if tf.io.gfile.exists(note):
         tf.io.gfile.remove(note)
 
-    if not vocab_file and keep_vocabulary and tf.io.gfile.exists(used_vocab):
+    places = [used_vocab, kept_vocab_file] if kept_vocab_file and not vocab_file else []
+    kept = next(filter(tf.io.gfile.exists, places), None)
+    if kept:
+        if kept != used_vocab:
+            tf.io.gfile.copy(kept, used_vocab)
         _check_vocab_size(used_vocab, vocab_size)
         logging.info("The text or its settings have changed; the vocabulary %s stays", used_vocab)
     elif not vocab_file:

@@ -16,6 +16,7 @@ PAD, UNK, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
 SPECIAL_TOKENS = (PAD, UNK, CLS, SEP, MASK)
 CONTINUATION = "##"
 _SHOWN = 5
+_MANY_UNKNOWN = 0.05  # of the pieces of a text
 _MOST_CHARACTERS = 1000  # of a token; those between here and 200 do no harm
 
 
@@ -156,3 +157,16 @@ def write_replaced_vocabulary(source: str, replaced: Mapping[int, str], vocab_fi
         lines[index] = token.encode("utf-8") + end
     with atomic.writing(vocab_file) as file:
         file.write(b"\n".join(lines))
+
+
+def warn_of_unknown_pieces(name: str, unknown: int, pieces: int) -> None:
+    """Logs if many of the pieces of a text are [UNK]: the vocabulary may be of another language."""
+    if pieces and unknown > _MANY_UNKNOWN * pieces:
+        logging.warning(
+            "%s: %d of %d pieces (%.0f %%) are [UNK], which stands for every word that the "
+            "vocabulary can't spell. Check that --vocab_file is of the text's language and script.",
+            name,
+            unknown,
+            pieces,
+            100 * unknown / pieces,
+        )

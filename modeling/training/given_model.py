@@ -59,6 +59,8 @@ def open_given_model(values, learns_vocabulary: bool = False) -> BertConfig:
         )
     if known:
         _take_folding(values, known.folding)
+    if learns_vocabulary and values.vocab_file:
+        check_run_vocabulary(values)  # before records are made with it
     return config
 
 
@@ -157,6 +159,8 @@ def check_run_vocabulary(values) -> None:
         ModelingError: Names the checkpoint; or one can't be read.
     """
     folder = values.output_dir if "output_dir" in values else None
+    if "overwrite_output_dir" in values and values.overwrite_output_dir:
+        folder = None  # What lies there will be removed.
     best = join(folder, BEST_FOLDER) if folder else None
     paths = [values.init_checkpoint, folder and run_folder.latest_run_checkpoint(folder, False)]
     paths.append(best if best and best_weights.has_best(folder) else None)

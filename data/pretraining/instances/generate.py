@@ -23,6 +23,7 @@ from data.errors import DataError
 from data.pretraining.corpus import Document
 from data.pretraining.instances import masking, pairs
 from data.pretraining.instances.settings import MLM_NSP, WHITESPACE, InstanceSettings
+from data.tokenization.vocabulary import warn_of_unknown_pieces
 
 CHUNK_BYTES = 32 * 2**20
 _TOKENIZE_BYTES = 2**20
@@ -46,6 +47,7 @@ class InstanceCounts:
         masked_tokens: Predictions in all instances.
         random_next: Instances with a random second segment.
         text_bytes: UTF-8 bytes of the documents read.
+        unknown: Of the tokens, those that are [UNK].
     """
 
     documents: int = 0
@@ -58,6 +60,7 @@ class InstanceCounts:
     masked_tokens: int = 0
     random_next: int = 0
     text_bytes: int = 0
+    unknown: int = 0
 
     def __add__(self, other: "InstanceCounts") -> "InstanceCounts":
         mine, theirs = dataclasses.astuple(self), dataclasses.astuple(other)
@@ -151,13 +154,14 @@ def generate_instances(
 
 
 def check_instances_generated(counts: InstanceCounts, origin: str) -> None:
-    """Raises DataError if nothing was made."""
+    """Raises DataError if nothing was made, and warns if it is mostly [UNK]."""
     if counts.instances == 0:
         raise DataError(
             f"No text was found in {origin}: {counts.dropped_documents} documents were read, and"
             " none has two words. Give text files with one sentence per line and a blank line"
             " between documents."
         )
+    warn_of_unknown_pieces(origin, counts.unknown, counts.tokens)
 
 
 @dataclass(frozen=True)
@@ -187,6 +191,7 @@ class _Reader:
             counts.dropped_documents += len(batch) - part.documents
             counts.sentences += part.sentences
             counts.tokens += len(part.pieces)
+            counts.unknown += int(np.count_nonzero(part.pieces == self._tokenizer.unk_id))
             counts.text_bytes += batch_bytes
             self._report(batch_bytes, 0)
             if part.documents:

@@ -123,8 +123,8 @@ def read_sentence_splits(
         if empty:
             logging.warning(
                 f"{name}: {len(empty)} of {len(examples)} examples have an empty text:"
-                f" {', '.join(empty[:5])}{', …' if empty[5:] else ''}. They count like any other; if they are a mistake, take them"
-                " out of the file."
+                f" {', '.join(empty[:5])}{', …' if empty[5:] else ''}. They count like"
+                " any other; if they are a mistake, take them out of the file."
             )
         rows.tell_sentence_lengths(
             name, tokenizer, examples, task.kind, settings, features, max_positions

@@ -12,6 +12,7 @@ from data.tasks.tagging.characters import split_sentence
 from data.tasks.tagging.rows import TaggingSettings, make_tagging_rows
 from data.tasks.tagging.tags import TagSet
 from data.tokenization import Tokenizer
+from data.tokenization.vocabulary import warn_of_unknown_pieces
 
 
 def read_tagging_file(
@@ -76,6 +77,8 @@ def tokenised_tagging(
         most=max_positions,
     )
     features = rows.features
+    unknown = int((features.ids == tokenizer.unk_id).sum())
+    warn_of_unknown_pieces(name, unknown, len(features.ids))
     arrays = (features.ids, features.splits, features.first_lengths, features.piece_labels)
     content = features_fingerprint(
         [*arrays, tags.names, *(sentence.tags for sentence in sentences)]

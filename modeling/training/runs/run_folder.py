@@ -182,6 +182,11 @@ def latest_run_step(directory: str) -> int:
     return int(prefix.rpartition("-")[2]) if prefix else 0
 
 
+def trained_vocabulary(directory: str) -> str | None:
+    """Where the vocabulary of the folder's weights lies, or would lie; None without weights."""
+    return join(directory, _KEPT[1]) if latest_run_step(directory) else None
+
+
 def set_damaged_run_aside(directory: str, step: int) -> None:
     """Renames the indexes of checkpoints newer than `step`, so that they no longer count."""
     for newer in run_checkpoint_steps(directory):

@@ -96,3 +96,28 @@ def test_records_from_before_are_checked(tmp_path):
     path.write_bytes(data[: 16 + int.from_bytes(data[:8], "little")])
     with pytest.raises(DataError, match=r"heldout.tfrecord has 1 records.*it was cut"):
         make(tmp_path, mask_share=0.0)
+
+
+def test_the_vocabulary_of_trained_weights_stays(tmp_path):
+    """Beside the weights, where none was learned for them."""
+    settings = InstanceSettings(max_seq_length=32, max_predictions_per_seq=5)
+    text = PretrainingText(documents=documents, name="made")
+    kept = tmp_path / "vocab.txt"
+    kept.write_text("\n".join([*TOKENS[:5], *reversed(TOKENS[5:])]) + "\n")
+    for name, path in (("on", str(kept)), ("new", None), ("absent", str(tmp_path / "absent.txt"))):
+        made = make_records_from_text(
+            text, str(tmp_path / name), len(TOKENS), settings, kept_vocab_file=path
+        )
+        same = pathlib.Path(made.vocab_file).read_text().split() == kept.read_text().split()
+        assert same == (name == "on")
+
+
+def test_a_text_that_the_vocabulary_cannot_spell_is_told_of(tmp_path, caplog):
+    make(tmp_path)
+    assert "are [UNK]" not in caplog.text
+    other = tmp_path / "other.txt"
+    other.write_text("\n".join([*TOKENS[:5], "eins", "zwei", "three", "four", "five"]))
+    settings = InstanceSettings(max_seq_length=32, max_predictions_per_seq=5)
+    text = PretrainingText(documents=documents, name="made")
+    make_records_from_text(text, str(tmp_path / "2"), len(TOKENS), settings, str(other))
+    assert "the documents given: " in caplog.text and "%) are [UNK]" in caplog.text

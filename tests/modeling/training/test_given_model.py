@@ -98,6 +98,15 @@ def test_what_nothing_tells_is_asked_for(tmp_path, model):
     assert open_given_model(values, learns_vocabulary=True) == CONFIG
 
 
+def test_another_vocabulary_is_refused_before_anything_is_made_with_it(tmp_path, model):
+    (tmp_path / "other.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\nhorse\n")
+    told = {"init_checkpoint": model, "vocab_file": tmp_path / "other.txt"}
+    with pytest.raises(ModelingError, match="vocabulary"):
+        open_given_model(given(tmp_path, **told), learns_vocabulary=True)
+    told["vocab_file"] = tmp_path / "words.txt"
+    assert open_given_model(given(tmp_path, **told), learns_vocabulary=True) == CONFIG
+
+
 def test_how_the_texts_of_records_are_folded(tmp_path, model):
     assert known_text_folding(given(tmp_path, init_checkpoint=model)) == TextFolding(False)
     assert known_text_folding(given(tmp_path)) == TextFolding(True)
