@@ -9,7 +9,7 @@ from modeling import checkpoints
 from modeling.checkpoints import huggingface, tf1
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
-from modeling.models import BertClassifier, BertPretrainer
+from modeling.models import BertClassifier, BertModel, BertPretrainer
 from tests.reference import numpy_bert
 
 CONFIG = {
@@ -107,6 +107,15 @@ def test_missing_layers_are_warned_about(prefix, monkeypatch):
     assert "file has 2 layers" in messages[0] and "num_hidden_layers is 3" in messages[0]
     with pytest.raises(ModelingError, match=r"lacks 16 weights.*file has 2 layers"):
         checkpoints.load(_pretrainer(num_hidden_layers=3), prefix, required=("bert/",))
+
+
+def test_a_head_that_is_lacking_is_to_be_trained(tmp_path):
+    encoder = BertModel(BertConfig(**CONFIG))
+    encoder.build()
+    checkpoints.save(encoder, tmp_path)
+    model = BertClassifier(BertConfig(**CONFIG), 2)
+    with pytest.raises(ModelingError, match=r"lacks 2 weights.*train first \(--do_train\)"):
+        checkpoints.load(model, tmp_path, required=("",))
 
 
 def test_fewer_layers_leave_the_others_over(prefix):
