@@ -56,8 +56,9 @@ def read_labels(path: str, form: Callable[[Any], Form] = lambda content: content
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         if isinstance(error, KeyError) and isinstance(content, dict):
             raise DataError(
-                f"{path} is of another kind of model: it tells {error_list(content)}, and no "
-                f"{error.args[0]}. Name a model that this script has trained, or give --train_file."
+                f"{path} is of another kind of model, or damaged: it tells "
+                f"{error_list(content)}, and no {error.args[0]}. Name a model that this script "
+                f"has trained, or give --train_file."
             ) from error
         raise DataError(
             f"{path} doesn't hold labels as written beside a trained model "

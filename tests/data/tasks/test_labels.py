@@ -31,7 +31,9 @@ def test_labels_of_a_model(tmp_path, text, words):
 def test_of_another_kind_of_model(tmp_path):
     path = tmp_path / "labels.json"
     path.write_text('{"scheme": "iob2", "labels": ["O", "B-X", "I-X"]}')
-    with pytest.raises(DataError, match=r"of another kind of model: it tells scheme, labels"):
+    with pytest.raises(
+        DataError, match=r"of another kind .* it tells scheme, labels, and no text_columns"
+    ):
         delimited.load_sentence_labels(str(path))
     path.write_text('{"task_name": "cola", "labels": ["0", "1"]}')
     with pytest.raises(DataError, match=r"it tells task_name, labels, and no scheme"):

@@ -165,6 +165,21 @@ def test_splits_to_train_on_follow_each_other(tmp_path):
         run(task, tmp_path, **only_train)
 
 
+def test_what_is_older_than_the_weights_is_named(tmp_path, caplog):
+    """Card and export of before, and what was tuned for weights that have gone on."""
+    alone = {"do_eval": False, "do_predict": False, "do_export": False}
+    run(ToyTask(), tmp_path, num_train_steps=2, **alone)
+    (tmp_path / "model_card.md").write_text("of step 2")
+    (tmp_path / "export").mkdir()
+    (tmp_path / "temperature.json").write_text("{}")
+    run(ToyTask(), tmp_path, num_train_steps=2, **alone)
+    assert "of the weights before this training" not in caplog.text
+    assert (tmp_path / "temperature.json").exists()
+    run(ToyTask(), tmp_path, num_train_steps=4, **alone)
+    assert f"model_card.md and export in {tmp_path}: of the weights before" in caplog.text
+    assert not (tmp_path / "temperature.json").exists()
+
+
 def test_too_little_to_train_on(tmp_path):
     task = ToyTask()
     task.splits["train"] = [Split("train", np.arange(4, 20), epochs=0.25)]

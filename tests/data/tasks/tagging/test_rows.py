@@ -204,10 +204,13 @@ def test_tag_sets(tmp_path):
     assert load_tags(str(tmp_path), None) == tags
     with pytest.raises(DataError, match="not one of 1 sentences has an entity"):
         make_tag_set([sentence("a", ["O"])], "iob2")
-    for content in ('{"labels": ["O"]}', "[]", '{"scheme": "x", "labels": ["O"]}', "{"):
+    for content in ("[]", '{"scheme": "x", "labels": ["O"]}', "{"):
         (tmp_path / "labels.json").write_text(content)
-        with pytest.raises(DataError, match=r"labels\.json (doesn't hold|is of another)"):
+        with pytest.raises(DataError, match=r"labels\.json doesn't hold"):
             load_tags(str(tmp_path), None)
+    (tmp_path / "labels.json").write_text('{"labels": ["O"]}')
+    with pytest.raises(DataError, match=r"labels\.json is of another kind .* and no scheme"):
+        load_tags(str(tmp_path), None)
 
 
 @pytest.mark.parametrize("context", [False, True])
