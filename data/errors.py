@@ -36,8 +36,8 @@ def error_list(names: Iterable[str], limit: int = 40) -> str:
     return ", ".join(names[:limit]) + more
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.4) -> str:
     """For messages: " (did you mean 'text'?)", or nothing if no known name resembles the name."""
     folded = {other.strip().casefold(): other for other in known}
-    near = difflib.get_close_matches(name.strip().casefold(), folded, n=1, cutoff=0.4)
+    near = difflib.get_close_matches(name.strip().casefold(), folded, n=1, cutoff=cutoff)
     return f" (did you mean {error_text(folded[near[0]])}?)" if near else ""

@@ -9,7 +9,6 @@ compressors make them, are one text. Zstandard needs the package `zstandard`.
 """
 
 import bz2
-import difflib
 import lzma
 import os
 import re
@@ -19,7 +18,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from data.errors import DataError
+from data.errors import DataError, did_you_mean
 
 BLOCK_BYTES = 2**21
 """What one block has at most, unless decompression yields more at once."""
@@ -116,18 +115,17 @@ def read(file: Any, size: int, name: str) -> bytes:
 def unreadable(name: str, error: Exception, hint: str = READABLE) -> DataError:
     """What is raised where a file can't be read."""
     near = near_file(name) if isinstance(error, tf.errors.NotFoundError) else ""
-    return DataError(f"{name} can't be read ({type(error).__name__}). {near}{hint}")
+    return DataError(f"{name} can't be read ({type(error).__name__}){near}. {hint}")
 
 
 def near_file(path: str) -> str:
-    """A sentence that names the file of the likest name beside one that isn't there, or ""."""
+    """For messages of a file that isn't there, as `did_you_mean`: the likest name beside it."""
     folder, name = os.path.split(path)
     try:
         names = [entry.rstrip("/") for entry in tf.io.gfile.listdir(folder or ".")]
     except tf.errors.OpError:
         return ""
-    near = difflib.get_close_matches(name, names[:_MOST_NAMES], 1, cutoff=0.75)
-    return f"There is {os.path.join(folder, near[0])}. " if near else ""
+    return did_you_mean(name, names[:_MOST_NAMES], cutoff=0.75)
 
 
 def decompressed_stream(

@@ -91,7 +91,7 @@ def expand(patterns: str | Iterable[str]) -> list[str]:
         if not names:
             what = "matches only folders" if matches else "matches no file"
             raise DataError(
-                f"The file pattern {pattern!r} {what}. {near_file(pattern)}Give one file, a glob"
+                f"The file pattern {pattern!r} {what}{near_file(pattern)}. Give one file, a glob"
                 " such as 'corpus/*.txt', or a comma-separated list of these."
             )
         files.update(dict.fromkeys(names))

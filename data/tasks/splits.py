@@ -14,6 +14,8 @@ from absl import logging
 
 from data import batching
 from data.features import Features
+from data.tokenization import Tokenizer
+from data.tokenization.vocabulary import warn_of_unknown_pieces
 from data.vectors.store import StoredVectors
 
 
@@ -24,6 +26,12 @@ def first_examples(examples: Sequence[Any], most: int, name: str) -> list[Any]:
     flag = "max_train_examples" if name == "train" else "max_eval_examples"
     logging.info("%s: the first %d of %d examples (--%s)", name, most, len(examples), flag)
     return list(examples[:most])
+
+
+def tell_unknown_pieces(name: str, features: Features, tokenizer: Tokenizer) -> None:
+    """Logs if many pieces of a split are [UNK], see `vocabulary.warn_of_unknown_pieces`."""
+    unknown = int((features.ids == tokenizer.unk_id).sum())
+    warn_of_unknown_pieces(name, unknown, len(features.ids))
 
 
 @dataclasses.dataclass(frozen=True)

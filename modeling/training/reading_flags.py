@@ -23,6 +23,11 @@ READING_FLAGS = (
     "max_seq_length", "long_text", "window_stride", "max_windows", "doc_stride",
     "max_query_length", "max_answer_length", "document_context",
 )  # fmt: skip
+_LOST = (
+    "nobody can tell how the model's texts were read in training. Copy it again; or remove it, and "
+    f"give the flags that training had ({', '.join(f'--{name}' for name in READING_FLAGS)}, as far "
+    "as the script has them)."
+)
 
 
 def reading_flags(values) -> dict[str, Any]:
@@ -55,12 +60,12 @@ def take_reading_flags(values) -> None:
     frozen = "feature_based" in values and values.feature_based
     if values.init_checkpoint and not frozen:
         initial = folders_of_checkpoint(find(values.init_checkpoint)[1])
-        # Its weights count only where they are whole, so that it has been trained.
+        # The output folder's weights are taken where it has some, else those that are named.
         trained = run_folder.latest_run_checkpoint(values.output_dir, to_train=False)
         folders = [*initial, *folders] if trained else initial
     for path in (join(folder, READING_FILE) for folder in folders):
         if tf.io.gfile.exists(path):
-            _take(values, _kept(path), path)
+            _take(values, run_folder.read_run_file(path, _LOST), path)
             return
 
 
@@ -82,26 +87,8 @@ def _take(values, kept: dict[str, Any], path: str) -> None:
         try:
             values[name].value = values[name].parser.parse(str(kept[name]))
         except ValueError as error:
-            raise _damaged(path, f"{name} is {kept[name]!r}: {error}") from error
+            problem = f"{name} is {kept[name]!r}: {error}"
+            raise ModelingError(f"{path} is damaged ({problem}), so that {_LOST}") from error
         taken.append(f"--{name}={values[name].value}")
     if taken:
         logging.info("Texts are read as in training, by %s: %s.", path, " ".join(taken))
-
-
-def _kept(path: str) -> dict[str, Any]:
-    try:
-        with tf.io.gfile.GFile(path, "r") as file:
-            kept = json.load(file)
-        if not isinstance(kept, dict):
-            raise TypeError(f"it holds {json.dumps(kept)[:100]}")
-    except (ValueError, TypeError, RecursionError) as error:
-        raise _damaged(path, error) from error
-    return kept
-
-
-def _damaged(path: str, problem: object) -> ModelingError:
-    return ModelingError(
-        f"{path} is damaged ({problem}), so that nobody can tell how the model's texts were read "
-        f"in training. Copy it again; or remove it, and give the flags that training had "
-        f"({', '.join(f'--{name}' for name in READING_FLAGS)}, as far as the script has them)."
-    )

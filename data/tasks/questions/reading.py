@@ -13,9 +13,8 @@ from data.files.bad_rows import BadRows
 from data.tasks.lengths import piece_counts, tell_lengths
 from data.tasks.questions import original, squad
 from data.tasks.questions.rows import QuestionSettings, training_question_rows
-from data.tasks.splits import TaskSplit, first_examples
+from data.tasks.splits import TaskSplit, first_examples, tell_unknown_pieces
 from data.tokenization import Tokenizer
-from data.tokenization.vocabulary import warn_of_unknown_pieces
 
 QUESTIONS_AT_ONCE = 1000
 """Questions whose windows are held in memory when answering."""
@@ -117,8 +116,7 @@ def read_training_questions(
         else:
             features = training_question_rows(tokenizer, questions, settings)
         logging.info("%s: %d questions, %d windows", path, count, len(features))
-        unknown = int((features.ids == tokenizer.unk_id).sum())
-        warn_of_unknown_pieces(path, unknown, len(features.ids))
+        tell_unknown_pieces(path, features, tokenizer)
         splits.append(
             TaskSplit(
                 path,

@@ -18,7 +18,7 @@ from data.tasks.sentences.examples import SentenceKind, SentenceTask
 from data.tasks.sentences.flags import OWN_FILES, TASKS
 from data.tasks.sentences.labelled import warn_of_sentence_labels
 from data.tasks.sentences.rows import SentenceSettings
-from data.tasks.splits import TaskSplit, first_examples
+from data.tasks.splits import TaskSplit, first_examples, tell_unknown_pieces
 from data.tokenization import Tokenizer
 
 
@@ -126,6 +126,7 @@ def read_sentence_splits(
                 f" {', '.join(empty[:5])}{', …' if empty[5:] else ''}. They count like"
                 " any other; if they are a mistake, take them out of the file."
             )
+        tell_unknown_pieces(name, features, tokenizer)
         rows.tell_sentence_lengths(
             name, tokenizer, examples, task.kind, settings, features, max_positions
         )

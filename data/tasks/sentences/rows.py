@@ -24,7 +24,6 @@ from data.tasks.sentences.examples import Example, SentenceKind
 from data.tasks.sentences.labelled import check_sentence_labels
 from data.tokenization import Tokenizer, long_texts
 from data.tokenization.inputs import check_token_length, pack_inputs, pack_piece_windows
-from data.tokenization.vocabulary import warn_of_unknown_pieces
 
 _TEXTS_AT_ONCE = 1024
 # Of stored pieces; to be counted up when the same text gives other ones.
@@ -156,15 +155,13 @@ def tell_sentence_lengths(
     features: Features,
     max_positions: int | None = None,
 ) -> None:
-    """Logs how many texts are longer than a row, see `lengths.tell_lengths`, or mostly [UNK].
+    """Logs how many texts are longer than a row, see `lengths.tell_lengths`.
 
     Args:
         name: Of the split.
         tokenizer, examples, kind, settings, features: See `tokenize_examples`.
         max_positions: The longest row that the model takes; None for any.
     """
-    unknown = int((features.ids == tokenizer.unk_id).sum())
-    warn_of_unknown_pieces(name, unknown, len(features.ids))
     windows = settings.long_text == "windows"
     found = _whole_lengths(tokenizer, examples, kind, settings, features)
     more = " --long_text says which part of them is read; windows reads all of it."

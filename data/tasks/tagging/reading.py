@@ -6,13 +6,12 @@ from data.features import features_fingerprint
 from data.files.bad_rows import BadRows
 from data.files.text_files import placed_file
 from data.tasks.lengths import tell_lengths
-from data.tasks.splits import TaskSplit
+from data.tasks.splits import TaskSplit, tell_unknown_pieces
 from data.tasks.tagging import conll
 from data.tasks.tagging.characters import split_sentence
 from data.tasks.tagging.rows import TaggingSettings, make_tagging_rows
 from data.tasks.tagging.tags import TagSet
 from data.tokenization import Tokenizer
-from data.tokenization.vocabulary import warn_of_unknown_pieces
 
 
 def read_tagging_file(
@@ -77,8 +76,7 @@ def tokenised_tagging(
         most=max_positions,
     )
     features = rows.features
-    unknown = int((features.ids == tokenizer.unk_id).sum())
-    warn_of_unknown_pieces(name, unknown, len(features.ids))
+    tell_unknown_pieces(name, features, tokenizer)
     arrays = (features.ids, features.splits, features.first_lengths, features.piece_labels)
     content = features_fingerprint(
         [*arrays, tags.names, *(sentence.tags for sentence in sentences)]

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from modeling import checkpoints
 from modeling.checkpoints.files import join, staged, write_staged_text
-from modeling.errors import ModelingError
+from modeling.training.runs import run_folder
 
 FILE = "training.json"
 
@@ -67,18 +67,11 @@ def read_identity(directory: str) -> dict[str, Any]:
     path = join(directory, FILE)
     if not tf.io.gfile.exists(path):
         return {}
-    try:
-        with tf.io.gfile.GFile(path, "r") as file:
-            identity = json.load(file)
-        if not isinstance(identity, dict):
-            raise TypeError(f"it holds {json.dumps(identity)[:100]}")
-    except (ValueError, TypeError, RecursionError) as error:
-        raise ModelingError(
-            f"{path} is damaged ({error}), so that nobody can tell whether the weights in "
-            f"{directory} were trained with the settings of this command. Copy it again; or remove "
-            f"it to go on without the comparison."
-        ) from error
-    return identity
+    return run_folder.read_run_file(
+        path,
+        f"nobody can tell whether the weights in {directory} were trained with the settings of "
+        f"this command. Copy it again; or remove it to go on without the comparison.",
+    )
 
 
 def write_identity(directory: str, identity: Mapping[str, Any]) -> None:

@@ -3,18 +3,22 @@
 import contextlib
 import fnmatch
 import functools
+import json
 import re
 import uuid
+from typing import Any
 
 import tensorflow as tf
 from absl import logging
 
 from modeling.checkpoints import tf1
 from modeling.checkpoints.files import join, remove_abandoned
+from modeling.checkpoints.model_folder import CONFIG_NAME, VOCABULARY_NAME
+from modeling.checkpoints.vocabularies import TOKENIZER_NAME
 from modeling.errors import ModelingError
 
 # What a run keeps beside its weights, and replaces by nothing else.
-_KEPT = ("bert_config.json", "vocab.txt", "tokenizer_config.json")
+_KEPT = (CONFIG_NAME, VOCABULARY_NAME, TOKENIZER_NAME)
 # What an evaluation finds out about weights, for their answers.
 _TUNED = ("label_thresholds.json", "temperature.json", "answer_calibration.json")
 # What a run leaves in its output folder. Caches of data and exports stay: the former are told
@@ -182,9 +186,29 @@ def latest_run_step(directory: str) -> int:
     return int(prefix.rpartition("-")[2]) if prefix else 0
 
 
+def read_run_file(path: str, lost: str) -> dict[str, Any]:
+    """The JSON object that a run keeps at `path`.
+
+    Args:
+        path: The file, which is there.
+        lost: What nobody can tell without it and what to do, for the message of a damaged one.
+
+    Raises:
+        ModelingError: It is damaged.
+    """
+    try:
+        with tf.io.gfile.GFile(path, "r") as file:
+            kept = json.load(file)
+        if not isinstance(kept, dict):
+            raise TypeError(f"it holds {json.dumps(kept)[:100]}")
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ModelingError(f"{path} is damaged ({error}), so that {lost}") from error
+    return kept
+
+
 def trained_vocabulary(directory: str) -> str | None:
     """Where the vocabulary of the folder's weights lies, or would lie; None without weights."""
-    return join(directory, _KEPT[1]) if latest_run_step(directory) else None
+    return join(directory, VOCABULARY_NAME) if latest_run_step(directory) else None
 
 
 def set_damaged_run_aside(directory: str, step: int) -> None:
