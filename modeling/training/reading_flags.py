@@ -24,8 +24,8 @@ READING_FLAGS = (
     "max_query_length", "max_answer_length", "document_context",
 )  # fmt: skip
 _LOST = (
-    "nobody can tell how the model's texts were read in training. Copy it again; or remove it, and "
-    f"give the flags that training had ({', '.join(f'--{name}' for name in READING_FLAGS)}, as far "
+    "so that nobody can tell how the model's texts were read in training. Copy it again; or remove "
+    f"it, and give the flags that training had ({', '.join(f'--{name}' for name in READING_FLAGS)}, as far "
     "as the script has them)."
 )
 
@@ -88,7 +88,7 @@ def _take(values, kept: dict[str, Any], path: str) -> None:
             values[name].value = values[name].parser.parse(str(kept[name]))
         except ValueError as error:
             problem = f"{name} is {kept[name]!r}: {error}"
-            raise ModelingError(f"{path} is damaged ({problem}), so that {_LOST}") from error
+            raise ModelingError(f"{path} is damaged ({problem}), {_LOST}") from error
         taken.append(f"--{name}={values[name].value}")
     if taken:
         logging.info("Texts are read as in training, by %s: %s.", path, " ".join(taken))

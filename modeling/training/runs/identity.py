@@ -69,8 +69,8 @@ def read_identity(directory: str) -> dict[str, Any]:
         return {}
     return run_folder.read_run_file(
         path,
-        f"nobody can tell whether the weights in {directory} were trained with the settings of "
-        f"this command. Copy it again; or remove it to go on without the comparison.",
+        f"so that nobody can tell whether the weights in {directory} were trained with the "
+        f"settings of this command. Copy it again; or remove it to go on without the comparison.",
     )
 
 

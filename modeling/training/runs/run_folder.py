@@ -191,7 +191,7 @@ def read_run_file(path: str, lost: str) -> dict[str, Any]:
 
     Args:
         path: The file, which is there.
-        lost: What nobody can tell without it and what to do, for the message of a damaged one.
+        lost: How the message of a damaged one goes on: what that means, and what to do.
 
     Raises:
         ModelingError: It is damaged.
@@ -202,7 +202,7 @@ def read_run_file(path: str, lost: str) -> dict[str, Any]:
         if not isinstance(kept, dict):
             raise TypeError(f"it holds {json.dumps(kept)[:100]}")
     except (ValueError, TypeError, RecursionError) as error:
-        raise ModelingError(f"{path} is damaged ({error}), so that {lost}") from error
+        raise ModelingError(f"{path} is damaged ({error}), {lost}") from error
     return kept
 
 
