@@ -25,8 +25,8 @@ READING_FLAGS = (
 )  # fmt: skip
 _LOST = (
     "so that nobody can tell how the model's texts were read in training. Copy it again; or remove "
-    f"it, and give the flags that training had ({', '.join(f'--{name}' for name in READING_FLAGS)}, as far "
-    "as the script has them)."
+    f"it, and give the flags that training had, as far as the script has them: "
+    f"{', '.join(f'--{name}' for name in READING_FLAGS)}."
 )
 
 
