@@ -2,8 +2,10 @@
 
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 
@@ -14,7 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[4]
 
 
 @pytest.fixture(scope="module")
-def beam_python(tmp_path_factory) -> str:
+def beam_python(tmp_path_factory) -> Iterator[str]:
     """A Python with the requirements and Apache Beam; kept in BERT_BEAM_ENVIRONMENT if that is set.
 
     Beam wants another protobuf than TensorFlow would get by itself.
@@ -30,7 +32,9 @@ def beam_python(tmp_path_factory) -> str:
             command += ["-r", file]
         subprocess.run(command, check=True)
         (folder / "ready").touch()
-    return str(python)
+    yield str(python)
+    if not kept:
+        shutil.rmtree(folder)
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ As a program it measures what each call adds to the memory of its process, which
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -34,11 +35,13 @@ def main(folder: pathlib.Path, *formats: str) -> None:
     for target in ("huggingface", "keras_hub", "tf1"):
         for name in formats if target != "tf1" else formats[:1]:
             extra[f"convert {name} {target}"] = extra_memory(
-                lambda: checkpoints.convert(folder / name, out / f"{name} {target}", target)  # noqa: B023
+                lambda: checkpoints.convert(folder / name, out, target)  # noqa: B023
             )
+            shutil.rmtree(out)
         extra[f"save {target}"] = extra_memory(
-            lambda: checkpoints.save(model, out / target, format=target)  # noqa: B023
+            lambda: checkpoints.save(model, out, format=target)  # noqa: B023
         )
+        shutil.rmtree(out)
     print(json.dumps(extra))
 
 
