@@ -158,7 +158,9 @@ with open(sys.argv[3], "w") as file:
 """
 
 
-def served(program: str, export: pathlib.Path, asked, folder: pathlib.Path):
+def served(
+    program: str, export: pathlib.Path, asked, folder: pathlib.Path, python: str = sys.executable
+):
     """What a SavedModel answers in a fresh process that can't see the project.
 
     Args:
@@ -166,12 +168,13 @@ def served(program: str, export: pathlib.Path, asked, folder: pathlib.Path):
         export: The SavedModel.
         asked: Questions.
         folder: For files.
+        python: Of an environment with TensorFlow and TF Text.
     """
     files = [folder / name for name in ("client.py", "asked.json", "answered.json")]
     files[0].write_text(_CLIENT.replace("{program}", program))
     files[1].write_text(json.dumps(asked))
     subprocess.run(
-        [sys.executable, files[0], export, *files[1:]],
+        [python, files[0], export, *files[1:]],
         cwd=folder,
         env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": ""},
         check=True,

@@ -43,6 +43,13 @@ def attention_bias(input_mask, dtype, direction: str = BIDIRECTIONAL, sequence_i
     return (1.0 - mask) * -10000.0
 
 
+def limited_scores(scores):
+    """Scores in float32, in which the mask is added; of float16 none is infinite."""
+    if is_float16_tensor(scores):
+        scores = ops.clip(scores, -_FLOAT16_MAX, _FLOAT16_MAX)  # softmax(∞) is NaN
+    return ops.cast(scores, "float32")
+
+
 class SelfAttention(keras.layers.Layer):
     """Attention of every position over the positions of its sequence that the bias lets it see."""
 
@@ -61,13 +68,13 @@ class SelfAttention(keras.layers.Layer):
         self.key.build()
         self.value.build()
 
-    def call(self, x, bias, dropout_key=None, unpadding=None, execution: Execution = PLAIN):
-        """Rows [B·T, H], or without padding [N, H], and bias [B, 1, 1 or T, T] → rows like x."""
+    def call(self, x, bias, dropout_key=None, execution: Execution = PLAIN):
+        """Rows [B·T, H] and bias [B, 1, 1 or T, T] → rows like x."""
         heads = self.config.num_attention_heads
         head_size = self.config.hidden_size // heads
         length = ops.shape(bias)[-1]
         rate = self.config.attention_probs_dropout_prob
-        if execution.compile_chains and unpadding is None and not is_float16_tensor(x):
+        if execution.compile_chains and not is_float16_tensor(x):
             from modeling.layers.compiled_attention import attention
 
             parts = (self.query, self.key, self.value)
@@ -76,7 +83,6 @@ class SelfAttention(keras.layers.Layer):
             return attention(products, biases, bias, heads, length, rate, dropout_key, self.site)
 
         def split(rows):
-            rows = unpadding.restore(rows) if unpadding else rows
             rows = ops.reshape(rows, (-1, length, heads, head_size))
             return swap_tensor_axes(rows, execution.inference)  # [B, heads, T, head_size]
 
@@ -85,13 +91,10 @@ class SelfAttention(keras.layers.Layer):
         key = split(self.key(x, execution=execution))
         value = split(self.value(x, execution=execution))
         scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))  # [B, heads, T, T]
-        if is_float16_tensor(scores):
-            scores = ops.clip(scores, -_FLOAT16_MAX, _FLOAT16_MAX)  # softmax(∞) is NaN
-        scores = ops.cast(scores, "float32") + ops.cast(bias, "float32")
+        scores = limited_scores(scores) + ops.cast(bias, "float32")
         probabilities = ops.cast(ops.softmax(scores, axis=-1), self.compute_dtype)
         probabilities = dropout(
             probabilities, rate, dropout_key, self.site, execution.compile_chains
         )
         context = swap_tensor_axes(ops.matmul(probabilities, value), execution.inference)
-        context = ops.reshape(context, (-1, self.config.hidden_size))
-        return unpadding.remove(context) if unpadding else context
+        return ops.reshape(context, (-1, self.config.hidden_size))

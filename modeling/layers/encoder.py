@@ -60,8 +60,8 @@ class TransformerLayer(keras.layers.Layer):
             self.output_dense.build()
             self.output_norm.build()
 
-    def call(self, x, bias, dropout_key=None, unpadding=None, execution: Execution = PLAIN):
-        """Rows [B·T, H], or without padding [N, H], and bias [B, 1, 1 or T, T] → rows like x."""
+    def call(self, x, bias, dropout_key=None, execution: Execution = PLAIN):
+        """Rows [B·T, H] and bias [B, 1, 1 or T, T] → rows like x."""
 
         def add_norm(rows, dense, residual, norm, site):
             return dropout_add_norm(
@@ -77,7 +77,7 @@ class TransformerLayer(keras.layers.Layer):
                 compiled=execution.compile_chains,
             )
 
-        context = self.attention(x, bias, dropout_key, unpadding, execution=execution)
+        context = self.attention(x, bias, dropout_key, execution=execution)
         x = add_norm(context, self.attention_output, x, self.attention_norm, self.site + 1)
         wide = activate(
             self.intermediate.product(x, execution),
@@ -144,8 +144,7 @@ class BertEncoder(keras.layers.Layer):
             layer), `sequence_output` (the last of them) and `pooled_output` [B, H], which is made
             of the first token's vector, or in a left-to-right model of the last real token's: the
             only one there that has seen the whole text, while [CLS] has seen itself alone. It is
-            one vector per row, however many sequences that has. With `execution.unpad`
-            padding has zeros in the layers' outputs.
+            one vector per row, however many sequences that has.
         """
         input_ids = inputs["input_ids"]
         input_mask = inputs.get("input_mask")
@@ -158,27 +157,13 @@ class BertEncoder(keras.layers.Layer):
             input_mask = ops.ones_like(input_ids)
         if segment_ids is None:
             segment_ids = ops.zeros_like(input_ids)
-        length = ops.shape(input_ids)[1]
-
-        def restore(rows):
-            return ops.reshape(rows, (-1, length, self.config.hidden_size))
-
         direction = self.config.attention_direction
         bias = attention_bias(input_mask, self.compute_dtype, direction, sequence_ids)
         x = self.embeddings(input_ids, segment_ids, position_ids, dropout_key, execution=execution)
-        embedding_output, unpadding = restore(x), None
-        if execution.unpad:
-            from modeling.layers.unpadding import Unpadding
-
-            unpadding = Unpadding.of(input_mask)
-            x = unpadding.remove(x)
-        encoder_outputs = []
-        for layer in self.layers:
-            if self.remat and not execution.inference:
-                x = recompute(functools.partial(layer, execution=execution), x, bias, dropout_key)
-            else:
-                x = layer(x, bias, dropout_key, unpadding, execution=execution)
-            encoder_outputs.append(restore(unpadding.restore_cleared(x) if unpadding else x))
+        layer_outputs = execution.encoders.get(id(self), self.layer_outputs)
+        rows = [x, *layer_outputs(x, bias, input_mask, dropout_key, execution)]
+        shape = (-1, ops.shape(input_ids)[1], self.config.hidden_size)
+        embedding_output, *encoder_outputs = (ops.reshape(x, shape) for x in rows)
         sequence_output = encoder_outputs[-1]
         pooled_from = sequence_output[:, 0]
         if direction == LEFT_TO_RIGHT:
@@ -189,3 +174,21 @@ class BertEncoder(keras.layers.Layer):
             "sequence_output": sequence_output,
             "pooled_output": ops.tanh(self.pooler(pooled_from, execution=execution)),
         }
+
+    def layer_outputs(self, x, bias, input_mask, dropout_key, execution: Execution) -> list:
+        """Rows [B·T, H] of each layer.
+
+        Args:
+            x: The embeddings, rows [B·T, H].
+            bias: See `attention_bias`.
+            input_mask: int [B, T], which the bias has already.
+            dropout_key, execution: As in `call`.
+        """
+        outputs = []
+        for layer in self.layers:
+            if self.remat and not execution.inference:
+                x = recompute(functools.partial(layer, execution=execution), x, bias, dropout_key)
+            else:
+                x = layer(x, bias, dropout_key, execution=execution)
+            outputs.append(x)
+        return outputs

@@ -34,15 +34,14 @@ class Execution:
         compile_chains: Chains of small operations are one program each, see `compiled_chain`. For
             training where XLA doesn't compile everything anyway.
         inference: Nobody asks for gradients, so forms may be taken that have none.
-        unpad: Nobody reads what is computed for padding, as the original's postprocessing of
-            SQuAD does, so it may be left out, see `modeling.layers.unpadding`.
         stored: `id` of a variable → what is read instead of it.
+        encoders: `id` of a `BertEncoder` → what is called instead of its `layer_outputs`.
     """
 
     compile_chains: bool = False
     inference: bool = False
-    unpad: bool = False
     stored: Mapping[int, _StoredMatrix] = dataclasses.field(default_factory=dict)
+    encoders: Mapping[int, Callable] = dataclasses.field(default_factory=dict)
 
     def read(self, weight, dtype: str):
         """A weight as a tensor; `dtype` is what the layer computes in."""

@@ -10,7 +10,7 @@ import tensorflow as tf
 LIMITS = (64, 128, 256, 384)
 """Texts between two of these are one group, padded to its longest; beyond the last, another.
 
-Few, since padding costs in attention only (`layers.unpadding`), and larger products are faster.
+Few, since padding costs in attention only (`graph.unpadding`), and larger products are faster.
 """
 
 PIECES_AT_ONCE = 16_384
@@ -45,12 +45,54 @@ def in_buckets(
     Returns:
         As `results`.
     """
-    length = tf.shape(batch["input_mask"])[-1]
-    place = tf.range(1, length + 1)
-    axes = list(range(1, batch["input_mask"].shape.rank))
-    lengths = tf.reduce_max(place * tf.cast(batch["input_mask"] != 0, tf.int32), axes)
-    # The first of a row without pieces; a model wants one place at least.
-    lengths = tf.maximum(lengths, 1)
+    lengths = _real_lengths(batch["input_mask"])
+
+    def alone() -> list[tf.Tensor]:
+        # That it is one text is known where `call` is traced.
+        rows = {
+            name: tf.ensure_shape(tensor, [1, *tensor.shape[1:]]) for name, tensor in batch.items()
+        }
+        outputs = call(_cut(rows, cut, lengths[0]))
+        return [_filled_up(outputs[name], like) for name, like in results.items()]
+
+    def groups() -> list[tf.Tensor]:
+        return _in_groups(call, batch, results, cut, lengths, _groups(lengths, batch, most_rows))
+
+    one = lengths.shape[0] == 1  # as in a model for a device
+    values = alone() if one else tf.cond(tf.size(lengths) == 1, alone, groups)
+    return dict(zip(results, values, strict=True))
+
+
+def _real_lengths(input_mask: tf.Tensor) -> tf.Tensor:
+    """int32 [N], up to each one's last real place; a model wants one place at least."""
+    place = tf.range(1, tf.shape(input_mask)[-1] + 1)
+    axes = list(range(1, input_mask.shape.rank))
+    lengths = tf.reduce_max(place * tf.cast(input_mask != 0, tf.int32), axes)
+    return tf.maximum(lengths, 1)
+
+
+def _cut(rows: Mapping[str, tf.Tensor], cut: Sequence[str], length) -> dict[str, tf.Tensor]:
+    """Rows of a batch, in which what `cut` names is of that length."""
+    shorter = {}
+    for name, tensor in rows.items():
+        shorter[name] = tensor
+        if name in cut:
+            shorter[name] = tensor[..., :length]
+            # The middle axis isn't known any more after slicing with an ellipsis.
+            shorter[name].set_shape([*tensor.shape[:-1], None])
+    return shorter
+
+
+def _filled_up(output: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
+    """An output as long as `like` is, where its second axis is that of the pieces."""
+    if like.shape.rank < 2 or like.shape[1] is not None:
+        return output
+    lacking = tf.shape(like)[1] - tf.shape(output)[1]
+    return tf.pad(output, [[0, 0], [0, lacking]] + [[0, 0]] * (like.shape.rank - 2))
+
+
+def _groups(lengths, batch, most_rows) -> tuple[tf.Tensor, tf.Tensor]:
+    """Rows in the order of their groups, int32 [N]; where each begins, int64, and N."""
     group = tf.searchsorted(tf.constant(LIMITS), lengths)
     per_row = tf.reduce_prod(tf.shape(batch["input_mask"])[1:-1])
     longest = tf.constant((*LIMITS, _LONGEST)) * tf.maximum(per_row, 1)
@@ -70,26 +112,22 @@ def in_buckets(
         ],
         0,
     )
+    return order, begins
+
+
+def _in_groups(call, batch, results, cut, lengths, groups) -> list[tf.Tensor]:
+    """One group after the other."""
+    order, begins = groups
     names = list(results)
 
     def body(number, *values):
         rows = order[begins[number] : begins[number + 1]]
         longest = tf.reduce_max(tf.gather(lengths, rows))
-        rows_batch = {}
-        for name, tensor in batch.items():
-            chosen = tf.gather(tensor, rows)
-            if name in cut:
-                chosen = chosen[..., :longest]
-                # The middle axis isn't known any more after slicing with an ellipsis.
-                chosen.set_shape([None, *tensor.shape[1:-1], None])
-            rows_batch[name] = chosen
-        outputs = call(rows_batch)
+        chosen = {name: tf.gather(tensor, rows) for name, tensor in batch.items()}
+        outputs = call(_cut(chosen, cut, longest))
         updated = []
         for name, value in zip(names, values, strict=True):
-            output = outputs[name]
-            if value.shape.rank > 1 and value.shape[1] is None:
-                lacking = tf.shape(value)[1] - tf.shape(output)[1]
-                output = tf.pad(output, [[0, 0], [0, lacking]] + [[0, 0]] * (value.shape.rank - 2))
+            output = _filled_up(outputs[name], value)
             updated.append(tf.tensor_scatter_nd_update(value, rows[:, tf.newaxis], output))
         return number + 1, *updated
 
@@ -100,4 +138,4 @@ def in_buckets(
         parallel_iterations=1,
         shape_invariants=(tf.TensorShape([]), *(value.shape for value in results.values())),
     )
-    return dict(zip(names, values, strict=True))
+    return values

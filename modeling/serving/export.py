@@ -1,9 +1,9 @@
 """Writes SavedModels that TF Serving loads: text in, answers out.
 
-servable = Servable(model, dtype)
+export = Export("/models/reviews", {"vocab.txt": vocab_file}, dtype)
+servable = export.servable(model)
 def answer(text): return {"score": servable(preprocess(text))["logits"][:, 0]}
 signatures = {"serving_default": Signature(answer, {"text": tf.TensorSpec([None], tf.string)})}
-export = Export("/models/reviews", {"vocab.txt": vocab_file}, dtype)
 folder = export.write(servable, signatures)
 
     /models/reviews/1/saved_model.pb
@@ -26,6 +26,8 @@ from modeling.checkpoints.model_folder import CONFIG_NAME
 from modeling.errors import ModelingError
 from modeling.logs import activity, only_warnings
 from modeling.serving import warm_up
+from modeling.serving.flags import BRANCHES
+from modeling.serving.on_device import lite_model, write_lite_model
 from modeling.serving.prediction import LISTS
 from modeling.serving.storage import Servable
 
@@ -35,7 +37,7 @@ IDS = {
 }
 """Inputs of the signature `tokenized`: int32 [B, T]."""
 
-EXAMPLES = "examples"
+EXAMPLES, TOKENIZED = "examples", "tokenized"
 
 _FEWER = "Send fewer at once, or the long ones by themselves."
 
@@ -87,12 +89,17 @@ class Export:
         assets: File name → path of files to keep with the model, such as the vocabulary.
         dtype: See `Servable`.
         max_seq_length: Longest input, for the warm-up requests.
+        branches: See `Servable`.
+        format: Of `EXPORT_FORMATS`. "tflite" writes `model.tflite`, see `serving.on_device`, in
+            place of a SavedModel and its warm-up requests.
     """
 
     directory: str
     assets: Mapping[str, str]
     dtype: str | None = None
     max_seq_length: int = 128
+    branches: int = BRANCHES
+    format: str = "saved_model"
 
     @classmethod
     def from_flags(cls, values, vocab_file: str | None = None) -> "Export":
@@ -104,7 +111,14 @@ class Export:
         """
         assets = {"vocab.txt": vocab_file or values.vocab_file}
         directory = values.export_dir or os.path.join(values.output_dir, "export")
-        return cls(directory, assets, values.export_dtype, values.max_seq_length)
+        form = values.export_dtype, values.max_seq_length, values.export_branches
+        return cls(directory, assets, *form, values.export_format)
+
+    def servable(self, model) -> Servable:
+        """A model in the form that is to be written."""
+        if self.format == "tflite":
+            return Servable(model, "float32", 1)
+        return Servable(model, self.dtype, self.branches)
 
     def write(
         self,
@@ -128,6 +142,13 @@ class Export:
         Raises:
             ModelingError: The graph has operations that TF Serving lacks, or the disk refuses.
         """
+        texts = dict(texts or {})
+        if self.format == "tflite":
+            with activity(f"Converting to {self.directory}"):
+                content = lite_model(signatures[TOKENIZED], servable, self.dtype or "float32")
+            return self._published(
+                lambda folder: write_lite_model(folder, content), servable, texts
+            )
         signatures = dict(signatures)
         default = signatures["serving_default"].inputs
         if all(spec.dtype == tf.string for spec in default.values()):
@@ -145,25 +166,41 @@ class Export:
                 progress.add(1)
         for name, function in functions.items():
             check_operations(function.graph.as_graph_def(), f"The signature {name}")
-        texts = dict(texts or {})
         lists = [[name, part] for name, signature in signatures.items() for part in signature.lists]
         if lists:
             texts[LISTS] = lists
+
+        def save(folder: str) -> None:
+            with only_warnings():
+                tf.saved_model.save(servable, folder, signatures=functions)
+            vocab_file = self.assets.get("vocab.txt")
+            words = warm_up.warm_up_words(vocab_file) if vocab_file else None
+            logs = warm_up.warm_up_requests(self._name, signatures, self.max_seq_length, words)
+            warm_up.write_warm_up(folder, logs)
+
+        with activity(f"Writing the SavedModel to {self.directory}"):
+            return self._published(save, servable, texts)
+
+    @property
+    def _name(self) -> str:
+        """Of the model."""
+        return os.path.basename(self.directory.rstrip("/"))
+
+    def _published(self, save: Callable[[str], None], servable: Servable, texts: Mapping) -> str:
+        """The next version, of what `save` writes into a folder, and the assets."""
         try:
-            with activity(f"Writing the SavedModel to {self.directory}"):
-                return self._write(servable, signatures, functions, texts)
+            return self._next_version(save, servable, texts)
         except (tf.errors.OpError, OSError) as error:
             raise ModelingError(
-                f"The SavedModel can't be written to {self.directory}: {error}. Check that the "
+                f"The export can't be written to {self.directory}: {error}. Check that the "
                 f"folder may be written and that the disk isn't full."
             ) from error
 
-    def _write(self, servable, signatures, functions, texts) -> str:
+    def _next_version(self, save, servable: Servable, texts: Mapping) -> str:
         tf.io.gfile.makedirs(self.directory)
         remove_abandoned(self.directory)
         with temporary_folder(self.directory) as temporary:
-            with only_warnings():
-                tf.saved_model.save(servable, temporary, signatures=functions)
+            save(temporary)
             folder = join(temporary, "assets")
             tf.io.gfile.makedirs(folder)
             for name, path in self.assets.items():
@@ -175,11 +212,6 @@ class Export:
             if servable.config is not None:
                 with tf.io.gfile.GFile(join(folder, CONFIG_NAME), "w") as file:
                     file.write(servable.config.to_json_string())
-            name = os.path.basename(self.directory.rstrip("/"))
-            vocab_file = self.assets.get("vocab.txt")
-            words = warm_up.warm_up_words(vocab_file) if vocab_file else None
-            logs = warm_up.warm_up_requests(name, signatures, self.max_seq_length, words)
-            warm_up.write_warm_up(temporary, logs)
             # The folder of the highest version is what a server loads; it has to appear whole.
             target = join(self.directory, str(_last_version(self.directory) + 1))
             tf.io.gfile.rename(temporary, target)

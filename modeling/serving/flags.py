@@ -1,15 +1,23 @@
 """Flags of exports, which the scripts and commands that write SavedModels define alike."""
 
+import itertools
+
 from absl import flags
 
-EXPORT_DTYPES = ("float32", "bfloat16", "int8")
+EXPORT_FORMATS = {
+    "saved_model": ("float32", "bfloat16", "int8"),
+    "tflite": ("float32", "float16", "int8"),
+}
+"""What is written, and the number formats that each can have."""
+BRANCHES = 2
+"""Of each layer, see `modeling.serving.graph.encoder`."""
 
 
 def define_export_flags() -> None:
     """Whether, where and how."""
     flags.DEFINE_bool("do_export", False, "Write a SavedModel that takes raw text.")
     flags.DEFINE_string("export_dir", None, "Where to; default: export/ in the output folder.")
-    define_export_dtype()
+    define_export_form()
 
 
 def define_export_fill_mask_flag() -> None:
@@ -17,11 +25,30 @@ def define_export_fill_mask_flag() -> None:
     flags.DEFINE_integer("export_top_k", 5, "Words that it gives for a [MASK].", lower_bound=1)
 
 
-def define_export_dtype() -> None:
-    """In which form the weights are kept."""
+def define_export_form() -> None:
+    """In which form weights and layers are kept."""
+    flags.DEFINE_enum(
+        "export_format",
+        "saved_model",
+        list(EXPORT_FORMATS),
+        "saved_model: for TensorFlow and TF Serving; tflite: for LiteRT on a device, from ids.",
+    )
     flags.DEFINE_enum(
         "export_dtype",
         "float32",
-        EXPORT_DTYPES,
-        "bfloat16: matrices and products in it; int8: matrices alone.",
+        list(dict.fromkeys(itertools.chain(*EXPORT_FORMATS.values()))),
+        "bfloat16, of a saved_model: matrices and products in it; float16, of tflite: matrices in "
+        "it; int8: matrices in it.",
+    )
+    flags.register_multi_flags_validator(
+        ["export_format", "export_dtype"],
+        lambda values: values["export_dtype"] in EXPORT_FORMATS[values["export_format"]],
+        "tflite takes float32, float16 and int8 as --export_dtype, a saved_model float32, bfloat16 "
+        "and int8.",
+    )
+    flags.DEFINE_integer(
+        "export_branches",
+        BRANCHES,
+        "Parts of each layer that a server's threads compute side by side, of a saved_model.",
+        lower_bound=1,
     )

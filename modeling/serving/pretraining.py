@@ -9,7 +9,6 @@ from modeling.config import BIDIRECTIONAL, LEFT_TO_RIGHT
 from modeling.models import BertPretrainer
 from modeling.serving.buckets import PIECES, in_buckets
 from modeling.serving.export import IDS, Export, Signature
-from modeling.serving.storage import Servable
 
 MOST_LOGITS = 2**26
 """Of masked places together, in one step."""
@@ -63,7 +62,7 @@ def export_pretrainer(
         vocabulary: Of the tokens.
         top_k: K, how many tokens per place.
     """
-    servable = Servable(model, export.dtype)
+    servable = export.servable(model)
     tokens = tf.constant(list(vocabulary.vocab), tf.string)
     one_way = model.config.attention_direction != BIDIRECTIONAL
     left_to_right = model.config.attention_direction == LEFT_TO_RIGHT

@@ -9,7 +9,6 @@ from modeling.answers.confidence import PlattCalibration, calibrated_confidence
 from modeling.answers.spans import IMPOSSIBLE, SpanLogits, SpanSearch, merge_span_logits
 from modeling.serving.buckets import in_buckets
 from modeling.serving.export import IDS, Export, Signature, refuse_large_request
-from modeling.serving.storage import Servable
 
 _MOST_WINDOWS = 2**18  # a kilobyte each, or so, where the best answers of all are compared
 
@@ -69,7 +68,7 @@ def export_question_answering(
             all others; 0: none is.
         calibration: Of `confidence`, a constant of the graph.
     """
-    servable = Servable(model, export.dtype)
+    servable = export.servable(model)
     search = SpanSearch([servable], n_best, max_answer_length)
     span_logits = SpanLogits([servable])
 

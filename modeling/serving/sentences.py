@@ -8,7 +8,6 @@ import tensorflow as tf
 from modeling.serving.buckets import in_buckets
 from modeling.serving.export import IDS, Export, Signature, refuse_large_request
 from modeling.serving.prediction import COLUMNS
-from modeling.serving.storage import Servable
 
 _MOST_PIECES = 2**16  # of one example
 
@@ -58,7 +57,7 @@ def export_sentence_model(
         temperature: Of "classes" and "choices": what logits are divided by before their softmax.
             Other than 1 it is the asset temperature.json, too.
     """
-    servable, names = Servable(model, export.dtype), tf.constant(list(labels), tf.string)
+    servable = export.servable(model)
     text = tf.TensorSpec([None], tf.string)
     texts = {"text_a": text, "text_b": text} if pairs else {"text_a": text}
     if kind == "choices":
@@ -80,7 +79,7 @@ def export_sentence_model(
         if kind == "regression":
             empty = tf.zeros([shape[0], 1])
         logits = in_buckets(servable, batch, {"logits": empty})["logits"]
-        return _answers(kind, logits, names, label_thresholds, temperature)
+        return _answers(kind, logits, list(labels), label_thresholds, temperature)
 
     def from_text(**inputs):
         answers = answer(preprocess(*(inputs[name] for name in texts)))
@@ -109,25 +108,27 @@ def export_sentence_model(
 def _answers(
     kind: str,
     logits: tf.Tensor,
-    names: tf.Tensor,
+    names: Sequence[str],
     thresholds: Sequence[float] | None,
     temperature: float,
 ) -> dict[str, tf.Tensor]:
-    """From logits float32 [B, L] and the labels' names, string [L], and thresholds [L]."""
+    """From logits float32 [B, L] and the labels' names [L], and thresholds [L]."""
     if kind == "regression":
         return {"score": logits[:, 0]}
     if kind == "choices":
         choice = tf.argmax(logits, -1, output_type=tf.int32)
         return {"choice": choice, "probabilities": tf.nn.softmax(logits / temperature)}
-    labels = tf.repeat(names[tf.newaxis], tf.shape(logits)[0], 0)
+    labels = tf.repeat(tf.constant([names], tf.string), tf.shape(logits)[0], 0)
     if kind == "multi_label":
         probabilities = tf.sigmoid(logits)
         chosen = logits >= 0 if thresholds is None else probabilities >= tf.constant(thresholds)
-        predicted = tf.where(chosen, names, "")
+        # Not chosen from strings, which LiteRT can't, but from their numbers.
+        numbers = tf.where(chosen, tf.range(1, len(names) + 1), 0)
+        predicted = tf.gather(tf.constant(["", *names], tf.string), numbers)
         return {"labels": labels, "predicted": predicted, "probabilities": probabilities}
     probabilities = tf.nn.softmax(logits / temperature)
     return {
-        "label": tf.gather(names, tf.argmax(logits, -1)),
+        "label": tf.gather(tf.constant(names, tf.string), tf.argmax(logits, -1)),
         "score": tf.reduce_max(probabilities, -1),
         "labels": labels,
         "probabilities": probabilities,

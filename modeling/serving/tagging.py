@@ -8,7 +8,6 @@ import tensorflow as tf
 from modeling.answers.tags import EntitiesFromTagLogits, TagsFromLogits
 from modeling.serving.buckets import in_buckets
 from modeling.serving.export import IDS, MOST_PLACES, Export, Signature, refuse_large_request
-from modeling.serving.storage import Servable
 
 _WORDS = ("words", "tags", "scores", "starts", "ends", "start_bytes", "end_bytes")
 _PLACES = ("starts", "ends", "start_bytes", "end_bytes", "start_words", "end_words")
@@ -79,7 +78,7 @@ def export_tagger(
         from_texts, from_words: To the model's inputs, in the graph.
         tags: Their names in the order of their numbers; the first is O.
     """
-    servable = Servable(model, export.dtype)
+    servable = export.servable(model)
     number, read = TagsFromLogits(servable), EntitiesFromTagLogits(tags)
     names = tf.constant(list(tags), tf.string)
     types = tf.constant(read.types or [""], tf.string)

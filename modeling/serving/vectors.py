@@ -8,7 +8,6 @@ import tensorflow as tf
 from modeling.errors import ModelingError
 from modeling.serving.buckets import in_buckets
 from modeling.serving.export import IDS, Export, Signature, refuse_large_request
-from modeling.serving.storage import Servable
 from modeling.vectors.vector_models import BertVectors, pool_vectors, unit_length
 
 _MOST_NUMBERS = 2**28  # a gigabyte; twice as much is more than gRPC can send
@@ -61,7 +60,7 @@ def export_embeddings(
             f"An exported encoder pools by itself; it got a model with pooling {model.pooling} and "
             f"the pooling {pooling}."
         )
-    servable = Servable(model, export.dtype)
+    servable = export.servable(model)
     width = len(model.layer_names) * model.width
 
     def of_batch(batch):

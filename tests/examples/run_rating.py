@@ -48,7 +48,6 @@ from modeling.losses import MultiLabelLosses
 from modeling.models import BertClassifier
 from modeling.serving.buckets import in_buckets
 from modeling.serving.export import Export, Signature
-from modeling.serving.storage import Servable
 from modeling.training.engine.distribution import is_chief
 from modeling.training.engine.evaluation import ReplicaPredictor
 from modeling.training.fine_tuning import fine_tune
@@ -159,7 +158,7 @@ class Rating:
         export = Export.from_flags(FLAGS)
         text = tf.TensorSpec([None], tf.string)
         signature = Signature(answer, {"text_a": text, "text_b": text})
-        return export.write(Servable(model, export.dtype), {"serving_default": signature})
+        return export.write(export.servable(model), {"serving_default": signature})
 
 
 def main(_) -> None:

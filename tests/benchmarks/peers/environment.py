@@ -17,13 +17,23 @@ REQUIREMENTS = {
     "model_garden": ("tf-keras==2.20.*", "gin-config", "pyyaml", "scipy"),
     "onnx_runtime": ("onnx", "onnxruntime", "safetensors", "sympy", "numpy"),
     "pytorch": ("torch", "transformers", "safetensors", "numpy"),
+    # The pairs whose servers exports are promised for; TF Text for 2.12 wants TensorFlow Hub.
+    "tensorflow-2.12": ("tensorflow-cpu==2.12.1", "tensorflow-hub==0.13.*"),
+    "tensorflow-2.17": ("tensorflow-cpu==2.17.1",),
+    "tensorflow-2.20": ("tensorflow-cpu==2.20.0",),
     "transformers4": (  # the last that has TensorFlow's classes
         *("transformers==4.57.6", "tensorflow==2.20.*", "tf-keras==2.20.*", "torch==2.13.0"),
     ),
 }
 """What the environment of a peer holds."""
-ALONE = {"model_garden": ("tf-models-official==2.20.*",)}
-"""What it holds besides, installed without what that asks for: BERT needs little of it."""
+ALONE = {
+    "model_garden": ("tf-models-official==2.20.*",),
+    # It asks for TensorFlow's other package, the one for GPUs.
+    "tensorflow-2.12": ("tensorflow-text==2.12.1",),
+    "tensorflow-2.17": ("tensorflow-text==2.17.0",),
+    "tensorflow-2.20": ("tensorflow-text==2.20.1",),
+}
+"""What it holds besides, installed without what that asks for."""
 
 _COMPLETE = "requirements.txt"
 

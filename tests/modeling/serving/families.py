@@ -74,6 +74,11 @@ class Family:
         for first in range(0, self.size, AT_ONCE):
             yield {k: v[first : first + AT_ONCE] for k, v in self.inputs.items()}
 
+    def first(self, count: int) -> "Family":
+        """With so many inputs."""
+        parts = ({k: v[:count] for k, v in of.items()} for of in (self.inputs, self.wanted))
+        return Family(self.name, self.path, self.signature, *parts)
+
     @property
     def size(self) -> int:
         return len(next(iter(self.inputs.values())))
@@ -140,6 +145,18 @@ def make_families(
     yield Family(
         *("classes", path, "serving_default", {"text_a": strings(texts)}),
         {"probabilities": wanted, "label": labels},
+    )
+
+    model = loaded(BertClassifier(config, num_labels=3))
+    names = ["a", "b", "c"]
+    path = export_sentence_model(model, export("labels"), "multi_label", single, names, False)
+    wanted = tf.sigmoid(outputs(model, single(texts))).numpy()
+    yield Family(
+        *("labels", path, "serving_default", {"text_a": strings(texts)}),
+        {
+            "probabilities": wanted,
+            "predicted": np.where(wanted >= 0.5, strings(names), b"").astype(object),
+        },
     )
 
     pairs = [_column(data / "glue/STS-B/dev.tsv", column, count) for column in (7, 8)]

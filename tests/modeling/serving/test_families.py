@@ -11,12 +11,17 @@ from tests.modeling.serving.families import Family, make_families
 from tests.modeling.serving.stand_in import StandIn
 from tests.scripts import served
 
-COUNT = 500
-FAMILIES = ("classes", "numbers", "choices", "questions", "tags", "vectors", "words")
+COUNT, FEW = 500, 50
+VERSIONS = ("2.12", "2.17", "2.20")
+"""Of TensorFlow, each with TF Text of the servers' release; the tests themselves run on a newer."""
+FAMILIES = ("classes", "labels", "numbers", "choices", "questions", "tags", "vectors", "words")
 
 # Arrays of strings and of numbers go to and fro as nested lists.
 CLIENT = """
-def answer(loaded, asked):
+def answer(_, asked):
+    return [answer_one(tf.saved_model.load(one["path"]), one) for one in asked]
+
+def answer_one(loaded, asked):
     call = loaded.signatures[asked["signature"]]
     answered = []
     for request in asked["requests"]:
@@ -50,30 +55,50 @@ def nested(array: np.ndarray) -> list:
     return np.vectorize(bytes.decode, otypes=[object])(array).tolist()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", FAMILIES)
-def test_a_process_without_the_project(name, families, tmp_path):
-    family = families[name]
-    assert family.size == COUNT
-    asked = {
+def question(family: Family, count: int) -> dict:
+    """The first so many inputs, as `CLIENT` is asked them."""
+    return {
+        "path": str(family.path),
         "signature": family.signature,
         "outputs": list(family.wanted),
         "requests": [
-            {key: nested(value) for key, value in request.items()} for request in family.requests()
+            {key: nested(value) for key, value in request.items()}
+            for request in family.first(count).requests()
         ],
     }
-    answers = []
-    for row in served(CLIENT, family.path, asked, tmp_path):
-        answers.append(
-            {
-                key: np.array(
-                    [v.encode() if isinstance(v, str) else v for v in row[key]],
-                    family.wanted[key].dtype,
-                ).reshape(row[key + "/shape"])
-                for key in family.wanted
-            }
-        )
-    family.check(answers)
+
+
+def answers_of(family: Family, rows) -> list[dict[str, np.ndarray]]:
+    """What `CLIENT` answered, as `Family.check` wants it."""
+    return [
+        {
+            key: np.array(
+                [v.encode() if isinstance(v, str) else v for v in row[key]],
+                family.wanted[key].dtype,
+            ).reshape(row[key + "/shape"])
+            for key in family.wanted
+        }
+        for row in rows
+    ]
+
+
+@pytest.mark.slow
+def test_a_process_without_the_project(families, tmp_path):
+    asked = [question(family, COUNT) for family in families.values()]
+    found = served(CLIENT, families["classes"].path, asked, tmp_path)
+    for family, rows in zip(families.values(), found, strict=True):
+        assert family.size == COUNT
+        family.check(answers_of(family, rows))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", VERSIONS)
+def test_versions_of_tensorflow(version, families, peer_python, tmp_path):
+    python = peer_python(f"tensorflow-{version}")
+    asked = [question(family, FEW) for family in families.values()]
+    found = served(CLIENT, families["classes"].path, asked, tmp_path, python)
+    for family, rows in zip(families.values(), found, strict=True):
+        family.first(FEW).check(answers_of(family, rows))
 
 
 @pytest.mark.slow

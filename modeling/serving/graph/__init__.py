@@ -1,0 +1,1 @@
+"""How an export computes: its matrices, and the encoder in branches."""

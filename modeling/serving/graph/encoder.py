@@ -1,0 +1,227 @@
+"""An encoder's layers as an export computes them: in branches, a product for each thread.
+
+served = BranchedEncoder(encoder, "float32", branches=2)
+execution = Execution(inference=True, encoders={id(encoder): served})
+outputs = model(batch, execution=execution)
+
+The threads of a processor gain little from sharing the small products of a short text, and nearly
+everything from computing one each. So a layer is cut in two (or more): each branch has a part of
+the heads, whose queries, keys and values are one product, and a part of the wide layer's columns.
+What the branches give is added up after the attention's and after the feed-forward's output
+(Shoeybi et al. 2019 divide a layer among devices in the same way). A server whose threads between
+operations are as many as the branches computes them side by side.
+
+Vectors (biases, norms) are constants of the graph; matrices are variables, which all signatures
+share.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+from keras import ops
+
+from modeling.layers.attention import limited_scores
+from modeling.layers.dense import ACTIVATIONS
+from modeling.layers.encoder import BertEncoder, TransformerLayer
+from modeling.layers.tensors import swap_tensor_axes
+from modeling.serving.graph.matrices import StoredMatrix
+from modeling.serving.graph.unpadding import Unpadding, real_places
+
+
+@dataclasses.dataclass(frozen=True)
+class _Product:
+    """`x · matrix + bias`.
+
+    Attributes:
+        matrix: [in, out].
+        bias: float32 [out]; None: none is added.
+    """
+
+    matrix: StoredMatrix
+    bias: np.ndarray | None = None
+
+    def __call__(self, x: tf.Tensor) -> tf.Tensor:
+        """[N, in] → [N, out]."""
+        y = tf.matmul(x, self.matrix.read(x.dtype.name))
+        # BiasAdd, unlike a broadcasting Add, is what TensorFlow fuses with a product.
+        return y if self.bias is None else tf.nn.bias_add(y, tf.cast(self.bias, x.dtype))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Norm:
+    """Layer normalisation of rows with float32 statistics, in as few operations as it takes."""
+
+    gamma: np.ndarray
+    beta: np.ndarray
+    epsilon: float
+
+    def __call__(self, x: tf.Tensor) -> tf.Tensor:
+        """[N, H] → [N, H]."""
+        wide = tf.cast(x, tf.float32)
+        centred = wide - tf.reduce_mean(wide, -1, keepdims=True)
+        variance = tf.reduce_mean(tf.square(centred), -1, keepdims=True)
+        return tf.cast(
+            centred * (tf.math.rsqrt(variance + self.epsilon) * self.gamma) + self.beta, x.dtype
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Branch:
+    """A part of a layer.
+
+    Attributes:
+        heads: How many of the layer's.
+        query_key_value: [H, 3·heads·size].
+        attention_output: [heads·size, H]; the first branch's has the layer's bias.
+        wide: [H, columns].
+        output: [columns, H]; the first branch's has the layer's bias.
+    """
+
+    heads: int
+    query_key_value: _Product
+    attention_output: _Product
+    wide: _Product
+    output: _Product
+
+
+@dataclasses.dataclass(frozen=True)
+class _Layer:
+    """A layer's branches, and what stands where they are joined."""
+
+    branches: Sequence[_Branch]
+    attention_norm: _Norm
+    output_norm: _Norm
+
+
+class BranchedEncoder:
+    """What `Execution.encoders` has for an encoder.
+
+    Args:
+        encoder: Built.
+        dtype: What its matrices are kept as, see `StoredMatrix`.
+        branches: Of each layer, 1 or more; not more than it has heads.
+
+    Attributes:
+        variables: All that it has.
+        replaced: `id`s of the encoder's variables that nothing reads any more.
+    """
+
+    def __init__(self, encoder: BertEncoder, dtype: str, branches: int):
+        self._encoder = encoder
+        self._activation = ACTIVATIONS[encoder.config.hidden_act]
+        self.variables: list[tf.Variable] = []
+        self._dtype = dtype
+        branches = min(branches, encoder.config.num_attention_heads)
+        self._layers = [self._branched(layer, branches) for layer in encoder.layers]
+        self.replaced = {id(w) for layer in encoder.layers for w in layer.weights}
+
+    def _branched(self, layer: TransformerLayer, branches: int) -> _Layer:
+        config, attention = self._encoder.config, layer.attention
+        heads = np.array_split(np.arange(config.num_attention_heads), branches)
+        size = config.hidden_size // config.num_attention_heads
+        columns = np.array_split(np.arange(config.intermediate_size), branches)
+        projections = (attention.query, attention.key, attention.value)
+        made = []
+        for part, (numbers, wide) in enumerate(zip(heads, columns, strict=True)):
+            own = slice(numbers[0] * size, (numbers[-1] + 1) * size)
+            wide = slice(wide[0], wide[-1] + 1)
+            kernels = np.concatenate([_numbers(p.kernel)[:, own] for p in projections], 1)
+            biases = np.concatenate([_numbers(p.bias)[own] for p in projections])
+
+            def joined(dense, rows, first=part == 0):
+                bias = _numbers(dense.bias) if first else None
+                return self._product(_numbers(dense.kernel)[rows], bias)
+
+            made.append(
+                _Branch(
+                    len(numbers),
+                    self._product(kernels, biases),
+                    joined(layer.attention_output, own),
+                    self._product(
+                        _numbers(layer.intermediate.kernel)[:, wide],
+                        _numbers(layer.intermediate.bias)[wide],
+                    ),
+                    joined(layer.output_dense, wide),
+                )
+            )
+        return _Layer(made, _norm(layer.attention_norm), _norm(layer.output_norm))
+
+    def _product(self, kernel: np.ndarray, bias: np.ndarray | None) -> _Product:
+        matrix = StoredMatrix(kernel, self._dtype)
+        self.variables += matrix.variables
+        return _Product(matrix, bias)
+
+    def __call__(self, x, bias, input_mask, *_) -> list[tf.Tensor]:
+        """See `BertEncoder.layer_outputs`; padding has zeros.
+
+        One text is computed as it is. Several are, if none has padding; else padding is left out
+        but for the attention.
+        """
+        real = real_places(input_mask)
+
+        def all_places() -> list[tf.Tensor]:
+            return self._outputs(x, bias, real, None)
+
+        def real_ones() -> list[tf.Tensor]:
+            return self._outputs(x, bias, real, Unpadding.of(real))
+
+        if input_mask.shape[0] == 1:
+            return all_places()
+        return tf.cond(tf.reduce_all(real), all_places, real_ones)
+
+    def _outputs(self, x, bias, real, unpadding: Unpadding | None) -> list[tf.Tensor]:
+        visible, nothing = tf.reshape(real, [-1, 1]), tf.zeros([], x.dtype)
+        outputs = []
+        x = unpadding.remove(x) if unpadding else x
+        for layer in self._layers:
+            x = self._layer(layer, x, bias, unpadding)
+            outputs.append(tf.where(visible, unpadding.restore(x) if unpadding else x, nothing))
+        return outputs
+
+    def _layer(self, layer: _Layer, x, bias, unpadding: Unpadding | None) -> tf.Tensor:
+        def attention(branch: _Branch) -> tf.Tensor:
+            return branch.attention_output(self._attention(branch, x, bias, unpadding))
+
+        x = layer.attention_norm(_joined(map(attention, layer.branches), x))
+
+        def feed_forward(branch: _Branch) -> tf.Tensor:
+            return branch.output(self._activation(branch.wide(x)))
+
+        return layer.output_norm(_joined(map(feed_forward, layer.branches), x))
+
+    def _attention(self, branch: _Branch, x, bias, unpadding: Unpadding | None) -> tf.Tensor:
+        """[N, H] → [N, heads·size], what the heads of a branch see."""
+        rows = branch.query_key_value(x)
+        rows = unpadding.restore(rows) if unpadding else rows
+        size = self._encoder.config.hidden_size // self._encoder.config.num_attention_heads
+        shape = [-1, tf.shape(bias)[-1], 3 * branch.heads, size]
+        together = swap_tensor_axes(tf.reshape(rows, shape), inference=True)
+        query, key, value = tf.split(together, 3, 1)  # [B, heads, T, size]
+        # In this order TensorFlow computes the product, the scale and the mask as one.
+        scores = tf.matmul(query, key, transpose_b=True) * tf.constant(size**-0.5, x.dtype)
+        probabilities = tf.nn.softmax(limited_scores(scores) + tf.cast(bias, tf.float32))
+        context = tf.matmul(tf.cast(probabilities, x.dtype), value)
+        context = swap_tensor_axes(context, inference=True)
+        # Of the rows' own number, so that TensorFlow sees that both are equally many.
+        count = tf.shape(rows)[0]
+        context = tf.reshape(context, [count, branch.heads * size])
+        return unpadding.remove(context) if unpadding else context
+
+
+def _joined(parts, x: tf.Tensor) -> tf.Tensor:
+    """The sum of what the branches give, and of `x`."""
+    first, *others = parts
+    total = first + x
+    for other in others:
+        total += other
+    return total
+
+
+def _norm(layer) -> _Norm:
+    return _Norm(_numbers(layer.gamma), _numbers(layer.beta), layer.epsilon)
+
+
+def _numbers(variable) -> np.ndarray:
+    return ops.convert_to_numpy(variable)
