@@ -48,11 +48,12 @@ def in_buckets(
     lengths = _real_lengths(batch["input_mask"])
 
     def alone() -> list[tf.Tensor]:
-        # That it is one text is known where `call` is traced.
-        rows = {
-            name: tf.ensure_shape(tensor, [1, *tensor.shape[1:]]) for name, tensor in batch.items()
-        }
-        outputs = call(_cut(rows, cut, lengths[0]))
+        row = {name: tensor[:1] for name, tensor in batch.items()}
+        for name, tensor in batch.items():
+            # So that it is known where `call` is traced. Not by tf.ensure_shape, which TensorFlow
+            # takes out of the condition.
+            row[name].set_shape([1, *tensor.shape[1:]])
+        outputs = call(_cut(row, cut, lengths[0]))
         return [_filled_up(outputs[name], like) for name, like in results.items()]
 
     def groups() -> list[tf.Tensor]:

@@ -1,8 +1,7 @@
 """Models for LiteRT (formerly TensorFlow Lite): one text's ids in, what the export answers out.
 
-    from ai_edge_litert.interpreter import Interpreter
-    ask = Interpreter("export/1/model.tflite", num_threads=2).get_signature_runner()
-    ask(input_ids=ids, input_mask=mask, segment_ids=segments)   # int32 [1, T] each, of any length
+LiteRT's interpreter (ai_edge_litert.interpreter) runs `export/1/model.tflite`. Its one signature
+takes int32 [1, T] `input_ids`, `input_mask` and `segment_ids`, T of any length that the model has.
 
 float32: the weights as they are; float16: in half the bytes; int8: matrices in a quarter, a scale
 per output, products of whole numbers with the ranges of each call ("dynamic range").
