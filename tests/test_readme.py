@@ -11,6 +11,7 @@ from tests.scripts import ROOT, succeed
 FOREIGN = {
     *("no", "dir", "tag_set", "signature_def"),
     *("model_config_file", "enable_batching", "batching_parameters_file"),
+    *("tensorflow_inter_op_parallelism", "tensorflow_intra_op_parallelism"),
     *("project", "region", "temp_location", "setup_file"),
 }
 # Where `tests.readme.small_data` puts what these variables name.

@@ -48,7 +48,8 @@ def main() -> None:
     given = parser.parse_args()
 
     def start():
-        tf.config.threading.set_intra_op_parallelism_threads(given.threads)
+        # Of a layer's branches each has a thread, as README tells those who serve.
+        tf.config.threading.set_intra_op_parallelism_threads(1)
         tf.config.threading.set_inter_op_parallelism_threads(given.threads)
         engines = {}
         for export in given.export:
