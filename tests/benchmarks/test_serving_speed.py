@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from data.tokenization import Tokenizer, build_inputs
-from tests.benchmarks import serving_speed
+from tests.benchmarks import serving_clients, serving_speed
 from tests.benchmarks.peers import environment, worker
 from tests.benchmarks.peers.requests import mixed_batches, texts_of_length
 from tests.benchmarks.serving_speed import Result, interleaved
@@ -181,6 +181,32 @@ def test_a_worker_answers_over_pipes(tmp_path):
         seconds = process.ask(do="time", passes=3, **which)
         assert len(seconds) == 3 and all(0 < each < 10 for each in seconds)
         assert process.ask(do="answers", **which) == [[[2.0, 2.0]], [[3.0, 3.0]]]
+        seen = process.ask(do="clients", clients=3, seconds=0.1, **which)
+        assert len(seen["latencies"]) >= 3 and seen["seconds"] >= 0.1
+        # Three at once: all latencies together are about three times the whole.
+        assert sum(seen["latencies"]) <= 3 * seen["seconds"]
+
+
+def test_clients_are_compared_with_the_faster_arrangement():
+    def seen(*numbers: int) -> list[dict]:
+        return [{"seconds": 2.0, "latencies": [0.01] * number} for number in numbers]
+
+    found = serving_clients.rows(
+        {
+            "ours float32": seen(60, 80, 100),
+            "ONNX Runtime float32, 1 a request": seen(40, 40, 50),
+            "ONNX Runtime float32, 2 a request": seen(20, 90, 20),
+            "ONNX Runtime int8, 1 a request": seen(80, 80, 80),
+            "ONNX Runtime int8, 2 a request": seen(160, 160, 160),
+        },
+        4,
+    )
+    times = ["10.0 ms", "10.0 ms"]
+    assert found == [
+        ["4", "ours float32", "40", *times, "2.00 (1.50–2.00)", "0.50 (0.38–0.62)"],
+        ["4", "ONNX Runtime float32, 1 a request", "20", *times, "", ""],
+        ["4", "ONNX Runtime int8, 2 a request", "80", *times, "", ""],
+    ]
 
 
 def test_a_worker_says_what_went_wrong(tmp_path):

@@ -6,11 +6,14 @@ serving (of training: `training_worker`):
     {"do": "about"}                                            → text
     {"do": "answers", "engine": NAME, "case": NAME}            → probabilities, a list per batch
     {"do": "time", "engine": NAME, "case": NAME, "passes": N}  → mean seconds per call of each pass
+    {"do": "clients", "engine": NAME, "case": NAME, "clients": N, "seconds": S}
+        → {"seconds": the whole, "latencies": of each answer}
 
 Needs NumPy alone, for it runs in every environment.
 """
 
 import argparse
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -76,6 +79,30 @@ def timed(call: Callable, batches: Sequence, passes: int) -> list[float]:
     return means
 
 
+def timed_clients(call: Callable, batches: Sequence, clients: int, seconds: float) -> dict:
+    """Several clients at once, each of which asks again as soon as it has its answer.
+
+    Returns:
+        `seconds` until the last had its answer, and the `latencies` of all answers.
+    """
+    latencies: list[list[float]] = [[] for _ in range(clients)]
+    begun = time.perf_counter()
+
+    def client(number: int) -> None:
+        place, now = number * len(batches) // clients, time.perf_counter()
+        while now < begun + seconds:
+            call(batches[place % len(batches)])
+            asked, now = now, time.perf_counter()
+            latencies[number].append(now - asked)
+            place += 1
+
+    with concurrent.futures.ThreadPoolExecutor(clients) as pool:
+        for done in [pool.submit(client, number) for number in range(clients)]:
+            done.result()
+    whole = time.perf_counter() - begun
+    return {"seconds": whole, "latencies": [one for own in latencies for one in own]}
+
+
 def answer_requests(start: Callable[[], Callable[[dict], object]]) -> None:
     """Answers requests until standard input ends.
 
@@ -119,6 +146,9 @@ def serve(start: Callable[[], tuple[str, Mapping[str, Engine]]], folder: str) ->
                 prepared[key] = engine.prepare(case, read_batches(folder, case))
             if request["do"] == "answers":
                 return [engine.call(batch).tolist() for batch in prepared[key]]
+            if request["do"] == "clients":
+                load = request["clients"], request["seconds"]
+                return timed_clients(engine.call, prepared[key], *load)
             return timed(engine.call, prepared[key], request["passes"])
 
         return respond
