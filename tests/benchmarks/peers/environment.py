@@ -17,8 +17,13 @@ REQUIREMENTS = {
     "model_garden": ("tf-keras==2.20.*", "gin-config", "pyyaml", "scipy"),
     "onnx_runtime": ("onnx", "onnxruntime", "safetensors", "sympy", "numpy"),
     "pytorch": ("torch", "transformers", "safetensors", "numpy"),
-    # The pairs whose servers exports are promised for; TF Text for 2.12 wants TensorFlow Hub.
-    "tensorflow-2.12": ("tensorflow-cpu==2.12.1", "tensorflow-hub==0.13.*"),
+    # The pairs whose servers exports are promised for. TF Text for 2.12 wants TensorFlow Hub; the
+    # rest is what pip would find in several minutes.
+    "tensorflow-2.12": (
+        *("tensorflow-cpu==2.12.1", "tensorflow-hub==0.13.0", "jax==0.4.38", "jaxlib==0.4.38"),
+        *("ml_dtypes==0.5.4", "scipy==1.15.3", "protobuf==4.25.9", "grpcio==1.74.0"),
+        *("typing_extensions==4.5.0", "google-auth==2.63.0", "cryptography==50.0.2"),
+    ),
     "tensorflow-2.17": ("tensorflow-cpu==2.17.1",),
     "tensorflow-2.20": ("tensorflow-cpu==2.20.0",),
     "transformers4": (  # the last that has TensorFlow's classes
@@ -54,7 +59,7 @@ def python_of(peer: str, folder: str, pip_arguments: Sequence[str] = ()) -> str:
     python = str(place / "bin" / "python")
     complete = place / _COMPLETE
     place.parent.mkdir(parents=True, exist_ok=True)
-    with open(place.with_suffix(".lock"), "w") as lock:
+    with open(place.with_name(f"{peer}.lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # tests of several processes ask for the same one
         # Written last, so an environment that was interrupted is made again.
         if not complete.is_file() or complete.read_text(encoding="utf-8") != wanted:
