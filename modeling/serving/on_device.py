@@ -14,9 +14,8 @@ import tensorflow as tf
 from modeling.checkpoints.files import join
 from modeling.errors import ModelingError
 from modeling.logs import only_warnings
+from modeling.serving.prediction import LITE_NAME
 from modeling.serving.storage import Servable
-
-LITE_NAME = "model.tflite"
 
 
 def lite_model(signature, servable: Servable, dtype: str) -> bytes:

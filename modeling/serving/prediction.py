@@ -36,6 +36,9 @@ _DAMAGE = (
 LISTS = "lists.json"
 """The asset of an export that says which outputs of which signature are lists of one length."""
 
+LITE_NAME = "model.tflite"
+"""What an export for LiteRT has in place of a SavedModel; nothing here runs it."""
+
 COLUMNS = "columns.json"
 """The asset that says which columns of the training files were the inputs, by the inputs' names."""
 
@@ -101,6 +104,12 @@ def version_folder(path: str) -> str:
         if tf.saved_model.contains_saved_model(folder):
             logging.info("Taking version %s of %s", versions[-1], path)
             return folder
+    newest = join(path, versions[-1]) if versions else path
+    if tf.io.gfile.exists(join(newest, LITE_NAME)):
+        raise ModelingError(
+            f"{newest} holds {LITE_NAME}, a model for LiteRT, which its interpreter runs. To ask "
+            f"the model here, or with TF Serving, export it with --export_format=saved_model."
+        )
     lack = f"its highest version, {versions[-1]}, has neither" if versions else "it has neither"
     raise ModelingError(
         f"{path} isn't a SavedModel: expected saved_model.pb in it, or in a subfolder that is "

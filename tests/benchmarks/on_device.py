@@ -22,7 +22,7 @@ from ai_edge_litert.interpreter import Interpreter
 
 from data.tokenization import Tokenizer, build_inputs
 from modeling.serving.export import Export
-from modeling.serving.on_device import LITE_NAME
+from modeling.serving.prediction import LITE_NAME
 from modeling.serving.sentences import export_sentence_model
 from tests.benchmarks.peers.environment import use_processors
 from tests.benchmarks.peers.requests import MAX_SEQ_LENGTH, labelled_case

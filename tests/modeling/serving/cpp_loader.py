@@ -25,10 +25,14 @@ class CppLoader:
 
     Args:
         folder: For the program and for what is asked and answered.
+
+    Attributes:
+        costs: Of the last call, by name: see `loader.cc`.
     """
 
     def __init__(self, folder: pathlib.Path):
         self.folder = folder
+        self.costs: dict[str, float] = {}
         self.program = folder / "loader"
         package = pathlib.Path(tf.__file__).parent
         source = pathlib.Path(__file__).with_name("loader.cc")
@@ -63,6 +67,8 @@ class CppLoader:
         )
         if done.returncode:
             raise RuntimeError(done.stderr[-2000:])
+        lines = (line.split() for line in done.stdout.splitlines())
+        self.costs = {name: float(value) for name, value in lines}
         outputs = {}
         with open(answered, "rb") as file:
             while head := file.readline():

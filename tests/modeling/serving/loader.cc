@@ -2,8 +2,11 @@
 //
 //   loader EXPORT_DIR SIGNATURE REQUEST RESPONSE [OP_LIBRARY ...]
 //
-// REQUEST and RESPONSE are files of tensors, see cpp_loader.py, which compiles and runs this.
+// REQUEST and RESPONSE are files of tensors, see cpp_loader.py, which compiles and runs this. On
+// standard output it tells what that took, a line "name value" each: seconds to load and from there
+// to the first answer, megabytes held then and most ever held.
 
+#include <chrono>
 #include <fstream>
 #include <iostream>
 #include <string>
@@ -23,6 +26,23 @@ int Fail(const std::string& what) {
   return 1;
 }
 
+using Clock = std::chrono::steady_clock;
+
+double SecondsSince(Clock::time_point begun) {
+  return std::chrono::duration<double>(Clock::now() - begun).count();
+}
+
+// Of this process, in megabytes: VmRSS is what it holds, VmHWM the most that it has held.
+double Held(const std::string& what) {
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  long long kilobytes = 0;
+  while (status >> word) {
+    if (word == what + ":" && status >> kilobytes) return kilobytes / 1024.0;
+  }
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -32,11 +52,13 @@ int main(int argc, char** argv) {
     const auto status = tensorflow::Env::Default()->LoadDynamicLibrary(argv[i], &handle);
     if (!status.ok()) return Fail(std::string(argv[i]) + ": " + std::string(status.message()));
   }
+  const auto begun = Clock::now();
   tensorflow::SavedModelBundle bundle;
   // The tag is spelled out: the constant for it isn't exported by the libraries of the package.
   auto status = tensorflow::LoadSavedModel(tensorflow::SessionOptions(), tensorflow::RunOptions(),
                                            argv[1], {"serve"}, &bundle);
   if (!status.ok()) return Fail("loading: " + std::string(status.message()));
+  const double loading = SecondsSince(begun);
   const auto& signatures = bundle.meta_graph_def.signature_def();
   const auto found = signatures.find(argv[2]);
   if (found == signatures.end()) return Fail(std::string("no signature ") + argv[2]);
@@ -65,6 +87,8 @@ int main(int argc, char** argv) {
   std::vector<tensorflow::Tensor> outputs;
   status = bundle.session->Run(inputs, fetches, {}, &outputs);
   if (!status.ok()) return Fail("running: " + std::string(status.message()));
+  std::cout << "loading_seconds " << loading << "\nanswering_seconds " << SecondsSince(begun) - loading
+            << "\nheld_megabytes " << Held("VmRSS") << "\nmost_megabytes " << Held("VmHWM") << "\n";
   std::ofstream response(argv[4], std::ios::binary);
   for (size_t i = 0; i < outputs.size(); ++i) {
     tensorflow::TensorProto proto;

@@ -38,6 +38,8 @@ def test_an_export_gives_the_models_answers(load, tmp_path):
     answers = load(path, "tokenized", **batch)
     np.testing.assert_allclose(answers["probabilities"], probabilities, atol=1e-6)
     assert answers["label"].tolist() == [[b"no", b"yes"][row] for row in probabilities.argmax(1)]
+    assert load.costs["most_megabytes"] >= load.costs["held_megabytes"] > 10
+    assert load.costs["loading_seconds"] > 0 and load.costs["answering_seconds"] > 0
     texts = [" ".join(map(str, row)).encode() for row in ids]
     np.testing.assert_allclose(
         load(path, "serving_default", text_a=texts)["probabilities"], probabilities, atol=1e-6

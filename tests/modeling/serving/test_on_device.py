@@ -20,7 +20,7 @@ from modeling.models import (
     BertTagger,
 )
 from modeling.serving.export import Export
-from modeling.serving.on_device import LITE_NAME
+from modeling.serving.prediction import LITE_NAME, version_folder
 from modeling.serving.pretraining import export_pretrainer
 from modeling.serving.question_answering import export_question_answering
 from modeling.serving.sentences import export_sentence_model
@@ -79,6 +79,9 @@ def test_classes(dtype, tmp_path):
     files = {str(p.relative_to(folder)) for p in pathlib.Path(folder).rglob("*") if p.is_file()}
     assets = {f"assets/{name}" for name in ("vocab.txt", "labels.json", "bert_config.json")}
     assert files == {LITE_NAME, *assets}
+    for path in (folder, str(tmp_path / "m")):
+        with pytest.raises(ModelingError, match=r"m/1 holds model.tflite, .*--export_format"):
+            version_folder(path)
     for batch in batches():
         got = answers(folder, batch)
         wanted = tf.nn.softmax(model(batch)["logits"]).numpy()
