@@ -83,12 +83,12 @@ def answers_of(family: Family, rows) -> list[dict[str, np.ndarray]]:
 
 
 @pytest.mark.slow
-def test_a_process_without_the_project(families, tmp_path):
-    asked = [question(family, COUNT) for family in families.values()]
-    found = served(CLIENT, families["classes"].path, asked, tmp_path)
-    for family, rows in zip(families.values(), found, strict=True):
-        assert family.size == COUNT
-        family.check(answers_of(family, rows))
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_process_without_the_project(name, families, tmp_path):
+    family = families[name]
+    assert family.size == COUNT
+    (rows,) = served(CLIENT, family.path, [question(family, COUNT)], tmp_path)
+    family.check(answers_of(family, rows))
 
 
 @pytest.mark.slow
