@@ -171,8 +171,14 @@ class Export:
             texts[LISTS] = lists
 
         def save(folder: str) -> None:
-            with only_warnings():
-                tf.saved_model.save(servable, folder, signatures=functions)
+            try:
+                with only_warnings():
+                    tf.saved_model.save(servable, folder, signatures=functions)
+            except AssertionError as error:  # what TensorFlow raises for it
+                raise ModelingError(
+                    f"A signature reads a variable that the export doesn't keep ({error}). In a "
+                    f"signature call what Export.servable gives, not the model itself."
+                ) from error
             vocab_file = self.assets.get("vocab.txt")
             words = warm_up.warm_up_words(vocab_file) if vocab_file else None
             logs = warm_up.warm_up_requests(self._name, signatures, self.max_seq_length, words)

@@ -143,22 +143,23 @@ class Rating:
 
     def export(self, model) -> str:
         """A SavedModel from text_a and text_b to rating and its mean by the probabilities."""
+        export = Export.from_flags(FLAGS)
+        servable = export.servable(model)
 
         def answer(text_a, text_b):
             inputs = build_inputs(
                 self.tokenizer, text_a, text_b, FLAGS.max_seq_length, pad_to="longest"
             )
             empty = tf.zeros([tf.size(text_a), len(reading.THRESHOLDS)])
-            logits = in_buckets(model, inputs, {"logits": empty})["logits"]
+            logits = in_buckets(servable, inputs, {"logits": empty})["logits"]
             return {
                 "rating": 1 + tf.reduce_sum(tf.cast(logits > 0, tf.int32), 1),
                 "expected": 1 + tf.reduce_sum(tf.sigmoid(logits), 1),
             }
 
-        export = Export.from_flags(FLAGS)
         text = tf.TensorSpec([None], tf.string)
         signature = Signature(answer, {"text_a": text, "text_b": text})
-        return export.write(export.servable(model), {"serving_default": signature})
+        return export.write(servable, {"serving_default": signature})
 
 
 def main(_) -> None:
