@@ -178,6 +178,6 @@ def served(
         cwd=folder,
         env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": ""},
         check=True,
-        timeout=800,
+        timeout=300,
     )
     return json.loads(files[2].read_text())
