@@ -117,7 +117,7 @@ class Export:
     def servable(self, model) -> Servable:
         """A model in the form that is to be written."""
         if self.format == "tflite":
-            return Servable(model, "float32", 1)
+            return Servable(model, "float32", branches=1, in_functions=False)
         return Servable(model, self.dtype, self.branches)
 
     def write(

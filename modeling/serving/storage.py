@@ -32,7 +32,7 @@ class Servable(tf.Module):
         model: The model, built.
         dtype: Of a SavedModel's in `EXPORT_FORMATS`; None: weights in float32, computing as the
             model does.
-        branches: See `BranchedEncoder`.
+        branches, in_functions: See `BranchedEncoder`.
 
     Attributes:
         config: The model's configuration, if it has one.
@@ -41,7 +41,13 @@ class Servable(tf.Module):
         ModelingError: Another dtype.
     """
 
-    def __init__(self, model: keras.Model, dtype: str | None = None, branches: int = BRANCHES):
+    def __init__(
+        self,
+        model: keras.Model,
+        dtype: str | None = None,
+        branches: int = BRANCHES,
+        in_functions: bool = True,
+    ):
         super().__init__()
         dtypes = EXPORT_FORMATS["saved_model"]
         if dtype is not None and dtype not in dtypes:
@@ -50,7 +56,7 @@ class Servable(tf.Module):
             )
         layers = _layers(model)
         encoders = {
-            id(layer): BranchedEncoder(layer, dtype or "float32", branches)
+            id(layer): BranchedEncoder(layer, dtype or "float32", branches, in_functions)
             for layer in layers
             if isinstance(layer, BertEncoder)
         }

@@ -11,11 +11,15 @@ What the branches give is added up after the attention's and after the feed-forw
 (Shoeybi et al. 2019 divide a layer among devices in the same way). A server whose threads between
 operations are as many as the branches computes them side by side.
 
+Each layer is a function of the graph, called by all signatures and on each of their ways, so that a
+server prepares it once. (Inlined, a layer would stand in the graph of each, three times.)
+
 Vectors (biases, norms) are constants of the graph; matrices are variables, which all signatures
 share.
 """
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -95,6 +99,19 @@ class _Layer:
     output_norm: _Norm
 
 
+class _Function:
+    """A function of tensors that is traced once for any batch, and never inlined."""
+
+    def __init__(self, call):
+        self._function = tf.function(
+            call, autograph=False, experimental_attributes={"_noinline": True}
+        )
+
+    def __call__(self, *tensors: tf.Tensor) -> tf.Tensor:
+        specs = [tf.TensorSpec([None, *t.shape[1:]], t.dtype) for t in tensors]
+        return self._function.get_concrete_function(*specs)(*tensors)
+
+
 class BranchedEncoder:
     """What `Execution.encoders` has for an encoder.
 
@@ -102,19 +119,22 @@ class BranchedEncoder:
         encoder: Built.
         dtype: What its matrices are kept as, see `StoredMatrix`.
         branches: Of each layer, 1 or more; not more than it has heads.
+        in_functions: Whether each layer is a function of its own, which LiteRT has no form of.
 
     Attributes:
         variables: All that it has.
         replaced: `id`s of the encoder's variables that nothing reads any more.
     """
 
-    def __init__(self, encoder: BertEncoder, dtype: str, branches: int):
+    def __init__(self, encoder: BertEncoder, dtype: str, branches: int, in_functions: bool = True):
         self._encoder = encoder
         self._activation = ACTIVATIONS[encoder.config.hidden_act]
         self.variables: list[tf.Variable] = []
         self._dtype = dtype
         branches = min(branches, encoder.config.num_attention_heads)
-        self._layers = [self._branched(layer, branches) for layer in encoder.layers]
+        layers = [self._branched(layer, branches) for layer in encoder.layers]
+        calls = [functools.partial(self._layer, layer) for layer in layers]
+        self._layers = [_Function(call) for call in calls] if in_functions else calls
         self.replaced = {id(w) for layer in encoder.layers for w in layer.weights}
 
     def _branched(self, layer: TransformerLayer, branches: int) -> _Layer:
@@ -176,11 +196,14 @@ class BranchedEncoder:
         outputs = []
         x = unpadding.remove(x) if unpadding else x
         for layer in self._layers:
-            x = self._layer(layer, x, bias, unpadding)
+            x = layer(x, bias, *(unpadding or ()))
             outputs.append(tf.where(visible, unpadding.restore(x) if unpadding else x, nothing))
         return outputs
 
-    def _layer(self, layer: _Layer, x, bias, unpadding: Unpadding | None) -> tf.Tensor:
+    def _layer(self, layer: _Layer, x, bias, *unpadding: tf.Tensor) -> tf.Tensor:
+        """`unpadding`: the tensors of an `Unpadding`; nothing: without it."""
+        unpadding = Unpadding(*unpadding) if unpadding else None
+
         def attention(branch: _Branch) -> tf.Tensor:
             return branch.attention_output(self._attention(branch, x, bias, unpadding))
 

@@ -49,7 +49,7 @@ def python_of(peer: str, folder: str, pip_arguments: Sequence[str] = ()) -> str:
     Args:
         peer: One of `REQUIREMENTS`.
         folder: Holds an environment for each peer; made if absent.
-        pip_arguments: For installing, such as another index.
+        pip_arguments: For installing, such as another index; uv knows pip's.
 
     Raises:
         RuntimeError: Something can't be installed.
@@ -64,16 +64,26 @@ def python_of(peer: str, folder: str, pip_arguments: Sequence[str] = ()) -> str:
         # Written last, so an environment that was interrupted is made again.
         if not complete.is_file() or complete.read_text(encoding="utf-8") != wanted:
             print(f"Installing {', '.join(wanted.split())} into {place} ...", file=sys.stderr)
-            venv.EnvBuilder(clear=True, with_pip=True).create(place)
-            _install(python, *pip_arguments, *REQUIREMENTS[peer])
+            install = _installer(peer, python)
+            venv.EnvBuilder(clear=True, with_pip=install[0] == python).create(place)
+            _run(*install, *pip_arguments, *REQUIREMENTS[peer])
             if peer in ALONE:
-                _install(python, "--no-deps", *pip_arguments, *ALONE[peer])
+                _run(*install, "--no-deps", *pip_arguments, *ALONE[peer])
             complete.write_text(wanted, encoding="utf-8")
     return python
 
 
-def _install(python: str, *arguments: str) -> None:
-    command = [python, "-m", "pip", "install", "--quiet", *arguments]
+def _installer(peer: str, python: str) -> list[str]:
+    """A command that installs: uv, which is several times as fast as pip.
+
+    Of PyTorch uv takes the build for GPUs, of gigabytes; pip, what it is configured for.
+    """
+    if any(name.partition("==")[0] == "torch" for name in REQUIREMENTS[peer]):
+        return [python, "-m", "pip", "install", "--quiet", "--no-compile"]
+    return [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", python]
+
+
+def _run(*command: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")

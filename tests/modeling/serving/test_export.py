@@ -290,8 +290,8 @@ def test_base_holds_little_but_its_parameters(tmp_path, shared_data):
     export = Export(str(tmp_path / "base"), {"vocab.txt": str(vocab)}, None, 512)
     path = export_classes(base, export, Tokenizer(str(vocab)))
     size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
-    # Biases and norms are constants of each of three signatures' graphs.
-    assert 4 * base.count_params() < size < 1.03 * 4 * base.count_params()
+    # What the signatures share is there once; three of them.
+    assert 4 * base.count_params() < size < 1.02 * 4 * base.count_params()
     print(f"{size:,} bytes for {base.count_params():,} parameters")
 
 

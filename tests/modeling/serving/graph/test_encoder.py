@@ -49,8 +49,8 @@ def outputs_of(model, batch, execution=PLAIN):
     return run.get_concrete_function(**dict.fromkeys(batch, spec))(**batch)
 
 
-def in_branches(model, branches: int) -> Execution:
-    served = BranchedEncoder(model.encoder, "float32", branches)
+def in_branches(model, branches: int, in_functions: bool = True) -> Execution:
+    served = BranchedEncoder(model.encoder, "float32", branches, in_functions)
     return Execution(inference=True, encoders={id(model.encoder): served})
 
 
@@ -125,8 +125,9 @@ def test_only_real_tokens_are_multiplied(monkeypatch):
         return product(self, x)
 
     monkeypatch.setattr(graph_encoder._Product, "__call__", counted)
-    model(make_batch(mask), execution=in_branches(model, 2))  # not traced: one way is taken
+    # Not traced: one way is taken.
+    model(make_batch(mask), execution=in_branches(model, 2, in_functions=False))
     assert rows == [128] * 16
     rows.clear()
-    model(make_batch(np.ones([64, 8])), execution=in_branches(model, 2))
+    model(make_batch(np.ones([64, 8])), execution=in_branches(model, 2, in_functions=False))
     assert rows == [512] * 16
