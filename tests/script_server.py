@@ -18,6 +18,10 @@ import threading
 import traceback
 
 import keras  # noqa: F401
+import matplotlib.backends.backend_agg
+import matplotlib.figure
+import matplotlib.font_manager
+import matplotlib.ticker  # noqa: F401
 import pyarrow  # noqa: F401
 import scipy.stats  # noqa: F401
 import sklearn.metrics  # noqa: F401

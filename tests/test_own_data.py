@@ -230,6 +230,7 @@ def minilm_command(minilm, out, *more):
 
 
 @pytest.mark.slow
+@pytest.mark.hours
 def test_search_on_rte_killed_half_way_gives_the_same_table(shared_data, minilm, tmp_path):
     """Real weights: two learning rates with two seeds, a few steps each."""
     flags = ("--task_name=RTE", f"--data_dir={shared_data}/glue/RTE", "--max_seq_length=64")
@@ -243,6 +244,7 @@ def test_search_on_rte_killed_half_way_gives_the_same_table(shared_data, minilm,
 
 
 @pytest.mark.slow
+@pytest.mark.hours
 def test_codah_and_chinese_reviews(shared_data, minilm, tmp_path):
     """Real sets of the other kinds: MiniLM on CODAH, a new small model on ChnSentiCorp."""
     flags = ("--task_name=codah", f"--data_dir={shared_data}/swag/codah/data/cv_split/fold_0")

@@ -26,8 +26,8 @@ from concurrent import futures
 from tests.attacks import world
 from tests.scripts import ROOT
 
-SECONDS, REFUSAL_SECONDS = 60, 5
-"""Of computing, that a command may take; who has to refuse may not even begin to train."""
+SECONDS, REFUSAL_SECONDS = 240, 30
+"""Of computing, that a command may take before it counts as hanging, on a slow machine too."""
 MOST_BYTES = 1.2e9
 """That a command may hold: TensorFlow and the project take 0.35 of it, a graph as much again."""
 ADDRESSES = 6 * 2**30

@@ -21,8 +21,8 @@ from tests.scripts import messages, succeed
 # The driver of fine-tuning is one, so the default tests ask one of its scripts.
 SCRIPTS = (
     "run_classifier.py",
-    pytest.param("run_ner.py", marks=pytest.mark.slow),
-    pytest.param("run_squad.py", marks=pytest.mark.slow),
+    pytest.param("run_ner.py", marks=[pytest.mark.slow, pytest.mark.hours]),
+    pytest.param("run_squad.py", marks=[pytest.mark.slow, pytest.mark.hours]),
     "run_pretraining.py",
 )
 

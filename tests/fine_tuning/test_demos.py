@@ -57,6 +57,7 @@ def test_libraries(pretrained, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.hours
 def test_code_words_with_two_seeds(pretrained, tmp_path):
     few = ("--num_train_steps=200", "--eval_steps=0")
     found = demo("run_ner.py", pretrained, tmp_path, *few)
@@ -70,6 +71,7 @@ def test_code_words_with_two_seeds(pretrained, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.hours
 def test_arguments(pretrained, tmp_path):
     found = demo("run_squad.py", pretrained, tmp_path, "--num_train_steps=400")
     assert found["BERT from the checkpoint"] > 0.25

@@ -30,9 +30,9 @@ def linear_scores(train: list[dict], dev: list[dict], label: str) -> float:
     ("label", "columns", "rate", "steps"),
     [
         # STS-B from 1 to 100. At 1e-4 the steps of Adam without bias correction are too long here.
-        ("label", "a,b", 3e-5, 150),
+        pytest.param("label", "a,b", 3e-5, 150, marks=pytest.mark.hours),
         # Persons' words in a sentence; types of entities in a sentence.
-        ("persons", "a", 1e-4, 200),
+        pytest.param("persons", "a", 1e-4, 200, marks=pytest.mark.hours),
         ("types", "a", 1e-4, 100),
     ],
 )

@@ -21,9 +21,12 @@ def table(*arguments) -> str:
 
 
 @pytest.mark.slow
-def test_twenty_pairs_and_ten_kills():
-    """Some 2 minutes, most of them waiting; `python -m tests.runs.one_writer` does more of them."""
-    text = table("--pairs=20", "--kills=10")
+@pytest.mark.parametrize(
+    ("pairs", "kills"), [(3, 1), pytest.param(20, 10, marks=pytest.mark.hours)]
+)
+def test_all_writers(pairs, kills):
+    """20 pairs take 2 minutes, most of them waiting; `python -m tests.runs.one_writer` more."""
+    text = table(f"--pairs={pairs}", f"--kills={kills}")
     scripts = {"run_pretraining", "run_classifier", "run_squad", "run_ner", "export"}
     for name in scripts | COMMANDS - READERS:
         assert f"\n{name} " in text

@@ -5,6 +5,7 @@ features = tokenize_examples(tokenizer, examples, Kind.CLASSES, ["0", "1"], sett
 """
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -71,10 +72,34 @@ def tokenize_examples(
             "take head, tail or head_tail."
         )
 
+    pack = _packing_function(tokenizer, settings)
+    pairs = _pairs(examples, kind)
+    # One portion at least, be it empty.
+    whole = concatenated_features(
+        pack(*tf.transpose(tf.reshape(tf.constant(some, tf.string), [-1, 2])))
+        for some in (portions("Tokenising", "texts", pairs, _TEXTS_AT_ONCE) if pairs else [pairs])
+    )
+    rows = [len(example.choices) for example in examples] if choices else whole["counts"]
+    return Features(
+        ids=whole["ids"],
+        splits=feature_row_splits(whole["lengths"]),
+        first_lengths=whole["first_lengths"],
+        row_splits=feature_row_splits(rows),
+        label_ids=sentence_label_ids(examples, kind, labels),
+        max_seq_length=settings.max_seq_length,
+        pad_id=tokenizer.pad_id,
+        several_rows=choices or windows,
+    )
+
+
+@functools.lru_cache(maxsize=2)
+def _packing_function(tokenizer: Tokenizer, settings: SentenceSettings):
+    """The graph of `tokenize_examples`, the same for all files of a run."""
+
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)] * 2, autograph=False)
     def pack(texts_a, texts_b):
         pieces = tokenizer.tokenize(texts_a), tokenizer.tokenize(texts_b)
-        if windows:
+        if settings.long_text == "windows":
             ids, segments, counts = pack_piece_windows(
                 tokenizer,
                 *pieces,
@@ -98,23 +123,7 @@ def tokenize_examples(
             "counts": counts,
         }
 
-    pairs = _pairs(examples, kind)
-    # One portion at least, be it empty.
-    whole = concatenated_features(
-        pack(*tf.transpose(tf.reshape(tf.constant(some, tf.string), [-1, 2])))
-        for some in (portions("Tokenising", "texts", pairs, _TEXTS_AT_ONCE) if pairs else [pairs])
-    )
-    rows = [len(example.choices) for example in examples] if choices else whole["counts"]
-    return Features(
-        ids=whole["ids"],
-        splits=feature_row_splits(whole["lengths"]),
-        first_lengths=whole["first_lengths"],
-        row_splits=feature_row_splits(rows),
-        label_ids=sentence_label_ids(examples, kind, labels),
-        max_seq_length=settings.max_seq_length,
-        pad_id=tokenizer.pad_id,
-        several_rows=choices or windows,
-    )
+    return pack
 
 
 def _pairs(examples: Sequence[Example], kind: SentenceKind) -> list[tuple[str, str]]:

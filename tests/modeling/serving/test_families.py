@@ -1,4 +1,4 @@
-"""500 real inputs of every family: the same answers from everything that can serve them."""
+"""Real inputs of every family: the same answers from everything that can serve them."""
 
 import time
 
@@ -11,7 +11,7 @@ from tests.modeling.serving.families import Family, make_families
 from tests.modeling.serving.stand_in import StandIn
 from tests.scripts import served
 
-COUNT, FEW = 500, 50
+FEW = 50
 VERSIONS = ("2.12", "2.17", "2.20")
 """Of TensorFlow, each with TF Text of the servers' release; the tests themselves run on a newer."""
 FAMILIES = ("classes", "labels", "numbers", "choices", "questions", "tags", "vectors", "words")
@@ -36,10 +36,12 @@ def answer_one(loaded, asked):
 """
 
 
-@pytest.fixture(scope="module")
-def families(minilm, shared_data, tmp_path_factory) -> dict[str, Family]:
-    made = make_families(minilm, shared_data, tmp_path_factory.mktemp("models"), COUNT)
-    return {family.name: family for family in made}
+@pytest.fixture(scope="module", params=[FEW, pytest.param(500, marks=pytest.mark.hours)])
+def families(request, minilm, shared_data, tmp_path_factory) -> dict[str, Family]:
+    folder = tmp_path_factory.mktemp("models")
+    made = {f.name: f for f in make_families(minilm, shared_data, folder, request.param)}
+    assert {family.size for family in made.values()} == {request.param}
+    return made
 
 
 @pytest.fixture(scope="module")
@@ -86,8 +88,7 @@ def answers_of(family: Family, rows) -> list[dict[str, np.ndarray]]:
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_process_without_the_project(name, families, tmp_path):
     family = families[name]
-    assert family.size == COUNT
-    (rows,) = served(CLIENT, family.path, [question(family, COUNT)], tmp_path)
+    (rows,) = served(CLIENT, family.path, [question(family, family.size)], tmp_path)
     family.check(answers_of(family, rows))
 
 

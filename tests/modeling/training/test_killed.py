@@ -72,10 +72,11 @@ def check(tmp_path, replicas, kills, deaths_in_writes, terms, tolerance) -> None
 
 @pytest.mark.slow
 def test_killed_and_resumed(tmp_path):
-    check(tmp_path, 1, kills=1, deaths_in_writes=[9], terms=1, tolerance=0)
+    check(tmp_path, 1, kills=2, deaths_in_writes=[2, 9], terms=1, tolerance=0)
 
 
 @pytest.mark.slow
+@pytest.mark.hours
 def test_killed_twenty_times_and_told_to_stop_five_times(tmp_path):
     deaths = [1, 2, 3, 4, 5, 6, 11, 17]
     check(tmp_path, 1, kills=12, deaths_in_writes=deaths, terms=5, tolerance=0)

@@ -27,7 +27,7 @@ def beam_python(tmp_path_factory) -> Iterator[str]:
     if not (folder / "ready").exists():
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
         files = [ROOT / "requirements.txt", ROOT / "data/pretraining/writing/requirements-beam.txt"]
-        command = [python, "-m", "pip", "install", "-q"]
+        command = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", python]
         for file in files:
             command += ["-r", file]
         subprocess.run(command, check=True)

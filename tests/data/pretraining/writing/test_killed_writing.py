@@ -29,7 +29,8 @@ def start(folder, out):
 
 
 @pytest.mark.slow
-def test_killed_ten_times(tmp_path):
+@pytest.mark.parametrize("times", [3, pytest.param(10, marks=pytest.mark.hours)])
+def test_killed(tmp_path, times):
     text = tmp_path / "text"
     text.mkdir()
     (text / "vocab").write_text("\n".join(TOKENS) + "\n")
@@ -43,7 +44,7 @@ def test_killed_ten_times(tmp_path):
     assert ended.returncode == 0, ended.stderr
     draw, killed = random.Random(0), tmp_path / "killed"
     deaths = 0
-    while deaths < 10:
+    while deaths < times:
         process = start(text, killed)
         time.sleep(draw.uniform(0.1, whole))
         process.send_signal(signal.SIGKILL)
