@@ -1,5 +1,6 @@
 """Fixtures that every test may use."""
 
+import gc
 import os
 import pathlib
 import subprocess
@@ -14,8 +15,16 @@ from tests.benchmarks.peers import environment
 # As the scripts run, so that tests see what users are told.
 logging.set_verbosity(logging.INFO)
 
+# Tracing makes many objects, and each full collection would look at all of TensorFlow's again.
+gc.set_threshold(100_000, 50, 100)
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SHARED = pathlib.Path(os.environ.get("BERT_SHARED_DIR", ROOT.parent / "shared"))
+
+
+def pytest_collection_finish():
+    gc.collect()
+    gc.freeze()
 
 
 def _folder(name: str) -> pathlib.Path:
