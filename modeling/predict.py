@@ -26,6 +26,7 @@ from data.prediction.outputs import PredictionOutputs
 from modeling import errors
 from modeling.logs import activity
 from modeling.serving import prediction
+from modeling.side_by_side import divide_threads
 
 FLAGS = flags.FLAGS
 
@@ -72,6 +73,9 @@ LIVE_WINDOW_BATCHES = 4
 
 
 def main(_: list[str]) -> None:
+    # Who asks line by line waits for each answer; all threads are for it.
+    if FLAGS.input_file != "-":
+        divide_threads()
     with activity(f"Loading {FLAGS.saved_model}"):
         signature = prediction.load_signature(
             prediction.version_folder(FLAGS.saved_model), FLAGS.signature

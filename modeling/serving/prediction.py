@@ -18,6 +18,7 @@ from absl import logging
 
 from modeling.checkpoints.files import join
 from modeling.errors import ModelingError
+from modeling.side_by_side import batches_at_once, side_by_side
 
 # What may be the fault of one example; it is asked alone then.
 _REFUSALS = (tf.errors.InvalidArgumentError, tf.errors.ResourceExhaustedError)
@@ -249,11 +250,11 @@ class SavedModelPredictor:
     """Answers examples, like sizes together; a list in an answer has the example's own length.
 
     An example of which the graph makes an error is asked alone, so that the others of its batch
-    are answered.
+    are answered. Batches are computed side by side where threads have been divided.
 
     Args:
         signature: What to ask.
-        batch_size: Most examples at once.
+        batch_size: Most examples of a batch.
         on_answered: Called with a number of examples each time that so many more are done.
     """
 
@@ -282,9 +283,11 @@ class SavedModelPredictor:
         order = sorted(
             range(len(examples)), key=lambda place: (shapes[place], examples[place].size)
         )
+        # The long ones first, so that no thread has to wait for one of them in the end.
+        batches = [*self._batches(order, shapes)][::-1]
         answers: list = [None] * len(examples)
-        for places in self._batches(order, shapes):
-            answered = self._answers([examples[place] for place in places])
+        asked = ([examples[place] for place in places] for places in batches)
+        for places, answered in zip(batches, side_by_side(self._answers, asked), strict=True):
             for place, answer in zip(places, answered, strict=True):
                 answers[place] = answer
             if self._on_answered:
@@ -294,8 +297,9 @@ class SavedModelPredictor:
     def _batches(self, order: Sequence[int], shapes: Sequence) -> Iterator[list[int]]:
         for _, group in itertools.groupby(order, shapes.__getitem__):
             places = list(group)
-            for begin in range(0, len(places), self.batch_size):
-                yield places[begin : begin + self.batch_size]
+            size = min(self.batch_size, -(-len(places) // batches_at_once()))
+            for begin in range(0, len(places), size):
+                yield places[begin : begin + size]
 
     def _answers(self, examples: Sequence[_Askable]) -> list[dict[str, np.ndarray] | ModelingError]:
         try:

@@ -13,6 +13,7 @@ from absl import logging
 
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
+from modeling.side_by_side import divide_threads
 from modeling.training.engine import distribution
 from modeling.training.engine.loop import LoopOptions
 from modeling.training.engine.setup import EngineSettings
@@ -134,8 +135,11 @@ def training_class_weights(values) -> list[float] | None:
 
 
 def make_strategy(values) -> tf.distribute.Strategy:
-    """The strategy that the hardware flags ask for; before anything else of TensorFlow."""
-    return distribution.get_strategy(
+    """The strategy that the hardware flags ask for; before anything else of TensorFlow.
+
+    On a processor that isn't to train, batches are computed side by side, see `divide_threads`.
+    """
+    strategy = distribution.get_strategy(
         values.distribution_strategy,
         values.use_tpu,
         values.tpu_name,
@@ -144,6 +148,12 @@ def make_strategy(values) -> tf.distribute.Strategy:
         values.master,
         values.num_tpu_cores,
     )
+    trains = "do_train" in values and values.do_train
+    if not trains and strategy is tf.distribute.get_strategy():
+        at_once = divide_threads()
+        if at_once > 1:
+            logging.info("Computing %d batches side by side.", at_once)
+    return strategy
 
 
 def search_trials(values) -> list[Trial]:

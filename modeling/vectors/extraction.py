@@ -14,6 +14,7 @@ import tensorflow as tf
 from modeling import checkpoints
 from modeling.config import BertConfig
 from modeling.layers.execution import INFERENCE, PLAIN, Execution
+from modeling.side_by_side import side_by_side
 from modeling.vectors.vector_models import BertVectors
 from modeling.vectors.vector_tagger import VectorTagger
 
@@ -57,10 +58,7 @@ class Extractor:
         counts = np.ones_like(lengths) if pooled else lengths
         starts = np.concatenate([[0], np.cumsum(counts)])
         ordered = np.empty((starts[-1], *self.shape), np.float32)
-        for batch in batches:
-            index = batch["index"]
-            inputs = {name: batch[name] for name in _INPUTS}
-            vectors = np.concatenate([part.numpy() for part in self._step(self._dealt(inputs))])
+        for index, vectors in side_by_side(self._vectors, batches):
             if pooled:
                 ordered[index[index >= 0]] = vectors[index >= 0]
                 continue
@@ -68,6 +66,11 @@ class Extractor:
                 if number >= 0:
                     ordered[starts[number] : starts[number + 1]] = row[: counts[number]]
         return ordered
+
+    def _vectors(self, batch: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """The batch's `index`, and what it says there."""
+        inputs = self._dealt({name: batch[name] for name in _INPUTS})
+        return batch["index"], np.concatenate([part.numpy() for part in self._step(inputs)])
 
     def _dealt(self, inputs):
         """A part for each replica."""

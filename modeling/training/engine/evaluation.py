@@ -1,6 +1,6 @@
 """A model over a whole data set: exact means, or one row of outputs per example."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import tensorflow as tf
@@ -10,19 +10,17 @@ from modeling.layers.execution import INFERENCE
 from modeling.logs import activity
 from modeling.losses import Losses
 from modeling.models import ABSENT
+from modeling.side_by_side import side_by_side
 from modeling.training.engine.distribution import distribute_dataset
 
 
-def shown_batches(dataset: Iterable, what: str) -> Iterator:
-    """The batches of a data set; an activity tells how many are done.
-
-    The first one counts when the second is asked for: until then the graph is compiled.
-    """
+def shown_results(step: Callable, dataset: Iterable, what: str) -> Iterator:
+    """What `step` gives for each batch of a data set; an activity tells how many are done."""
     # Of a distributed data set it isn't known.
     count = dataset.cardinality() if isinstance(dataset, tf.data.Dataset) else -1
     with activity(what, "batches", int(count) if count > 0 else None) as progress:
-        for batch in dataset:
-            yield batch
+        for result in side_by_side(step, dataset):
+            yield result
             progress.add(1)
 
 
@@ -55,10 +53,9 @@ class Evaluator:
         Raises:
             ModelingError: The data set is empty.
         """
-        dataset = distribute_dataset(dataset)
         sums = None
-        for batch in shown_batches(dataset, "Evaluating"):
-            values = self._step(batch).numpy().astype("float64")
+        for values in shown_results(self._step, distribute_dataset(dataset), "Evaluating"):
+            values = values.numpy().astype("float64")
             sums = values if sums is None else sums + values
         if sums is None:
             raise ModelingError("There is nothing to evaluate on: the data set has no examples.")
@@ -115,8 +112,8 @@ class ReplicaPredictor:
             aren't have the logit ABSENT.
         """
         indices, rows = [], []
-        for batch in shown_batches(distribute_dataset(dataset), "Predicting"):
-            index, real, values = (tensor.numpy() for tensor in self._step(batch))
+        for result in shown_results(self._step, distribute_dataset(dataset), "Predicting"):
+            index, real, values = (tensor.numpy() for tensor in result)
             indices.append(index[real > 0])
             rows.append(values[real > 0])
         if not rows:

@@ -105,21 +105,33 @@ def test_signatures(folder, tmp_path):
         load_signature(str(tmp_path), "serving_default")
 
 
-def test_like_sizes_together_in_the_order_asked(folder):
+@pytest.mark.parametrize("at_once", [1, 3], indirect=True)
+def test_like_sizes_together_in_the_order_asked(folder, at_once):
     rng = np.random.default_rng(0)
     sizes = [int(size) for size in rng.permutation(np.arange(100, 150))]
     asked = [example(size, text=b"x" * size) for size in sizes]
     done = []
-    predictor = SavedModelPredictor(load_signature(str(folder), "serving_default"), 8, done.append)
+    signature = load_signature(str(folder), "serving_default")
+    predictor = SavedModelPredictor(signature, 8, done.append)
     answers = predictor(asked)
     assert [answer["length"] for answer in answers] == sizes
-    assert done == [8] * 6 + [2]
+    assert done == [2] + [8] * 6  # the longest first
     for answer in answers:
         # The batches are those of the sorted sizes.
         begin = (int(answer["length"]) - 100) // 8 * 8
         assert answer["batch"] == min(8, 50 - begin)
         assert answer["longest"] == min(begin + 107, 149)
     assert predictor([]) == []
+
+
+@pytest.mark.parametrize("at_once", [3], indirect=True)
+def test_few_examples_are_divided_among_the_threads(folder, at_once):
+    signature = load_signature(str(folder), "serving_default")
+    asked = [example(size, text=b"x" * size) for size in (1, 2, 3, 4, 13, 5)]
+    answers = SavedModelPredictor(signature, 8)(asked)
+    assert isinstance(answers.pop(4), ModelingError)
+    assert [answer["length"] for answer in answers] == [1, 2, 3, 4, 5]
+    assert [answer["batch"] for answer in answers] == [2, 2, 2, 2, 1]
 
 
 def test_lists_are_not_filled_up(folder):
