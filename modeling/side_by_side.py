@@ -16,8 +16,8 @@ from typing import TypeVar
 
 import tensorflow as tf
 
-_MOST = 4
-"""Batches at once. Of more threads each batch has several, so that memory doesn't grow further."""
+_MOST_CORES = 4
+"""What more cores gain from this was never measured, and each batch at once takes memory."""
 _OF_THE_USER = ("TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS")
 
 _Item = TypeVar("_Item")
@@ -27,17 +27,16 @@ _Result = TypeVar("_Result")
 def divide_threads() -> int:
     """Divides the processor's threads among batches; how many there are to be at once.
 
-    It changes nothing on a GPU, where the environment tells TensorFlow its threads, and once
-    TensorFlow has computed something.
+    It changes nothing on a GPU, on more than four cores, where the environment tells TensorFlow its
+    threads, and once TensorFlow has computed something.
     """
     affinity = getattr(os, "sched_getaffinity", None)  # which not every system has
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
-    at_once = min(cores, _MOST)
     given = any(name in os.environ for name in _OF_THE_USER)
-    if not given and not tf.config.list_physical_devices("GPU"):
+    if cores <= _MOST_CORES and not given and not tf.config.list_physical_devices("GPU"):
         try:
-            tf.config.threading.set_inter_op_parallelism_threads(at_once)
-            tf.config.threading.set_intra_op_parallelism_threads(cores // at_once)
+            tf.config.threading.set_inter_op_parallelism_threads(cores)
+            tf.config.threading.set_intra_op_parallelism_threads(1)
         except RuntimeError:
             pass  # too late
     return batches_at_once()
@@ -48,7 +47,7 @@ def batches_at_once() -> int:
 
     Also 1 on several replicas, which have to take their batches in one order.
     """
-    divided = tf.config.threading.get_intra_op_parallelism_threads()
+    divided = tf.config.threading.get_intra_op_parallelism_threads() == 1
     if not divided or tf.distribute.get_strategy().num_replicas_in_sync > 1:
         return 1
     return max(tf.config.threading.get_inter_op_parallelism_threads(), 1)

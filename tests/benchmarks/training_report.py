@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from tests.benchmarks.turns import ratio
 
-OURS = "ours"
+OURS, WHOLE = "ours", "whole"
 TITLES = {
+    WHOLE: "ours, not in parts",
     "keras_hub": "KerasHub",
     "model_garden": "Model Garden",
     "pytorch": "PyTorch",

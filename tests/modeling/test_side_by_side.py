@@ -85,7 +85,7 @@ def test_replicas_take_their_batches_in_one_order(at_once, monkeypatch):
 
 @pytest.mark.parametrize(
     ("cores", "given", "threads"),
-    [(1, (), (1, 1)), (2, (), (2, 1)), (4, (), (4, 1)), (6, (), (4, 1)), (16, (), (4, 4))]
+    [(1, (), (1, 1)), (2, (), (2, 1)), (4, (), (4, 1)), (5, (), (0, 0)), (16, (), (0, 0))]
     + [(2, (name,), (0, 0)) for name in VARIABLES],
 )
 def test_threads_are_divided(monkeypatch, cores, given, threads):

@@ -9,6 +9,7 @@ import tensorflow as tf
 from modeling.config import BertConfig
 from modeling.losses import ClassifierLosses, PretrainingLosses
 from modeling.models import BertClassifier, BertPretrainer
+from modeling.side_by_side import divide_threads
 from modeling.training.engine.precision import set_precision
 from modeling.training.engine.setup import EngineSettings, make_train_step
 from tests.benchmarks.peers.tensorflow_training import endless, set_up
@@ -63,7 +64,10 @@ class Ours:
 
 def main() -> None:
     def start(shape, given):
-        set_up(given.threads)
+        if given.whole:
+            set_up(given.threads)
+        else:
+            divide_threads()
         about = f"ours: TensorFlow {tf.__version__}, Keras {keras.__version__}"
         return about, Ours(shape, given.dtype)
 
