@@ -225,7 +225,7 @@ def minilm_command(minilm, out, *more):
         f"--bert_config_file={minilm}/config.json",
         f"--init_checkpoint={minilm}/model.safetensors",
         f"--output_dir={out}",
-        *("--do_train", "--do_eval", "--eval_batch_size=32", "--dtype=bfloat16", *more),
+        *("--do_train", "--do_eval", "--eval_batch_size=32", "--dtype=auto", *more),
     )
 
 

@@ -148,8 +148,11 @@ def test_bad_input_is_named(folder, tmp_path):
 
 
 @pytest.mark.slow
-def test_minilm_learns_sst2_and_is_served(shared_data, minilm, tmp_path, monkeypatch):
-    """Real weights, real task: 500 steps, then the served model on the dev set's raw text."""
+@pytest.mark.parametrize(
+    ("steps", "least"), [(100, 0.7), pytest.param(500, 0.85, marks=pytest.mark.hours)]
+)
+def test_minilm_learns_sst2_and_is_served(shared_data, minilm, tmp_path, monkeypatch, steps, least):
+    """Real weights, real task, then the served model on the dev set's raw text."""
     command = (
         "run_classifier.py",
         "--task_name=sst-2",
@@ -158,12 +161,12 @@ def test_minilm_learns_sst2_and_is_served(shared_data, minilm, tmp_path, monkeyp
         f"--bert_config_file={minilm}/config.json",
         f"--init_checkpoint={minilm}/model.safetensors",
         f"--output_dir={tmp_path}/out",
-        *("--train_batch_size=32", "--learning_rate=5e-5", "--num_train_steps=500"),
+        *("--train_batch_size=32", "--learning_rate=5e-5", f"--num_train_steps={steps}"),
     )
-    succeed(*command, "--dtype=bfloat16", "--do_train", "--do_export", timeout=1500)
+    succeed(*command, "--dtype=auto", "--do_train", "--do_export", timeout=1500)
     succeed(*command, "--do_eval")  # In float32, as the export is.
     accuracy = _results(tmp_path / "out" / "eval_results.txt")["eval_accuracy"]
-    assert accuracy > 0.85
+    assert accuracy > least
     lines = (shared_data / "glue/SST-2/dev.tsv").read_text(encoding="utf-8").splitlines()[1:]
     texts, labels = zip(*(line.split("\t") for line in lines), strict=True)
     monkeypatch.setenv("TF_ONEDNN_ASSUME_FROZEN_WEIGHTS", "1")  # as README tells who serves

@@ -203,6 +203,7 @@ def thinned(path, to, every):
 
 
 @pytest.mark.slow
+@pytest.mark.hours
 def test_minilm_learns_squad_and_is_served(shared_data, minilm, tmp_path):
     """Real weights, real questions; the C++ loader gives each of 529 the predicted answer."""
     questions = thinned(shared_data / "squad/dev-v1.1.json", tmp_path / "dev.json", 20)
@@ -217,7 +218,7 @@ def test_minilm_learns_squad_and_is_served(shared_data, minilm, tmp_path):
         *("--max_seq_length=128", "--doc_stride=64", "--optimizer=adamw"),
     )
     train = (f"--train_file={tmp_path}/train.json", "--train_batch_size=16")
-    train += ("--do_train", "--num_train_steps=150", "--learning_rate=2e-4", "--dtype=bfloat16")
+    train += ("--do_train", "--num_train_steps=150", "--learning_rate=2e-4", "--dtype=auto")
     succeed(*command, *train, timeout=800)
     predict = (f"--predict_file={tmp_path}/dev.json", "--predict_batch_size=32")
     succeed(*command, *predict, "--do_predict", "--do_export", timeout=600)

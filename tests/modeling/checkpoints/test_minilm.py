@@ -67,6 +67,7 @@ def test_same_predictions_through_every_format(shared_data, minilm, tmp_path):
     written = BertConfig.from_json_file(tmp_path / "config.json")
     checkpoints.write_checkpoint(start, weights, written, minilm / "vocab.txt")
     sst2 = ("--task_name=sst-2", f"--data_dir={shared_data}/glue/SST-2")
+    sst2 += ("--max_eval_examples=200",)
     train = ("--do_train", "--train_batch_size=32", "--num_train_steps=150", "--learning_rate=5e-5")
     succeed(
         "run_classifier.py",
