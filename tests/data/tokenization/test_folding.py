@@ -59,7 +59,10 @@ def test_code_points(lower, strip):
 
 @needs_unicode_14
 @pytest.mark.slow
-@pytest.mark.parametrize(("lower", "strip"), FOLDINGS)
+@pytest.mark.parametrize(
+    ("lower", "strip"),
+    [*NEW, *(pytest.param(*both, marks=pytest.mark.hours) for both in FOLDINGS if both not in NEW)],
+)
 def test_every_code_point(lower, strip):
     texts = code_points(every=True)
     assert len(texts) == 282_230

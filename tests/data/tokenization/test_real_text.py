@@ -27,10 +27,10 @@ from tests.reference.plain_tokenizer import (
 # Whose, do_lower_case, strip_accents.
 VOCABULARIES = (
     ("uncased-en", True, True),
-    ("cased-en", False, False),
+    pytest.param("cased-en", False, False, marks=pytest.mark.hours),
     ("chinese", True, True),
     ("multilingual-cased", False, False),
-    ("multilingual-cased", True, False),
+    pytest.param("multilingual-cased", True, False, marks=pytest.mark.hours),
     ("cased-en", False, True),
 )
 SENTENCES = 100_000
