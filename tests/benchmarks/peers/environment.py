@@ -23,6 +23,7 @@ REQUIREMENTS = {
         *("tensorflow-cpu==2.12.1", "tensorflow-hub==0.13.0", "jax==0.4.38", "jaxlib==0.4.38"),
         *("ml_dtypes==0.5.4", "scipy==1.15.3", "protobuf==4.25.9", "grpcio==1.74.0"),
         *("typing_extensions==4.5.0", "google-auth==2.63.0", "cryptography==50.0.2"),
+        "setuptools==80.9.0",  # for its pkg_resources, which TensorFlow Hub imports
     ),
     "tensorflow-2.17": ("tensorflow-cpu==2.17.1",),
     "tensorflow-2.20": ("tensorflow-cpu==2.20.0",),
