@@ -137,7 +137,7 @@ def training_class_weights(values) -> list[float] | None:
 def make_strategy(values) -> tf.distribute.Strategy:
     """The strategy that the hardware flags ask for; before anything else of TensorFlow.
 
-    On a processor that is one device threads are divided, see `modeling.side_by_side`.
+    On a processor that isn't to train, batches are computed side by side, see `divide_threads`.
     """
     strategy = distribution.get_strategy(
         values.distribution_strategy,
@@ -148,11 +148,11 @@ def make_strategy(values) -> tf.distribute.Strategy:
         values.master,
         values.num_tpu_cores,
     )
-    compiled = "xla" in values and values.xla
-    if strategy is tf.distribute.get_strategy() and not compiled:
+    trains = "do_train" in values and values.do_train
+    if not trains and strategy is tf.distribute.get_strategy():
         at_once = divide_threads()
         if at_once > 1:
-            logging.info("Computing %d batches, or parts of one, side by side.", at_once)
+            logging.info("Computing %d batches side by side.", at_once)
     return strategy
 
 

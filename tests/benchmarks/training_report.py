@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from tests.benchmarks.turns import ratio
 
-OURS, WHOLE = "ours", "whole"
+OURS = "ours"
 TITLES = {
-    WHOLE: "ours, not in parts",
     "keras_hub": "KerasHub",
     "model_garden": "Model Garden",
     "pytorch": "PyTorch",

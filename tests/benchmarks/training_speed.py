@@ -10,8 +10,7 @@ all of one precision are timed in turns, so that what slows the machine slows al
 installed from PyPI into environments of their own, once (PyTorch there is 3 GB of download;
 --pip_arguments="--index-url https://download.pytorch.org/whl/cpu --extra-index-url
 https://pypi.org/simple" takes the small build). Where one can't be installed or doesn't run, the
-notes below the table say why. The peer "whole" is ours without parts side by side. bfloat16 is what
-each has: TensorFlow's graph optimizer for KerasHub
+notes below the table say why. bfloat16 is what each has: TensorFlow's graph optimizer for KerasHub
 and Model Garden, autocast for PyTorch.
 
 --lengths trains on texts of different lengths: padded to 128, to the longest of the batch, and in
@@ -47,7 +46,7 @@ from tests.benchmarks import training_report, training_work
 from tests.benchmarks.peers.environment import Process, python_of, use_processors
 from tests.benchmarks.peers.training_worker import Shape
 from tests.benchmarks.peers.worker import write_batches
-from tests.benchmarks.training_report import OURS, TITLES, WHOLE, LengthsResult, Point, Result
+from tests.benchmarks.training_report import OURS, TITLES, LengthsResult, Point, Result
 from tests.benchmarks.training_work import PACKED, TASKS, Work
 from tests.benchmarks.turns import interleaved
 
@@ -71,7 +70,6 @@ class Engine:
 
 ENGINES = {
     OURS: Engine("training_ours"),
-    WHOLE: Engine("training_ours", None, ("--whole",)),
     "keras_hub": Engine("training_keras_hub", "keras_hub"),
     "model_garden": Engine("training_model_garden", "model_garden"),
     "pytorch": Engine("training_pytorch", "pytorch"),
@@ -90,7 +88,7 @@ def pythons() -> dict[str, str | RuntimeError]:
     """Interpreter of each environment that the chosen peers need, or why there is none."""
     found: dict[str, str | RuntimeError] = {}
     for name in (ENGINES[peer].environment for peer in FLAGS.peers):
-        if name and name not in found:
+        if name not in found:
             try:
                 arguments = FLAGS.pip_arguments.split()
                 found[name] = python_of(name, FLAGS.environment, arguments)
@@ -189,7 +187,7 @@ def started(stack, shape, dtype, folder, environments, workloads: Mapping[str, i
 
 def able(name: str, workloads: Mapping[str, int]) -> dict[str, int]:
     """Those that an engine can train on."""
-    return {w: steps for w, steps in workloads.items() if name in (OURS, WHOLE) or w != PACKED}
+    return {w: steps for w, steps in workloads.items() if name == OURS or w != PACKED}
 
 
 # ---- Measuring ----

@@ -1,14 +1,10 @@
 """One training step, compiled, on any number of replicas.
 
-weights of the losses over all replicas → forward and backward, one micro-batch after the other, on
-a processor in parts side by side → dense gradients → all-reduce → clip by global norm → update.
-Clipping comes after the all-reduce, so that N replicas take the step that one device would take
-with the whole batch (the original clipped each replica on its own).
+weights of the losses over all replicas → forward and backward, one micro-batch after the other →
+dense gradients → all-reduce → clip by global norm → update. Clipping comes after the all-reduce,
+so that N replicas take the step that one device would take with the whole batch (the original
+clipped each replica on its own).
 """
-
-import functools
-import itertools
-import operator
 
 import numpy as np
 import tensorflow as tf
@@ -35,8 +31,6 @@ class TrainStep:
         seed: Of the dropout masks, together with step, replica and micro-batch.
         accumulation_steps: Micro-batches that a replica's batch is cut into, which has to be
             possible. The update is that of the whole batch; only the dropout masks are others.
-        parts: That a processor computes side by side of each batch or micro-batch, which gives
-            the same numbers; see `modeling.side_by_side`.
         loss_scale: For float16; None for other types.
         jit_compile: Compiles the forward and backward pass with XLA, on each replica for itself.
             On a TPU that happens anyway, and this must be False.
@@ -51,7 +45,6 @@ class TrainStep:
         seed: int,
         *,
         accumulation_steps: int = 1,
-        parts: int = 1,
         loss_scale: LossScale | None = None,
         jit_compile: bool = False,
         execution: Execution = PLAIN,
@@ -61,7 +54,6 @@ class TrainStep:
         self.optimizer = optimizer
         self.seed = seed
         self.accumulation_steps = accumulation_steps
-        self.parts = parts
         self.loss_scale = loss_scale
         self.strategy = tf.distribute.get_strategy()
         self.execution = execution
@@ -72,10 +64,6 @@ class TrainStep:
         self._gradients = self._batch_gradients
         if jit_compile:
             self._gradients = tf.function(self._batch_gradients, jit_compile=True, autograph=False)
-        # One function for all parts, so that it is traced and optimized once.
-        self._part = tf.function(
-            self._part_gradients, autograph=False, experimental_attributes={"_noinline": True}
-        )
         self._run = tf.function(self._run_steps)
         # Only the loop over steps is AutoGraph's; rewriting all the rest would take seconds.
         self._step = tf.autograph.experimental.do_not_convert(self._replica_step)
@@ -208,34 +196,6 @@ class TrainStep:
         return [next(summed) if is_connected else None for is_connected in connected], sums
 
     def _micro_batch_gradients(self, batch, key, weights, scale):
-        """Sums over the parts that are computed side by side: (gradients, [names, 2])."""
-        some = next(iter(batch.values()))
-        number = min(self.parts, some.shape[0] or self.parts)
-        if number == 1:
-            return self._part_gradients(batch, key, weights, scale)
-        size = some.shape[0] or tf.shape(some)[0]
-        bounds = [size * part // number for part in range(number + 1)]
-        connected = []
-
-        def computed(begin, end):
-            part = {name: tensor[begin:end] for name, tensor in batch.items()}
-            place = tf.stack([begin, end - begin])
-            gradients, sums = self._part(part, tf.concat([key, place], 0), weights, scale)
-            connected[:] = [g is not None for g in gradients]
-            return [sums, *(g for g in gradients if g is not None)]
-
-        def side_by_side():
-            parts = [computed(begin, end) for begin, end in itertools.pairwise(bounds)]
-            return [functools.reduce(operator.add, values) for values in zip(*parts, strict=True)]
-
-        if some.shape[0]:
-            sums, *dense = side_by_side()
-        else:  # Of too few examples a part would be empty.
-            sums, *dense = tf.cond(size < number, lambda: computed(0, size), side_by_side)
-        summed = iter(dense)
-        return [next(summed) if is_connected else None for is_connected in connected], sums
-
-    def _part_gradients(self, batch, key, weights, scale):
         with tf.GradientTape() as tape:
             outputs = self.model(batch, dropout_key=key, execution=self.execution)
             losses, metrics = self.losses(outputs, batch)

@@ -9,7 +9,6 @@ import tensorflow as tf
 from modeling.config import BertConfig
 from modeling.losses import ClassifierLosses, PretrainingLosses
 from modeling.models import BertClassifier, BertPretrainer
-from modeling.side_by_side import divide_threads
 from modeling.training.engine.precision import set_precision
 from modeling.training.engine.setup import EngineSettings, make_train_step
 from tests.benchmarks.peers.tensorflow_training import endless, set_up
@@ -64,10 +63,7 @@ class Ours:
 
 def main() -> None:
     def start(shape, given):
-        if given.whole:
-            set_up(given.threads)
-        else:
-            divide_threads()
+        set_up(given.threads)
         about = f"ours: TensorFlow {tf.__version__}, Keras {keras.__version__}"
         return about, Ours(shape, given.dtype)
 

@@ -8,9 +8,8 @@ import tensorflow as tf
 from modeling import checkpoints
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
-from modeling.layers.execution import Execution
 from modeling.losses import ClassifierLosses, PretrainingLosses
-from modeling.models import BertClassifier, BertMultipleChoice
+from modeling.models import BertClassifier
 from modeling.training.engine.distribution import check_replica_batch_sizes
 from modeling.training.engine.optimizers import BertAdam
 from modeling.training.engine.precision import LossScale
@@ -71,65 +70,6 @@ def test_micro_batches_draw_masks_of_their_own():
     step._micro_batch_gradients = spy
     step.run(iter(tf.data.Dataset.from_tensors(same).repeat()), 2)
     assert sorted(seen) == [[7, 0, 0], [7, 0, 1], [7, 1, 0], [7, 1, 1]]
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"parts": 2},
-        {"parts": 3},  # of 3, 3 and 2 examples
-        {"parts": 2, "accumulation_steps": 2},
-        {"parts": 2, "execution": Execution(compile_chains=True)},
-    ],
-    ids=str,
-)
-def test_parts_side_by_side_are_the_batch(whole, options):
-    """With the same dropout masks, which are drawn for the places of the whole batch."""
-    alone = run(8, dropout_prob=0.3, **(options | {"parts": 1}))
-    assert_equal_runs(alone, run(8, dropout_prob=0.3, **options))
-    assert alone[0]["loss"] != whole[0]["loss"][:8]
-
-
-def test_parts_of_batches_of_any_size():
-    """Also of one example, which has no parts."""
-
-    def losses(parts):
-        data = [records(size, seed) for seed, size in enumerate((8, 5, 1, 2, 1))]
-        signature = {
-            name: tf.TensorSpec([None, *value.shape[1:]], value.dtype)
-            for name, value in data[0].items()
-        }
-        dataset = tf.data.Dataset.from_generator(lambda: iter(data), output_signature=signature)
-        step, _ = make_step(tiny_model(dropout_prob=0.3), parts=parts)
-        return [total for total, _ in step.run(iter(dataset), 5)["loss"]]
-
-    np.testing.assert_allclose(losses(2), losses(1), rtol=1e-6)
-
-
-@pytest.mark.parametrize("kind", ["second", "choices", "windows"])
-def test_parts_of_other_models(kind):
-    config = tiny_model(dropout_prob=0.3).config
-    flat = {name: records(12)[name] for name in ("input_ids", "input_mask", "segment_ids")}
-    batch = {name: value.reshape(4, 3, -1) for name, value in flat.items()}
-    if kind == "second":
-        batch = {name: value[:4] for name, value in flat.items()}
-    batch["input_mask"][0, -1] = 0
-    batch["label_ids"] = np.array([0, 1, 1, 0], np.int32)
-
-    def history(parts):
-        keras.utils.set_random_seed(1)
-        if kind == "choices":
-            model = BertMultipleChoice(config)
-        else:
-            model = BertClassifier(config, 2, second=config if kind == "second" else None)
-        model.build()
-        step, _ = make_step(model, ClassifierLosses(), parts=parts)
-        return step.run(iter(tf.data.Dataset.from_tensors(batch).repeat()), 4)
-
-    one, other = history(1), history(2)
-    for name in ("loss", "gradient_norm"):
-        means = [[total for total, _ in found[name]] for found in (one, other)]
-        np.testing.assert_allclose(*means, rtol=1e-5, err_msg=name)
 
 
 def test_batch_that_cannot_be_cut_is_refused():
