@@ -230,6 +230,7 @@ def test_a_trained_model_is_exported(folder, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.hours
 def test_demo(tmp_path):
     fewer = "--num_train_steps=1000"
     result = run("run_pretraining.py", "--demo", fewer, f"--output_dir={tmp_path}", timeout=900)

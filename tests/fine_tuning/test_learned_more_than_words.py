@@ -26,13 +26,14 @@ def linear_scores(train: list[dict], dev: list[dict], label: str) -> float:
 
 
 @pytest.mark.slow
+@pytest.mark.hours
 @pytest.mark.parametrize(
     ("label", "columns", "rate", "steps"),
     [
         # STS-B from 1 to 100. At 1e-4 the steps of Adam without bias correction are too long here.
-        pytest.param("label", "a,b", 3e-5, 150, marks=pytest.mark.hours),
+        ("label", "a,b", 3e-5, 150),
         # Persons' words in a sentence; types of entities in a sentence.
-        pytest.param("persons", "a", 1e-4, 200, marks=pytest.mark.hours),
+        ("persons", "a", 1e-4, 200),
         ("types", "a", 1e-4, 100),
     ],
 )

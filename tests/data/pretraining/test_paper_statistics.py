@@ -96,6 +96,7 @@ def plainly(folder, files, vocab_file, megabytes: float) -> list[plain_pretraini
     return plain_pretraining_data.instances(documents, vocab, LENGTH, 20, 1, 0.15, 0.1, rng)
 
 
+@pytest.mark.hours
 def test_wikipedia(tmp_path, shared_data):
     vocab_file = shared_data / "vocab/bert-uncased-en/vocab.txt"
     corpus = str(shared_data / "corpora/enwiki/train/*")

@@ -54,6 +54,7 @@ def test_tanh_gelu_would_be_noticed(minilm):
 
 
 @pytest.mark.slow
+@pytest.mark.hours
 @pytest.mark.timeout(1800)
 def test_same_predictions_through_every_format(shared_data, minilm, tmp_path):
     """Fine-tuned on a part of SST-2; then its weights go through each format, there and back."""

@@ -163,6 +163,7 @@ def test_with_accumulation_at_full_width():
 
 
 @pytest.mark.slow
+@pytest.mark.hours
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="Linux tells peak memory")
 def test_peak_memory_is_lower():
     def peak(kind):

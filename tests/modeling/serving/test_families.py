@@ -85,6 +85,7 @@ def answers_of(family: Family, rows) -> list[dict[str, np.ndarray]]:
 
 
 @pytest.mark.slow
+@pytest.mark.hours
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_process_without_the_project(name, families, tmp_path):
     family = families[name]

@@ -38,6 +38,7 @@ def beam_python(tmp_path_factory) -> Iterator[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.hours
 def test_direct_runner_writes_the_same_bytes(beam_python, tmp_path):
     text = tmp_path / "text"
     text.mkdir()

@@ -177,6 +177,7 @@ class Written:
 
 
 @pytest.mark.slow
+@pytest.mark.hours
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("program", LIBRARIES)
 def test_three_sizes_of_all_that_a_library_writes(program, tmp_path, peer_python):
