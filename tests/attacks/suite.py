@@ -13,6 +13,7 @@ import fnmatch
 import hashlib
 import itertools
 import json
+import math
 import os
 import pathlib
 import queue
@@ -26,8 +27,14 @@ from concurrent import futures
 from tests.attacks import world
 from tests.scripts import ROOT
 
-SECONDS, REFUSAL_SECONDS = 240, 30
-"""Of computing, that a command may take before it counts as hanging, on a slow machine too."""
+SECONDS, REFUSAL_SECONDS = 60, 5
+"""Of computing, that a command may take; who has to refuse may not even begin to train.
+
+Where the command as it is, which does train, takes longer than the latter, refusing may take as
+long: one machine has half the speed of another.
+"""
+TAKEN = "seconds_of_jobs.json"
+"""In the world: what each job took as it is."""
 MOST_BYTES = 1.2e9
 """That a command may hold: TensorFlow and the project take 0.35 of it, a graph as much again."""
 ADDRESSES = 6 * 2**30
@@ -161,7 +168,7 @@ class Suite:
         world.write_files(self.world)
         made = self._workers[0].run(("-c", world.MAKE_MODEL), self.world)
         assert made["status"] == 0, made["stderr"]
-        failures, left = [], dict(world.JOBS)
+        failures, left, taken = [], dict(world.JOBS), {}
         while left:
             ready = [
                 name
@@ -174,6 +181,8 @@ class Suite:
                 del left[name]
             ended = self.run(Case(name, "works", code=0) for name in ready)
             failures += [one for one in ended if one.problems]
+            taken |= {one.case.job: one.seconds for one in ended}
+        (self.world / TAKEN).write_text(json.dumps(taken))
         return failures
 
     def run(self, cases: Iterable[Case], show: Callable[[str], None] | None = None) -> list[Ended]:
@@ -206,11 +215,16 @@ class Suite:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             spoil(folder / name)
 
+    def _to_refuse(self, job: str) -> int:
+        """Seconds that a refusal may take."""
+        taken = json.loads((self.world / TAKEN).read_text())
+        return max(REFUSAL_SECONDS, math.ceil(taken[job]))
+
     def _attack(self, worker: _Worker, case: Case, folder: pathlib.Path) -> Ended:
         job = world.JOBS[case.job]
         self.prepare(case, folder)
         before = contents(folder)
-        seconds = case.seconds or (REFUSAL_SECONDS if case.code else SECONDS)
+        seconds = case.seconds or (self._to_refuse(case.job) if case.code else SECONDS)
         result = worker.run((*job.arguments, *case.flags), folder, case.stdin, seconds)
         problems = judge(case, job, result, before, contents(folder))
         if (

@@ -54,11 +54,11 @@ def test_libraries(pretrained, tmp_path):
     enough = pretrained.name.startswith(f"demo-{ENOUGH}")
     steps = f"--num_train_steps={300 if enough else 40}"
     found = demo("run_classifier.py", pretrained, tmp_path, steps, "--eval_steps=0")
-    if not enough:
-        return  # That both learn, and one of them more, takes longer.
-    assert found["majority"] < 0.2 < found["BERT from the checkpoint"] - 0.1
-    assert found["BERT from the checkpoint"] > found["BERT from random weights"]
+    assert found["majority"] < 0.2
     assert found["bag of words"] > 0.5
+    if enough:
+        assert found["BERT from the checkpoint"] > 0.3
+        assert found["BERT from the checkpoint"] > found["BERT from random weights"]
 
 
 @pytest.mark.slow

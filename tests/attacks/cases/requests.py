@@ -44,7 +44,7 @@ CASES = [
             (f"{name}:1",),
             # 20 MB are cut into pieces before they are found to be too many.
             bytes=2e9,
-            seconds=240,
+            seconds=60,
         )
         for job, name, content in (
             ("prediction of tags", "own.txt", LONG + "\n"),
