@@ -149,7 +149,7 @@ def test_bad_input_is_named(folder, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("steps", "least"), [(100, 0.7), pytest.param(500, 0.85, marks=pytest.mark.hours)]
+    ("steps", "least"), [(100, 0.78), pytest.param(500, 0.85, marks=pytest.mark.hours)]
 )
 def test_minilm_learns_sst2_and_is_served(shared_data, minilm, tmp_path, monkeypatch, steps, least):
     """Real weights, real task, then the served model on the dev set's raw text."""
