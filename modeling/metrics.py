@@ -60,7 +60,7 @@ def compute_metrics(names: Sequence[str], outputs, labels) -> dict[str, float]:
 
     accuracy is the share of examples with the right class (multi-label: with exactly the right
     set). f1 is that of class 1 of two. matthews is 0 for constant predictions, pearson and
-    spearman are NaN where the predictions or the labels are constant.
+    spearman are NaN where the labels are constant, or the predictions up to rounding in float32.
 
     Args:
         names: Among NAMES.
@@ -281,10 +281,15 @@ def _of_numbers(name: str, arrays: _Arrays) -> float:
     if name in ("mse", "mae"):
         error = {"mse": metrics.mean_squared_error, "mae": metrics.mean_absolute_error}[name]
         return error(labels, predictions) if arrays.finite else np.inf
-    if not arrays.finite or _all_alike(predictions) or _all_alike(labels):
+    if not arrays.finite or np.ptp(predictions) <= _rounding(predictions) or _all_alike(labels):
         return np.nan
     correlation = {"pearson": stats.pearsonr, "spearman": stats.spearmanr}[name]
     return correlation(predictions, labels).statistic
+
+
+def _rounding(values: np.ndarray) -> float:
+    """What one number that float32 computed in batches of unlike sizes may differ by."""
+    return 4 * float(np.finfo(np.float32).eps) * float(np.max(np.abs(values)))
 
 
 def _all_alike(values: np.ndarray) -> bool:
