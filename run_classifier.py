@@ -61,7 +61,7 @@ from data.tasks.sentences.flags import OWN_FILES
 from data.tasks.sentences.predictions import THRESHOLD
 from data.tasks.sentences.rows import SentenceSettings, count_cut_sentences
 from data.tokenization import Tokenizer, build_choice_inputs, build_inputs, casing
-from modeling import checkpoints, errors, metrics
+from modeling import checkpoints, errors, from_pretrained, metrics
 from modeling.config import BertConfig
 from modeling.logs import activity
 from modeling.serving.export import Export
@@ -354,7 +354,9 @@ def main(_) -> None:
         check_training_fits_model(FLAGS, config, tokenizer.vocab_size)
         task = reading.open_sentence_task(FLAGS, FLAGS.do_train, config.head, config.labels)
         tuned.check_tuned_flags(FLAGS, task.kind)
-        fine_tune(SentenceClassification(task, tokenizer, config), settings, summary)
+        fine_tune(
+            SentenceClassification(task, tokenizer, config), settings, summary, from_pretrained
+        )
 
 
 if __name__ == "__main__":

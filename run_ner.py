@@ -64,7 +64,7 @@ from data.tasks.tagging import inputs, metrics, mistakes, predictions, reading, 
 from data.tasks.tagging.rows import TaggingSettings
 from data.tokenization import Tokenizer, casing
 from data.vectors.store import stored_vectors
-from modeling import errors
+from modeling import errors, from_pretrained
 from modeling.answers.tags import TagsFromLogits
 from modeling.config import BertConfig
 from modeling.layers.heads import class_log_priors
@@ -313,7 +313,7 @@ def main(_) -> None:
             frozen = FrozenEncoder(config, FLAGS.feature_layers, FLAGS.init_checkpoint)
             # What is trained begins with random weights.
             settings = dataclasses.replace(settings, init_checkpoint=None)
-        fine_tune(Tagging(tokenizer, config, frozen), settings, summary)
+        fine_tune(Tagging(tokenizer, config, frozen), settings, summary, from_pretrained)
 
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ from data.tasks.questions import (
 )
 from data.tasks.questions.rows import make_question_rows
 from data.tokenization import Tokenizer, casing
-from modeling import checkpoints, errors
+from modeling import checkpoints, errors, from_pretrained
 from modeling.answers.confidence import PlattCalibration, fit_platt_calibration
 from modeling.answers.spans import SpanLogits, SpanSearch, merge_span_arrays
 from modeling.config import BertConfig
@@ -330,7 +330,7 @@ def main(_) -> None:
         tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case, (), FLAGS.strip_accents)
         check_training_fits_model(FLAGS, config, tokenizer.vocab_size)
         check_flags(settings)
-        fine_tune(QuestionAnswering(tokenizer, config), settings, summary)
+        fine_tune(QuestionAnswering(tokenizer, config), settings, summary, from_pretrained)
 
 
 if __name__ == "__main__":

@@ -93,11 +93,11 @@ class PretrainingLosses:
         metrics = {"masked_lm_accuracy": accuracy(logits, ids, weights)}
         if "sequence_ids" in batch:
             sequences = tf.cast(tf.reduce_max(batch["sequence_ids"], 1), tf.float32)
-            rows = tf.reduce_sum(_real_examples(batch, sequences))
+            rows = tf.reduce_sum(real_examples(batch, sequences))
             metrics["sequences_per_row"] = Mean(tf.reduce_sum(sequences), rows)
         if self.next_sentence:
             labels = tf.reshape(batch["next_sentence_labels"], [-1])
-            real = _real_examples(batch, labels)
+            real = real_examples(batch, labels)
             logits = outputs["next_sentence_logits"]
             losses["next_sentence_loss"] = cross_entropy(logits, labels, real)
             metrics["next_sentence_accuracy"] = accuracy(logits, labels, real)
@@ -107,7 +107,7 @@ class PretrainingLosses:
         weights = {"masked_lm_loss": tf.reduce_sum(batch["masked_lm_weights"])}
         if self.next_sentence:
             labels = tf.reshape(batch["next_sentence_labels"], [-1])
-            weights["next_sentence_loss"] = tf.reduce_sum(_real_examples(batch, labels))
+            weights["next_sentence_loss"] = tf.reduce_sum(real_examples(batch, labels))
         return weights
 
 
@@ -130,7 +130,7 @@ class ClassifierLosses:
         labels, logits = batch["label_ids"], outputs["logits"]
         return (
             {"loss": cross_entropy(logits, labels, self._weighted(batch))},
-            {"accuracy": accuracy(logits, labels, _real_examples(batch, labels))},
+            {"accuracy": accuracy(logits, labels, real_examples(batch, labels))},
         )
 
     def weights(self, batch: Mapping) -> dict[str, tf.Tensor]:
@@ -138,7 +138,7 @@ class ClassifierLosses:
 
     def _weighted(self, batch: Mapping) -> tf.Tensor:
         labels = batch["label_ids"]
-        real = _real_examples(batch, labels)
+        real = real_examples(batch, labels)
         return real if self.class_weights is None else real * tf.gather(self.class_weights, labels)
 
 
@@ -159,7 +159,7 @@ class MultiLabelLosses:
 
     def __call__(self, outputs: Mapping, batch: Mapping) -> tuple[Means, Means]:
         labels, logits = batch["label_ids"], outputs["logits"]
-        real = _real_examples(batch, labels[:, 0])
+        real = real_examples(batch, labels[:, 0])
         losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits)
         if self.class_weights is not None:
             losses *= self.class_weights
@@ -172,7 +172,7 @@ class MultiLabelLosses:
         )
 
     def weights(self, batch: Mapping) -> dict[str, tf.Tensor]:
-        return {"loss": tf.reduce_sum(_real_examples(batch, batch["label_ids"][:, 0]))}
+        return {"loss": tf.reduce_sum(real_examples(batch, batch["label_ids"][:, 0]))}
 
 
 class RegressionLosses:
@@ -184,12 +184,12 @@ class RegressionLosses:
 
     def __call__(self, outputs: Mapping, batch: Mapping) -> tuple[Means, Means]:
         labels = batch["label_ids"]
-        real = _real_examples(batch, labels)
+        real = real_examples(batch, labels)
         squares = tf.square((outputs["logits"][:, 0] - labels) / outputs.get("target_scale", 1.0))
         return {"loss": Mean(tf.reduce_sum(squares * real), tf.reduce_sum(real))}, {}
 
     def weights(self, batch: Mapping) -> dict[str, tf.Tensor]:
-        return {"loss": tf.reduce_sum(_real_examples(batch, batch["label_ids"]))}
+        return {"loss": tf.reduce_sum(real_examples(batch, batch["label_ids"]))}
 
 
 class SpanLosses:
@@ -203,7 +203,7 @@ class SpanLosses:
 
     def __call__(self, outputs: Mapping, batch: Mapping) -> tuple[Means, Means]:
         labels = batch["label_ids"]
-        real = _real_examples(batch, labels[:, 0])
+        real = real_examples(batch, labels[:, 0])
         padding = tf.cast(1 - batch["input_mask"], tf.float32) * 1e9
         total, right = 0.0, real
         for place, name in enumerate(("start_logits", "end_logits")):
@@ -215,7 +215,7 @@ class SpanLosses:
         return {"loss": Mean(total, count)}, {"accuracy": Mean(tf.reduce_sum(right), count)}
 
     def weights(self, batch: Mapping) -> dict[str, tf.Tensor]:
-        return {"loss": tf.reduce_sum(_real_examples(batch, batch["label_ids"][:, 0]))}
+        return {"loss": tf.reduce_sum(real_examples(batch, batch["label_ids"][:, 0]))}
 
 
 class TaggingLosses:
@@ -238,7 +238,7 @@ class TaggingLosses:
         return {"loss": tf.reduce_sum(tf.cast(batch["piece_labels"] >= 0, tf.float32))}
 
 
-def _real_examples(batch: Mapping, labels: tf.Tensor) -> tf.Tensor:
+def real_examples(batch: Mapping, labels: tf.Tensor) -> tf.Tensor:
     """Float32 [B]: 0 for rows that only fill up a batch."""
     real = batch.get("is_real_example")
     return tf.ones_like(labels, tf.float32) if real is None else real

@@ -9,7 +9,7 @@ What a task has to say is in `training.task`.
 import dataclasses
 import functools
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
@@ -22,6 +22,7 @@ from modeling.checkpoints.model_folder import keep_model_files
 from modeling.checkpoints.vocabularies import TextFolding
 from modeling.errors import ModelingError
 from modeling.logs import activity
+from modeling.training.distillation.teaching import TeacherModel, Teaching
 from modeling.training.engine import distribution, precision
 from modeling.training.engine.setup import make_train_step
 from modeling.training.reading_flags import keep_reading_flags
@@ -38,13 +39,19 @@ from modeling.training.settings import FineTuningSettings
 from modeling.training.task import Predict, Task, TaskEvaluation, TrainingTaskSplit
 
 
-def fine_tune(task: Task, settings: FineTuningSettings, summary: RunSummary) -> None:
+def fine_tune(
+    task: Task,
+    settings: FineTuningSettings,
+    summary: RunSummary,
+    open_teacher: Callable[[str], TeacherModel] | None = None,
+) -> None:
     """Does with a task what the settings say; call it in the strategy's scope.
 
     Args:
         task: See `training.task`.
         settings: What to do.
         summary: Of the session.
+        open_teacher: From a path of `settings.teaching` to the model there.
 
     Raises:
         ModelingError: The folder is of another run, training has diverged, or there are no
@@ -53,7 +60,8 @@ def fine_tune(task: Task, settings: FineTuningSettings, summary: RunSummary) -> 
     train = _read(task, "train") if settings.do_train else []
     dev = _read(task, "dev") if settings.evaluating else []
     test = _read(task, "test") if settings.do_predict else []
-    driver = _Driver(task, settings, train, dev)
+    teaching = _open_teaching(task, settings, open_teacher) if train else None
+    driver = _Driver(task, settings, train, dev, teaching)
     if settings.do_train:
         driver.keep_model_files(write=False)
     if settings.searching:
@@ -88,6 +96,17 @@ def fine_tune(task: Task, settings: FineTuningSettings, summary: RunSummary) -> 
         logging.info("Wrote the SavedModel %s", task.export(model))
     if train and distribution.is_chief() and step != before:
         _name_what_is_older(settings)
+
+
+def _open_teaching(task: Task, settings: FineTuningSettings, open_teacher) -> Teaching | None:
+    """The teachers, if there are any."""
+    told = settings.teaching
+    if not told.teacher:
+        return None
+    if open_teacher is None:
+        raise ModelingError("--teacher: this script doesn't say how teachers are opened.")
+    teachers = [open_teacher(path) for path in told.teacher]
+    return Teaching(teachers, told, task.config, settings.vocab_file, settings.output_dir)
 
 
 def _name_what_is_older(settings: FineTuningSettings) -> None:
@@ -155,8 +174,10 @@ class _Driver:
         settings: FineTuningSettings,
         train: list[TrainingTaskSplit],
         dev: list[TrainingTaskSplit],
+        teaching: Teaching | None,
     ):
         self.task = task
+        self.teaching = teaching
         self.settings = settings
         self.train_splits = train
         self.dev_splits = dev
@@ -175,6 +196,13 @@ class _Driver:
             batch_size, seed, num_parts=share.num_parts, parts=share.parts, **self.shape
         )
 
+    def training_batches(
+        self, split: TrainingTaskSplit, batch_size: int, seed: int
+    ) -> tf.data.Dataset:
+        """Endless ones, with the teachers' answers if there are teachers."""
+        batches = self.batches(split, batch_size, seed)
+        return self.teaching.taught(split, batches) if self.teaching else batches
+
     def judge(self, model: keras.Model) -> _Judge:
         batches = functools.partial(self.batches, batch_size=self.settings.eval_batch_size)
         return _Judge(self.task, self.task.predictor(model), batches, self.dev_splits[0])
@@ -187,6 +215,7 @@ class _Driver:
         names += ("layerwise_lr_decay", "freeze_layers")
         return {
             **self.task.identity,
+            **(self.teaching.identity if self.teaching else {}),
             "train_file": [split.fingerprint for split in self.train_splits],
             "init_checkpoint": weights_identity(self.settings.init_checkpoint),
             "warmup_proportion": self.settings.warmup_proportion,
@@ -236,7 +265,7 @@ class _Driver:
             stages.append(
                 RunStage(
                     last_step,
-                    functools.partial(self.batches, split, trial.batch_size, seed),
+                    functools.partial(self.training_batches, split, trial.batch_size, seed),
                     f"{split.name}: {len(split)} rows, content {split.fingerprint}, "
                     f"batch {trial.batch_size}, seed {seed}",
                     round(len(split) / split.steps_per_epoch(trial.batch_size, **self.shape)),
@@ -277,8 +306,11 @@ class _Driver:
         scores = [name for name in self.task.result_names if name != "eval_loss"]
         panels = {"Loss": ["loss", "eval_loss"], "Training": ["accuracy"], "Dev set": scores}
         plot = functools.partial(reporter.plot, "training.png", panels)
+        losses = self.task.losses
+        if self.teaching:
+            losses = self.teaching.losses(losses, model)
         step = fit_run(
-            make_train_step(model, self.task.losses, settings),
+            make_train_step(model, losses, settings),
             stages,
             folder,
             self.settings.init_checkpoint,

@@ -136,6 +136,7 @@ def define_fine_tuning_flags() -> None:
         "num_train_steps", 0, "Train so many steps instead of num_train_epochs.", lower_bound=0
     )
     flags.DEFINE_bool("length_buckets", True, "False pads every input to max_seq_length.")
+    define_teacher_flags()
     # The paper's search: every combination of the lists, each several times.
     flags.DEFINE_list("learning_rates", [], "Search these in place of --learning_rate.")
     flags.DEFINE_list("batch_sizes", [], "Search these in place of --train_batch_size.")
@@ -169,4 +170,42 @@ def define_class_weights_flag() -> None:
     """Of the scripts that classify."""
     flags.DEFINE_list(
         "class_weights", [], '"balanced", or a number per class: how much its examples count.'
+    )
+
+
+def define_teacher_flags() -> None:
+    """Distillation, of scripts that train: who teaches, and how."""
+    flags.DEFINE_list(
+        "teacher",
+        [],
+        "Learn from this model's answers too: the folder or checkpoint of one that was trained on "
+        "the same task, or several, whose mean is taken.",
+    )
+    flags.DEFINE_float(
+        "teacher_temperature",
+        2.0,
+        "What logits are divided by; the higher, the more a teacher's doubts count.",
+        lower_bound=0.01,
+        upper_bound=100,
+    )
+    flags.DEFINE_float(
+        "label_share",
+        0.5,
+        "How much the labels count in the loss; the teacher's answers count the rest.",
+        lower_bound=0,
+        upper_bound=1,
+    )
+    flags.DEFINE_list(
+        "match_hidden_states",
+        [],
+        "Make layers like the teacher's, of the same width: STUDENT:TEACHER,… from 0, or even.",
+    )
+    flags.DEFINE_list(
+        "match_relations",
+        [],
+        "Make the attention relations of layers like the teacher's, of any width: "
+        "STUDENT:TEACHER,… from 0, or even.",
+    )
+    flags.DEFINE_float(
+        "match_weight", 1.0, "How much the losses of matched layers count.", lower_bound=0
     )

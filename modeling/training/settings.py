@@ -14,6 +14,7 @@ from absl import logging
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
 from modeling.side_by_side import divide_threads
+from modeling.training.distillation.teaching import TeachingSettings
 from modeling.training.engine import distribution
 from modeling.training.engine.loop import LoopOptions
 from modeling.training.engine.setup import EngineSettings
@@ -42,6 +43,7 @@ class FineTuningSettings:
         config: The model's configuration.
         do_lower_case, strip_accents: How texts are folded before, see `vocabularies.TextFolding`.
         reading: How texts are read besides, see `training.reading_flags`.
+        teaching: Who teaches the model, and how.
     """
 
     output_dir: str
@@ -63,6 +65,7 @@ class FineTuningSettings:
     do_lower_case: bool | None = None
     strip_accents: bool | None = None
     reading: dict[str, Any] = field(default_factory=dict)
+    teaching: TeachingSettings = field(default_factory=TeachingSettings)
 
     @property
     def searching(self) -> bool:
@@ -108,9 +111,26 @@ def fine_tuning_settings(values) -> FineTuningSettings:
         config=config,
         reading=reading_flags(values),
         trials=trials,
+        teaching=_teaching_settings(values),
         optimization=training_settings(values),
         loop=loop,
     )
+
+
+def _teaching_settings(values) -> TeachingSettings:
+    """Who teaches, and how.
+
+    Raises:
+        ModelingError: How is said, but not who; or layers are to be matched of nobody.
+    """
+    names = [setting.name for setting in fields(TeachingSettings)]
+    given = [f"--{name}" for name in names if values[name].present and name != "teacher"]
+    if given and not values.teacher:
+        raise ModelingError(
+            f"{', '.join(given)} says how a teacher teaches, but there is none: give --teacher, "
+            f"the folder of a model that was fine-tuned on this task."
+        )
+    return TeachingSettings(**{name: values[name].value for name in names})
 
 
 def training_class_weights(values) -> list[float] | None:

@@ -1,6 +1,6 @@
 """A model over a whole data set: exact means, or one row of outputs per example."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -111,15 +111,18 @@ class ReplicaPredictor:
             [examples, ...]. Where batches have different numbers of choices, those that there
             aren't have the logit ABSENT.
         """
-        indices, rows = [], []
-        for result in shown_results(self._step, distribute_dataset(dataset), "Predicting"):
-            index, real, values = (tensor.numpy() for tensor in result)
-            indices.append(index[real > 0])
-            rows.append(values[real > 0])
-        if not rows:
+        parts = list(self.of_batches(dataset))
+        if not parts:
             return np.zeros((0, 1), np.float32)
+        indices, rows = zip(*parts, strict=True)
         order = np.argsort(np.concatenate(indices), kind="stable")
         return np.concatenate(_of_one_shape(rows))[order]
+
+    def of_batches(self, dataset) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Batch after batch `index` int64 [B] and the output's rows [B, ...], of real examples."""
+        for result in shown_results(self._step, distribute_dataset(dataset), "Predicting"):
+            index, real, values = (tensor.numpy() for tensor in result)
+            yield index[real > 0], values[real > 0]
 
     def _batch(self, batch):
         def replica_batch(batch):
@@ -133,7 +136,7 @@ class ReplicaPredictor:
         return [self.strategy.gather(value, axis=0) for value in values]
 
 
-def _of_one_shape(arrays: list[np.ndarray]) -> list[np.ndarray]:
+def _of_one_shape(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Arrays filled up behind their axes but the first to the largest shape."""
     shape = np.max([array.shape[1:] for array in arrays], axis=0, initial=0).astype(int)
     return [
