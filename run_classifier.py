@@ -43,6 +43,7 @@ if __name__ == "__main__":
 
 from modeling import quiet  # noqa: F401  isort: skip
 
+import copy
 import functools
 import os
 
@@ -116,16 +117,18 @@ class SentenceClassification:
         }
 
     def read(self, purpose: str) -> list:
+        cache = os.path.join(FLAGS.output_dir, "features") if self.cache else None
+        positions = self.config.max_position_embeddings
         splits = reading.read_sentence_splits(
             self.task,
             purpose,
             self.tokenizer,
             self.settings,
             FLAGS.data_dir,
-            os.path.join(FLAGS.output_dir, "features") if self.cache else None,
+            cache,
             FLAGS.train_batch_tokens if purpose == "train" else 0,
             {"train": FLAGS.max_train_examples, "dev": FLAGS.max_eval_examples}.get(purpose, 0),
-            self.config.max_position_embeddings,
+            positions,
         )
         if purpose == "train":
             self.head = SentenceHead(
@@ -136,7 +139,16 @@ class SentenceClassification:
             )
             content = delimited.saved_sentence_labels(self.task)
             labels.keep_labels(FLAGS.output_dir, content, is_chief())
+            if FLAGS.transfer_file:
+                how = (self.task, self.tokenizer, self.settings, cache, positions)
+                unlabelled = reading.read_unlabelled_sentences(FLAGS, *how)
+                splits[0] = splits[0].with_unlabelled(unlabelled)
         return splits
+
+    def read_with(self, tokenizer: Tokenizer) -> list:
+        other = copy.copy(self)
+        other.tokenizer, other.cache = tokenizer, False
+        return other.read("train")
 
     def _weights(self, train) -> list[float] | None:
         """What --class_weights says."""

@@ -44,6 +44,7 @@ if __name__ == "__main__":
 
 from modeling import quiet  # noqa: F401  isort: skip
 
+import copy
 import dataclasses
 import functools
 import json
@@ -139,6 +140,8 @@ class Tagging:
         how = (self.tokenizer, self.tags, self.settings, self.bad_rows)
         how = (*how, self.config.max_position_embeddings)
         split = reading.tokenised_tagging(purpose, sentences, *how)
+        if purpose == "train" and FLAGS.transfer_file:
+            split = split.with_unlabelled(self._unlabelled(how))
         if self.frozen:
             vectors = stored_vectors(
                 os.path.join(FLAGS.output_dir, "features"),
@@ -153,6 +156,19 @@ class Tagging:
             labels_of_pieces = split.features.piece_labels
             self.train_labels = labels_of_pieces[labels_of_pieces >= 0]
         return [split]
+
+    def read_with(self, tokenizer: Tokenizer) -> list:
+        other = copy.copy(self)
+        other.tokenizer, other.frozen = tokenizer, None
+        return other.read("train")
+
+    def _unlabelled(self, how):
+        """The sentences of --transfer_file; tags that they have don't count."""
+        more = (self.tags.scheme, self.bad_rows, self.tags.split_characters)
+        sentences = reading.read_tagging_file(FLAGS, FLAGS.transfer_file, False, *more)
+        split = reading.tokenised_tagging("transfer", sentences, *how)
+        rows = split.rows.unlabelled()
+        return dataclasses.replace(split, features=rows.features, rows=rows)
 
     def make_model(self):
         if self.frozen:

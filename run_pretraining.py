@@ -27,6 +27,7 @@ FLAGS = flags.FLAGS
 pretraining_flags.define_pretraining_flags()
 model_flags.define_model_flags()
 training_flags.define_pretraining_flags()
+training_flags.define_teacher_flags(pretraining=True)
 hardware_flags.define_hardware_flags()
 export_flags.define_export_flags()
 export_flags.define_export_fill_mask_flag()
@@ -52,7 +53,7 @@ from data.pretraining.batches import pipeline
 from data.pretraining.instances.masking import MaskSettings
 from data.pretraining.instances.settings import MLM, MLM_NSP, InstanceSettings
 from data.tokenization import Tokenizer, build_inputs
-from modeling import checkpoints, errors
+from modeling import checkpoints, errors, from_pretrained
 from modeling.answers.fill_mask import fill_masks
 from modeling.checkpoints import model_folder
 from modeling.config import LEFT_TO_RIGHT, RIGHT_TO_LEFT, BertConfig
@@ -63,10 +64,11 @@ from modeling.serving.export import Export
 from modeling.serving.pretraining import export_pretrainer
 from modeling.training import given_model
 from modeling.training import settings as training_settings
+from modeling.training.distillation.pretraining import taught_pretraining
 from modeling.training.engine import distribution
 from modeling.training.engine.evaluation import Evaluator
 from modeling.training.engine.setup import make_train_step
-from modeling.training.phases import Phase, parse_phases, phase_folders
+from modeling.training.phases import Phase, given_phases, phase_folders
 from modeling.training.runs import run_folder, run_state
 from modeling.training.runs.best import load_best
 from modeling.training.runs.fit import RunStage, fit_run
@@ -104,6 +106,7 @@ def check_flags() -> None:
         raise errors.ModelingError(
             "--vocab_file is missing: the vocabulary that the exported model reads texts with."
         )
+    training_settings.teaching_settings(FLAGS)
     if FLAGS.phases and FLAGS.demo:
         raise errors.ModelingError("--phases and --demo exclude each other.")
     if FLAGS.init_checkpoint and not FLAGS.input_file and not FLAGS.vocab_file:
@@ -111,20 +114,6 @@ def check_flags() -> None:
             f"--init_checkpoint={FLAGS.init_checkpoint} needs the --vocab_file that it was trained "
             f"with. A vocabulary learned from the text would give its words other ids."
         )
-
-
-def read_phases() -> list[Phase]:
-    """The phases of the run: those of --phases, or the one that the other flags describe."""
-    if FLAGS.phases:
-        return parse_phases(FLAGS.phases)
-    return [
-        Phase(
-            FLAGS.max_seq_length,
-            FLAGS.num_train_steps,
-            FLAGS.train_batch_size,
-            FLAGS.max_predictions_per_seq,
-        )
-    ]
 
 
 def read_config(phases: list[Phase]) -> BertConfig:
@@ -246,7 +235,7 @@ def main(_) -> None:
     if FLAGS.demo:
         demo.set_demo_flags(FLAGS)
     if FLAGS.estimate:
-        phases = read_phases()
+        phases = given_phases(FLAGS)
         files = corpus.expand(FLAGS.corpus_file) if FLAGS.corpus_file else []
         print(estimate_run(FLAGS, read_config(phases), phases, files))
         return
@@ -255,7 +244,7 @@ def main(_) -> None:
         if FLAGS.do_train or FLAGS.do_eval:
             run(summary)
         else:
-            model = make_model(read_config(read_phases()))
+            model = make_model(read_config(given_phases(FLAGS)))
             given_model.check_run_vocabulary(FLAGS)
             load_weights(model)
             export(model, FLAGS.vocab_file)
@@ -269,7 +258,7 @@ def run(summary: RunSummary) -> None:
             "python -m data.create_pretraining_data, and give them as --input_file."
         )
     # ---- Data ----
-    phases = read_phases()
+    phases = given_phases(FLAGS)
     config = read_config(phases)
     for phase in phases:
         distribution.check_replica_batch_sizes(
@@ -343,11 +332,14 @@ def run(summary: RunSummary) -> None:
                 )
                 for phase, found in zip(phases, records, strict=True)
             ]
+            how = training_settings.teaching_settings(FLAGS), from_pretrained, FLAGS.teacher_places
+            longest = max(phase.max_seq_length for phase in phases)
+            taught, teaching = taught_pretraining(losses, model, *how, vocabulary, longest)
             names = ("objective", "learning_rate", "num_warmup_steps", "random_seed", "optimizer")
             names += ("lr_schedule", "lr_decay_power", "weight_decay_rate", "layerwise_lr_decay")
             names += ("freeze_layers",) + (() if FLAGS.phases else ("train_batch_size",))
             step = fit_run(
-                make_train_step(model, losses, settings),
+                make_train_step(model, taught, settings),
                 stages,
                 FLAGS.output_dir,
                 FLAGS.init_checkpoint,
@@ -357,7 +349,7 @@ def run(summary: RunSummary) -> None:
                 summary,
                 result_names=lambda: [*evaluator.names(eval_sets[-1]), "masked_lm_perplexity"],
                 plot=plot,
-                identity={name: FLAGS[name].value for name in names},
+                identity={name: FLAGS[name].value for name in names} | teaching,
                 vocabulary=vocabulary,
                 begin=functools.partial(keep_model_files, write=distribution.is_chief()),
             )

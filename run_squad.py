@@ -110,7 +110,11 @@ class QuestionAnswering:
     def read(self, purpose: str) -> list:
         positions = self.config.max_position_embeddings
         if purpose == "train":
-            return reading.read_training_questions(FLAGS, self.tokenizer, positions)
+            splits = reading.read_training_questions(FLAGS, self.tokenizer, positions)
+            if FLAGS.transfer_file:
+                unlabelled = reading.read_unlabelled_questions(FLAGS, self.tokenizer, positions)
+                splits[-1] = splits[-1].with_unlabelled(unlabelled)
+            return splits
         split = reading.read_to_answer(FLAGS, purpose, self.tokenizer, positions)
         if purpose == "dev" and not scoring.with_answers(split.examples):
             raise errors.ModelingError(
@@ -118,6 +122,9 @@ class QuestionAnswering:
                 f"nothing to evaluate on while training; leave out --eval_steps and the search."
             )
         return [split]
+
+    def read_with(self, tokenizer: Tokenizer) -> None:
+        return None  # spans of other pieces are other spans
 
     def make_model(self):
         model = BertQuestionAnswering(self.config, remat=FLAGS.remat)

@@ -71,6 +71,29 @@ class Features:
             pad_id=self.pad_id,
         )
 
+    def joined(self, other: "Features") -> "Features":
+        """These examples, and behind them those of features of the same kind."""
+
+        def both(name: str) -> np.ndarray:
+            return np.concatenate([getattr(self, name), getattr(other, name)])
+
+        def splits(name: str) -> np.ndarray:
+            mine, others = getattr(self, name), getattr(other, name)
+            return np.concatenate([mine, others[1:] + mine[-1]])
+
+        names = ("ids", "first_lengths", "label_ids")
+        names += () if self.piece_labels is None else ("piece_labels",)
+        return dataclasses.replace(
+            self,
+            splits=splits("splits"),
+            row_splits=splits("row_splits"),
+            extra={
+                name: np.concatenate([values, other.extra[name]])
+                for name, values in self.extra.items()
+            },
+            **{name: both(name) for name in names},
+        )
+
     @property
     def lengths(self) -> np.ndarray:
         """int64 [N], pieces of the example's longest row, [CLS] and [SEP] counted."""

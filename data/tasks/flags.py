@@ -33,6 +33,15 @@ def define_limit_flags() -> None:
     )
 
 
+def define_transfer_flag(form: str) -> None:
+    """Texts without labels, to learn a teacher's answers to."""
+    flags.DEFINE_string(
+        "transfer_file",
+        None,
+        f"With --teacher: {form} without labels, to learn the teacher's answers to.",
+    )
+
+
 def define_demo_flag(description: str) -> None:
     """--demo, which says what it learns and needs no other flag."""
     flags.DEFINE_bool("demo", False, description)

@@ -13,10 +13,12 @@ import tensorflow as tf
 from absl import logging
 
 from data import batching
-from data.features import Features
+from data.features import Features, features_fingerprint
 from data.tokenization import Tokenizer
 from data.tokenization.vocabulary import warn_of_unknown_pieces
 from data.vectors.store import StoredVectors
+
+IS_LABELLED = "is_labelled"
 
 
 def first_examples(examples: Sequence[Any], most: int, name: str) -> list[Any]:
@@ -72,6 +74,46 @@ class TaskSplit:
 
     def __len__(self) -> int:
         return len(self.features)
+
+    def with_unlabelled(self, other: "TaskSplit") -> "TaskSplit":
+        """Behind its examples those of a split whose labels aren't known.
+
+        Batches then have `is_labelled` float32 [B], 0 for these, but for labels of pieces, which
+        say so themselves.
+        """
+        mine, others = self.features, other.features
+        if mine.piece_labels is None:
+            mine, others = (
+                dataclasses.replace(
+                    features,
+                    extra={
+                        **features.extra,
+                        IS_LABELLED: np.full(len(features), known, np.float32),
+                    },
+                )
+                for features, known in ((mine, 1), (others, 0))
+            )
+        count = len(mine)
+
+        def describe(index: np.ndarray) -> str:
+            parts = (self, index[index < count]), (other, index[index >= count] - count)
+            return "; ".join(split.describe(some) for split, some in parts if len(some))
+
+        return dataclasses.replace(
+            self,
+            features=mine.joined(others),
+            fingerprint=features_fingerprint([self.fingerprint, "unlabelled", other.fingerprint]),
+            describe=describe,
+            examples=[*self.examples, *other.examples],
+            rows=self.rows.joined(other.rows) if self.rows is not None else None,
+        )
+
+    def places_in(self, other: "TaskSplit") -> Sequence[np.ndarray]:
+        """Where a split of the same texts in other pieces answers what this one does.
+
+        For each example int64 [T, 2]: which example there, and which of its places; −1 for none.
+        """
+        return self.rows.places_in(other.rows)
 
     @property
     def left_out(self) -> dict[str, int]:

@@ -22,7 +22,7 @@ from modeling.checkpoints.model_folder import keep_model_files
 from modeling.checkpoints.vocabularies import TextFolding
 from modeling.errors import ModelingError
 from modeling.logs import activity
-from modeling.training.distillation.teaching import TeacherModel, Teaching
+from modeling.training.distillation.teaching import TeacherModel, Teaching, check_teacher_lengths
 from modeling.training.engine import distribution, precision
 from modeling.training.engine.setup import make_train_step
 from modeling.training.reading_flags import keep_reading_flags
@@ -60,7 +60,7 @@ def fine_tune(
     train = _read(task, "train") if settings.do_train else []
     dev = _read(task, "dev") if settings.evaluating else []
     test = _read(task, "test") if settings.do_predict else []
-    teaching = _open_teaching(task, settings, open_teacher) if train else None
+    teaching = _open_teaching(task, settings, train, open_teacher) if train else None
     driver = _Driver(task, settings, train, dev, teaching)
     if settings.do_train:
         driver.keep_model_files(write=False)
@@ -98,7 +98,9 @@ def fine_tune(
         _name_what_is_older(settings)
 
 
-def _open_teaching(task: Task, settings: FineTuningSettings, open_teacher) -> Teaching | None:
+def _open_teaching(
+    task: Task, settings: FineTuningSettings, train: list[TrainingTaskSplit], open_teacher
+) -> Teaching | None:
     """The teachers, if there are any."""
     told = settings.teaching
     if not told.teacher:
@@ -106,7 +108,8 @@ def _open_teaching(task: Task, settings: FineTuningSettings, open_teacher) -> Te
     if open_teacher is None:
         raise ModelingError("--teacher: this script doesn't say how teachers are opened.")
     teachers = [open_teacher(path) for path in told.teacher]
-    return Teaching(teachers, told, task.config, settings.vocab_file, settings.output_dir)
+    check_teacher_lengths(told, teachers, settings.max_seq_length)
+    return Teaching(teachers, told, task, train, settings.vocab_file, settings.output_dir)
 
 
 def _name_what_is_older(settings: FineTuningSettings) -> None:

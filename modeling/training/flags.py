@@ -173,14 +173,27 @@ def define_class_weights_flag() -> None:
     )
 
 
-def define_teacher_flags() -> None:
-    """Distillation, of scripts that train: who teaches, and how."""
+def define_teacher_flags(pretraining: bool = False) -> None:
+    """Distillation: who teaches, and how.
+
+    Args:
+        pretraining: Whether words are learned, not the answers of a task.
+    """
     flags.DEFINE_list(
         "teacher",
         [],
-        "Learn from this model's answers too: the folder or checkpoint of one that was trained on "
-        "the same task, or several, whose mean is taken.",
+        "Learn from this pre-trained model's words or layers too: its folder or checkpoint."
+        if pretraining
+        else "Learn from this model's answers too: the folder or checkpoint of one that was "
+        "trained on the same task, or several, whose mean is taken.",
     )
+    if pretraining:
+        flags.DEFINE_enum(
+            "teacher_places",
+            "masked",
+            ["masked", "all"],
+            "Where words are learned from --teacher: at the masked places, or at all of them.",
+        )
     flags.DEFINE_float(
         "teacher_temperature",
         2.0,

@@ -51,6 +51,14 @@ def phase_folders(phases: Sequence[Phase]) -> list[str]:
     return names
 
 
+def given_phases(values) -> list[Phase]:
+    """The phases that the flags mean: those of --phases, or the one that the others describe."""
+    if values.phases:
+        return parse_phases(values.phases)
+    names = ("max_seq_length", "num_train_steps", "train_batch_size", "max_predictions_per_seq")
+    return [Phase(*(values[name].value for name in names))]
+
+
 def parse_phases(text: str) -> list[Phase]:
     """Reads "LENGTH:STEPS:BATCH[:PREDICTIONS],…", as in "128:900000:256,512:100000:256".
 

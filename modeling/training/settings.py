@@ -43,6 +43,7 @@ class FineTuningSettings:
         config: The model's configuration.
         do_lower_case, strip_accents: How texts are folded before, see `vocabularies.TextFolding`.
         reading: How texts are read besides, see `training.reading_flags`.
+        max_seq_length: Of the rows.
         teaching: Who teaches the model, and how.
     """
 
@@ -65,6 +66,7 @@ class FineTuningSettings:
     do_lower_case: bool | None = None
     strip_accents: bool | None = None
     reading: dict[str, Any] = field(default_factory=dict)
+    max_seq_length: int = 0
     teaching: TeachingSettings = field(default_factory=TeachingSettings)
 
     @property
@@ -111,24 +113,25 @@ def fine_tuning_settings(values) -> FineTuningSettings:
         config=config,
         reading=reading_flags(values),
         trials=trials,
-        teaching=_teaching_settings(values),
+        teaching=teaching_settings(values),
         optimization=training_settings(values),
         loop=loop,
     )
 
 
-def _teaching_settings(values) -> TeachingSettings:
+def teaching_settings(values) -> TeachingSettings:
     """Who teaches, and how.
 
     Raises:
         ModelingError: How is said, but not who; or layers are to be matched of nobody.
     """
     names = [setting.name for setting in fields(TeachingSettings)]
-    given = [f"--{name}" for name in names if values[name].present and name != "teacher"]
+    names_given = [n for n in (*names, "transfer_file", "teacher_places") if n in values]
+    given = [f"--{name}" for name in names_given if values[name].present and name != "teacher"]
     if given and not values.teacher:
         raise ModelingError(
             f"{', '.join(given)} says how a teacher teaches, but there is none: give --teacher, "
-            f"the folder of a model that was fine-tuned on this task."
+            f"the folder of a model that was trained on this task."
         )
     return TeachingSettings(**{name: values[name].value for name in names})
 

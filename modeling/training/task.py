@@ -67,6 +67,17 @@ class TrainingTaskSplit(Protocol):
         """Training batches that make one pass."""
         ...
 
+    def places_in(self, other: "TrainingTaskSplit") -> Sequence[np.ndarray]:
+        """Where a split of the same texts in other pieces answers what this one does.
+
+        Only asked of tasks whose answers are of words, where `Task.read_with` gave the other one.
+
+        Returns:
+            For each example int64 [T, 2]: which example there, and which of its places; −1 for
+            none.
+        """
+        ...
+
     def describe(self, index: np.ndarray) -> str:
         """Where the examples of a batch come from, for messages: "train.tsv: lines 3, 17"."""
         ...
@@ -122,6 +133,21 @@ class Task(Protocol):
 
         Raises:
             ModelingError, DataError: A file is missing, or is at fault.
+        """
+        ...
+
+    def read_with(self, tokenizer: Any) -> list[TrainingTaskSplit] | None:
+        """The splits of `read("train")` in other pieces, for a teacher with another vocabulary.
+
+        Only scripts with the flag --teacher are asked for it.
+
+        Args:
+            tokenizer: The teacher's.
+
+        Returns:
+            The same examples in the same order; of tags the same words, see
+            `TrainingTaskSplit.places_in`. None where what the teacher says of its pieces says
+            nothing of the task's.
         """
         ...
 

@@ -6,13 +6,19 @@ Defined without TensorFlow, since --help needs none.
 from absl import flags
 
 from data.flags import define_text_folding_flags
-from data.tasks.flags import define_bad_row_flags, define_demo_flag, define_limit_flags
+from data.tasks.flags import (
+    define_bad_row_flags,
+    define_demo_flag,
+    define_limit_flags,
+    define_transfer_flag,
+)
 
 
 def define_question_flags() -> None:
     """All of them."""
     define_bad_row_flags()
     define_limit_flags()
+    define_transfer_flag("SQuAD-format questions")
     define_demo_flag("Learn to answer questions about installed docstrings; see README.")
     flags.DEFINE_list(
         "train_file",

@@ -12,7 +12,11 @@ from data.features import features_fingerprint
 from data.files.bad_rows import BadRows
 from data.tasks.lengths import piece_counts, tell_lengths
 from data.tasks.questions import original, squad
-from data.tasks.questions.rows import QuestionSettings, training_question_rows
+from data.tasks.questions.rows import (
+    QuestionSettings,
+    make_question_rows,
+    training_question_rows,
+)
 from data.tasks.splits import TaskSplit, first_examples, tell_unknown_pieces
 from data.tokenization import Tokenizer
 
@@ -128,6 +132,40 @@ def read_training_questions(
             )
         )
     return splits
+
+
+def read_unlabelled_questions(
+    values, tokenizer: Tokenizer, max_positions: int | None = None
+) -> TaskSplit:
+    """The questions of --transfer_file and their windows; answers that it has don't count.
+
+    Raises:
+        DataError: It can't be read, or windows are to be made as the original makes them.
+    """
+    path = values.transfer_file
+    if values.original_postprocessing:
+        raise DataError(
+            f"--transfer_file={path} can't be read with --original_postprocessing, whose windows "
+            f"to train on are of questions with answers. Leave one of the two out."
+        )
+    questions = squad.read_squad(
+        path,
+        version_2=values.version_2_with_negative,
+        training=False,
+        max_contexts=values.max_contexts,
+        bad_rows=BadRows(values.skip_bad_rows),
+    )
+    settings = question_settings(values)
+    tell_question_lengths(path, tokenizer, questions, settings, max_positions)
+    features = make_question_rows(tokenizer, questions, settings, training=False).features
+    logging.info("%s: %d questions, %d windows", path, len(questions), len(features))
+    tell_unknown_pieces(path, features, tokenizer)
+    return TaskSplit(
+        path,
+        features,
+        features_fingerprint([features.ids, features.splits]),
+        lambda index: f"{path}: windows {', '.join(map(str, index))}",
+    )
 
 
 def read_to_answer(

@@ -6,7 +6,12 @@ Defined without TensorFlow, since --help needs none.
 from absl import flags
 
 from data.flags import define_delimiter_flag, define_encoding_flag, define_text_folding_flags
-from data.tasks.flags import define_bad_row_flags, define_demo_flag, define_limit_flags
+from data.tasks.flags import (
+    define_bad_row_flags,
+    define_demo_flag,
+    define_limit_flags,
+    define_transfer_flag,
+)
 
 OWN_FILES = "delimited"  # name of the task
 TASKS = ("cola", "diagnostic", "mnli", "mrpc", "qnli", "qqp", "rte", "sst-2", "sts-b", "wnli")
@@ -19,6 +24,7 @@ def define_sentence_flags() -> None:
     """All of them."""
     define_bad_row_flags()
     define_limit_flags()
+    define_transfer_flag("texts")
     define_demo_flag("Learn from installed docstrings which library a text is from; see README.")
     _define_task_flags()
     define_text_folding_flags()

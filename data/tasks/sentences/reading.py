@@ -4,6 +4,7 @@ task = open_sentence_task(values, train=True)
 splits = read_sentence_splits(task, "dev", tokenizer, SentenceSettings(128), data_dir)
 """
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 
@@ -14,7 +15,7 @@ from data.errors import DataError
 from data.features import features_fingerprint
 from data.tasks import labels
 from data.tasks.sentences import delimited, glue, multiple_choice, rows
-from data.tasks.sentences.examples import SentenceKind, SentenceTask
+from data.tasks.sentences.examples import Example, SentenceKind, SentenceTask
 from data.tasks.sentences.flags import OWN_FILES, TASKS
 from data.tasks.sentences.labelled import warn_of_sentence_labels
 from data.tasks.sentences.rows import SentenceSettings
@@ -115,32 +116,89 @@ def read_sentence_splits(
         if len(examples) < len(everything) and name == "train" and task.labels:
             # A file that is sorted by label shows here.
             warn_of_sentence_labels(f"The first {most} examples", examples, task.labels)
-        features = rows.cached_sentence_rows(
-            cache, name, tokenizer, examples, task.kind, task.labels, settings
-        )
-        logging.info("%s: %d examples of %s", name, len(examples), task.name)
-        empty = [example.source for example in examples if not example.text_a.strip()]
-        if empty:
-            logging.warning(
-                f"{name}: {len(empty)} of {len(examples)} examples have an empty text:"
-                f" {', '.join(empty[:5])}{', …' if empty[5:] else ''}. They count like"
-                " any other; if they are a mistake, take them out of the file."
-            )
-        tell_unknown_pieces(name, features, tokenizer)
-        rows.tell_sentence_lengths(
-            name, tokenizer, examples, task.kind, settings, features, max_positions
-        )
-        texts = rows.sentences_fingerprint(tokenizer, examples, task.kind, settings)
         splits.append(
-            TaskSplit(
-                name,
-                features,
-                features_fingerprint([texts, features.label_ids, task.labels]),
-                functools.partial(batching.batching_sources, examples),
-                examples,
-                budget=budget,
-                # "file:line", of Parquet "file: row 3"; a part that is held out is of a file, too.
-                skipped=task.bad_rows.skipped.get(examples[0].source.rpartition(":")[0], 0),
-            )
+            _tokenised(name, task, examples, tokenizer, settings, cache, budget, max_positions)
         )
     return splits
+
+
+def _tokenised(
+    name: str,
+    task: SentenceTask,
+    examples: Sequence[Example],
+    tokenizer: Tokenizer,
+    settings: SentenceSettings,
+    cache: str | None,
+    budget: int,
+    max_positions: int | None,
+) -> TaskSplit:
+    """The split of some examples; the log tells of their lengths and what is odd about them."""
+    features = rows.cached_sentence_rows(
+        cache, name, tokenizer, examples, task.kind, task.labels, settings
+    )
+    logging.info("%s: %d examples of %s", name, len(examples), task.name)
+    empty = [example.source for example in examples if not example.text_a.strip()]
+    if empty:
+        logging.warning(
+            f"{name}: {len(empty)} of {len(examples)} examples have an empty text:"
+            f" {', '.join(empty[:5])}{', …' if empty[5:] else ''}. They count like"
+            " any other; if they are a mistake, take them out of the file."
+        )
+    tell_unknown_pieces(name, features, tokenizer)
+    rows.tell_sentence_lengths(
+        name, tokenizer, examples, task.kind, settings, features, max_positions
+    )
+    texts = rows.sentences_fingerprint(tokenizer, examples, task.kind, settings)
+    return TaskSplit(
+        name,
+        features,
+        features_fingerprint([texts, features.label_ids, task.labels]),
+        functools.partial(batching.batching_sources, examples),
+        examples,
+        budget=budget,
+        # "file:line", of Parquet "file: row 3"; a part that is held out is of a file, too.
+        skipped=task.bad_rows.skipped.get(examples[0].source.rpartition(":")[0], 0),
+    )
+
+
+def read_unlabelled_sentences(
+    values,
+    task: SentenceTask,
+    tokenizer: Tokenizer,
+    settings: SentenceSettings,
+    cache: str | None = None,
+    max_positions: int | None = None,
+) -> TaskSplit:
+    """The texts of --transfer_file, tokenised; labels that it has don't count.
+
+    It is read as own files are, --text_columns naming its columns; of multiple choice in one of
+    its layouts.
+
+    Raises:
+        DataError: It can't be read so, or has single texts for a task of pairs, or pairs.
+    """
+    if task.kind is SentenceKind.CHOICES:
+        files = (None, [], values.transfer_file)
+        reader = multiple_choice.get_task("multiple_choice", *files, values.skip_bad_rows)
+    else:
+        reader = delimited.make_sentence_task(
+            text_columns=values.text_columns or getattr(task, "text_columns", ()),
+            test_file=values.transfer_file,
+            kind=task.kind,
+            labels=task.labels or None,
+            has_header=values.header,
+            format=values.file_format,
+            data_dir=values.data_dir if task.name == OWN_FILES else None,
+            skip_bad_rows=values.skip_bad_rows,
+            delimiter=values.delimiter,
+            encoding=values.encoding,
+        )
+    if reader.pairs != task.pairs:
+        raise DataError(
+            f"--transfer_file={values.transfer_file}: --text_columns names "
+            f"{len(reader.text_columns)} column(s), but an example of {task.name} has "
+            f"{1 + task.pairs} text(s). Name as many columns."
+        )
+    examples = [dataclasses.replace(e, label=None) for e in reader.read(None, "test")]
+    name = "transfer"
+    return _tokenised(name, task, examples, tokenizer, settings, cache, 0, max_positions)

@@ -6,7 +6,12 @@ Defined without TensorFlow, since --help needs none.
 from absl import flags
 
 from data.flags import define_encoding_flag, define_text_folding_flags
-from data.tasks.flags import define_bad_row_flags, define_demo_flag, define_limit_flags
+from data.tasks.flags import (
+    define_bad_row_flags,
+    define_demo_flag,
+    define_limit_flags,
+    define_transfer_flag,
+)
 
 SCHEMES = ("iob1", "iob2", "iobes", "bmes", "bilou")
 MODEL_SCHEMES = ("iob2", "iobes")
@@ -16,6 +21,7 @@ def define_tagging_flags() -> None:
     """All of them."""
     define_bad_row_flags()
     define_limit_flags()
+    define_transfer_flag("sentences")
     define_demo_flag("Learn from installed docstrings which words are code; see README.")
     flags.DEFINE_string("data_dir", None, "Folder that file names start from.")
     flags.DEFINE_string("train_file", None, "Sentences to train on.")

@@ -16,7 +16,7 @@ import tensorflow as tf
 from data.features import Features, concatenated_features, feature_portions, feature_row_splits
 from data.progress import work
 from data.tasks.tagging.conll import ConllSentence
-from data.tasks.tagging.tags import NO_TAG, TagSet
+from data.tasks.tagging.tags import NO_TAG, UNKNOWN_TAG, TagSet
 from data.tasks.tagging.windows import check_tagged_word_lengths, make_windows
 from data.tokenization import Tokenizer
 
@@ -103,6 +103,39 @@ class WordRows:
         sentence = np.searchsorted(self.splits, self.words, "right") - 1
         changes = (np.diff(self.rows) != 0) & (np.diff(sentence) == 0)
         return len(np.unique(sentence[1:][changes]))
+
+    def unlabelled(self) -> "WordRows":
+        """The same, no word's tag being known: UNKNOWN_TAG in place of what tags there are."""
+        labels = np.full_like(self.features.piece_labels, NO_TAG)
+        labels[self.features.splits[self.rows] + self.places] = UNKNOWN_TAG
+        features = dataclasses.replace(self.features, piece_labels=labels)
+        return dataclasses.replace(self, features=features)
+
+    def joined(self, other: "WordRows") -> "WordRows":
+        """These rows, and behind them those of other sentences."""
+        more = {
+            "rows": other.rows + len(self.features),
+            "places": other.places,
+            "words": other.words + self.splits[-1],
+            "splits": other.splits[1:] + self.splits[-1],
+            "sources": other.sources,
+            "lengths": other.lengths,
+        }
+        joined = {name: np.concatenate([getattr(self, name), more[name]]) for name in more}
+        return WordRows(features=self.features.joined(other.features), **joined)
+
+    def places_in(self, other: "WordRows") -> list[np.ndarray]:
+        """Where the words of these rows stand in rows that other pieces make of the same words.
+
+        Returns:
+            For each row int64 [its length, 2]: number and place of the other row that scores the
+            word which is scored here; −1 where none is, here or there.
+        """
+        of_words = np.full((int(self.splits[-1]), 2), -1, np.int64)
+        of_words[other.words] = np.stack([other.rows, other.places], 1)
+        found = np.full((len(self.features.ids), 2), -1, np.int64)
+        found[self.features.splits[self.rows] + self.places] = of_words[self.words]
+        return np.split(found, self.features.splits[1:-1])
 
     def describe(self, index: np.ndarray) -> str:
         """Where the rows of a batch come from, for messages."""

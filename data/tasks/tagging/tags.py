@@ -11,7 +11,8 @@ from data.tasks import labels
 from data.tasks.tagging.conll import ConllSentence
 from data.tasks.tagging.schemes import MODEL_SCHEMES, OUTSIDE, SCHEMES, split_tag
 
-NO_TAG = -1
+NO_TAG, UNKNOWN_TAG = -1, -2
+"""In place of a tag's number: nothing is tagged there; a word is, but nobody says how."""
 """In place of a number where a word has no tag that the model knows."""
 
 

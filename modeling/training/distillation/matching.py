@@ -67,9 +67,13 @@ class LayerLosses:
                 f"both the student's width {widths[0]} and the teacher's {widths[1]}."
             )
 
-    def __call__(self, outputs: Mapping, batch: Mapping) -> tuple[Means, Means]:
+    def __call__(
+        self, outputs: Mapping, batch: Mapping, taught: Mapping | None = None
+    ) -> tuple[Means, Means]:
+        """See `losses.Losses`; `taught` are the outputs of the teacher's encoder if it has run."""
         inputs = {name: _flat(batch[name]) for name in _INPUTS if name in batch}
-        taught = self.teacher.encoder(inputs, execution=INFERENCE)
+        if taught is None:
+            taught = self.teacher.encoder(inputs, execution=INFERENCE)
         # Only weights of the student learn.
         layers = ("embedding_output", "encoder_outputs")
         taught = {name: tf.nest.map_structure(tf.stop_gradient, taught[name]) for name in layers}

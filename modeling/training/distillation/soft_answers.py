@@ -14,7 +14,8 @@ from modeling.models import ABSENT
 TEACHER = "teacher_logits"
 """Of a batch: what the teachers answered, the mean of several; 0 at padding."""
 LABELLED = "is_labelled"
-"""Of a batch, float32 [B]: 0 for an example whose label isn't known. Without it all have one."""
+"""Of a batch, float32 [B]: 0 for an example whose label isn't known. Without it all have one.
+Labels of pieces say so themselves, see `SoftTags`."""
 
 _PADDING = -1e9
 
@@ -119,10 +120,20 @@ class SoftSpans(SoftClasses):
 
 
 class SoftTags(SoftClasses):
-    """Of tags: the divergence at each piece, [B, T]; as for labels, words' first ones count."""
+    """Of tags: the divergence at each piece, [B, T]; words' first ones count, as for labels.
+
+    Where no word is tagged `piece_labels` is −1; −2 where one is, but not known how. Words that a
+    teacher with another vocabulary doesn't see have the answer NaN, and don't count.
+    """
+
+    def __call__(self, outputs: Mapping, batch: Mapping) -> tf.Tensor:
+        teacher = batch[TEACHER]
+        known = tf.where(tf.math.is_nan(teacher), 0.0, teacher)
+        return divergence(known, outputs["logits"], self.temperature)
 
     def weights(self, batch: Mapping) -> tf.Tensor:
-        return tf.cast(batch["piece_labels"] >= 0, tf.float32)
+        seen = ~tf.math.is_nan(batch[TEACHER][..., 0])
+        return tf.cast((batch["piece_labels"] != -1) & seen, tf.float32)
 
 
 SOFT_LOSSES: Mapping[str, Callable[[float], SoftLoss]] = {
@@ -198,7 +209,4 @@ def _labelled(batch: Mapping) -> Mapping:
     labelled = batch.get(LABELLED)
     if labelled is None:
         return batch
-    hidden = {"is_real_example": real_examples(batch, labelled) * labelled}
-    if "piece_labels" in batch:
-        hidden["piece_labels"] = tf.where(labelled[:, tf.newaxis] > 0, batch["piece_labels"], -1)
-    return {**batch, **hidden}
+    return {**batch, "is_real_example": real_examples(batch, labelled) * labelled}

@@ -51,13 +51,21 @@ class StoredAnswers:
         values = np.zeros((len(index), length, self.width), np.float32)
         with tf.io.gfile.GFile(self.path, "rb") as file:
             for row, example in enumerate(index):
-                if example < 0:
-                    continue
-                start, count = self.places[example].tolist()
-                file.seek(start * self.width * 4)
-                rows = np.frombuffer(file.read(count * self.width * 4), "<f4")
-                values[row, :count] = rows.reshape(-1, self.width)
+                if example >= 0:
+                    rows = self._rows(file, example)
+                    values[row, : len(rows)] = rows
         return values
+
+    def of_example(self, example: int) -> np.ndarray:
+        """Float32 [places, K]."""
+        with tf.io.gfile.GFile(self.path, "rb") as file:
+            return self._rows(file, example)
+
+    def _rows(self, file, example: int) -> np.ndarray:
+        start, count = self.places[example].tolist()
+        file.seek(start * self.width * 4)
+        rows = np.frombuffer(file.read(count * self.width * 4), "<f4")
+        return rows.reshape(count, self.width)
 
 
 def with_answers(dataset: tf.data.Dataset, stored: Sequence[StoredAnswers]) -> tf.data.Dataset:

@@ -2,12 +2,15 @@
 
 teaching = Teaching(teachers, settings.teaching, config, vocab_file, output_dir)
 losses, batches = teaching.losses(task.losses, model), teaching.taught(split, batches)
+
+A teacher reads the rows of the student's splits, or, if its vocabulary is another one, rows of its
+own of the same texts.
 """
 
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import keras
@@ -32,7 +35,7 @@ from modeling.training.distillation.stored_answers import (
 from modeling.training.engine.distribution import num_workers, share_of_worker
 from modeling.training.engine.evaluation import ReplicaPredictor
 from modeling.training.runs.identity import weights_identity
-from modeling.training.task import TrainingTaskSplit
+from modeling.training.task import Task, TrainingTaskSplit
 
 FOLDER = "teacher"
 """Of a run's output folder, for the answers."""
@@ -96,13 +99,43 @@ def layer_pairs(items: Sequence[str], flag: str, ours: int, theirs: int) -> Pair
     return pairs
 
 
+def matched_layers(
+    settings: TeachingSettings, student: keras.Model, teacher: keras.Model
+) -> LayerLosses | None:
+    """The losses of the layers that are to be matched; None without any.
+
+    Raises:
+        ModelingError: There are no such layers, or their widths don't allow it.
+    """
+    if not (settings.match_hidden_states or settings.match_relations):
+        return None
+    counts = student.config.num_hidden_layers, teacher.config.num_hidden_layers
+    hidden = layer_pairs(settings.match_hidden_states, "match_hidden_states", *counts)
+    relations = layer_pairs(settings.match_relations, "match_relations", *counts)
+    return LayerLosses(student, teacher, hidden, relations, weight=settings.match_weight)
+
+
+def check_teacher_lengths(
+    settings: TeachingSettings, teachers: Sequence[TeacherModel], max_seq_length: int
+) -> None:
+    """Refuses teachers that have no embeddings for the last places of a row; ModelingError."""
+    for path, teacher in zip(settings.teacher, teachers, strict=True):
+        positions = teacher.config.max_position_embeddings
+        if positions < max_seq_length:
+            raise ModelingError(
+                f"--max_seq_length is {max_seq_length}, but --teacher={path} was made for "
+                f"max_position_embeddings {positions}. Give --max_seq_length={positions} or less."
+            )
+
+
 class Teaching:
     """What the teachers of a command add to its runs; made in the strategy's scope.
 
     Args:
         teachers: As they were opened, with one head and the student's labels.
         settings: How they teach.
-        config: The student's, with its head and the labels' names.
+        task: The student's.
+        train: What it is trained on.
         vocab_file: The student's vocabulary.
         output_dir: The run's folder.
 
@@ -114,22 +147,30 @@ class Teaching:
         self,
         teachers: Sequence[TeacherModel],
         settings: TeachingSettings,
-        config: BertConfig,
+        task: Task,
+        train: Sequence[TrainingTaskSplit],
         vocab_file: str,
         output_dir: str,
     ):
         self.settings = settings
-        self.head = config.head
+        self.train = list(train)
         self.folder = join(output_dir, FOLDER)
+        self.head = task.config.head
+        self.by_place = self.head in BY_PLACE
         self.teachers = [
-            _Teacher(path, teacher, config, vocab_file)
+            _Teacher(path, teacher, task, vocab_file)
             for path, teacher in zip(settings.teacher, teachers, strict=True)
         ]
-        self.matches = bool(settings.match_hidden_states or settings.match_relations)
-        if self.matches and len(self.teachers) > 1:
+        matches = bool(settings.match_hidden_states or settings.match_relations)
+        if matches and len(self.teachers) > 1:
             raise ModelingError(
                 f"--match_hidden_states and --match_relations take the layers of one teacher, but "
                 f"--teacher names {len(self.teachers)}."
+            )
+        if matches and self.teachers[0].own_splits:
+            raise ModelingError(
+                f"--match_hidden_states and --match_relations need a teacher that reads the same "
+                f"pieces, and the vocabulary of --teacher={settings.teacher[0]} is another one."
             )
 
     @property
@@ -144,21 +185,12 @@ class Teaching:
 
     def losses(self, losses: Losses, model: keras.Model) -> Losses:
         """What a student is trained with, in place of the labels' losses alone."""
-        settings, layers = self.settings, []
-        if self.matches:
-            teacher = self.teachers[0].model
-            ours, theirs = (m.config.num_hidden_layers for m in (model, teacher))
-            pairs = {
-                "hidden": layer_pairs(
-                    settings.match_hidden_states, "match_hidden_states", ours, theirs
-                ),
-                "relations": layer_pairs(settings.match_relations, "match_relations", ours, theirs),
-            }
-            layers.append(LayerLosses(model, teacher, **pairs, weight=settings.match_weight))
+        settings = self.settings
+        layers = matched_layers(settings, model, self.teachers[0].model)
         soft = None
         if self._learns_answers:
             soft = SOFT_LOSSES[self.head](settings.teacher_temperature)
-        return TaughtLosses(losses, soft, settings.label_share, layers)
+        return TaughtLosses(losses, soft, settings.label_share, [layers] if layers else [])
 
     def taught(self, split: TrainingTaskSplit, dataset: tf.data.Dataset) -> tf.data.Dataset:
         """Batches of a split with the teachers' answers, which are computed if they aren't yet."""
@@ -167,29 +199,53 @@ class Teaching:
         return with_answers(dataset, [self._answers(t, split) for t in self.teachers])
 
     def _answers(self, teacher: "_Teacher", split: TrainingTaskSplit) -> StoredAnswers:
-        known = teacher.answers.get(split.fingerprint)
-        if known is None:
-            known = stored_answers(
-                self.folder,
-                "train",
-                f"{split.fingerprint} {teacher.identity} {teacher.order}",
-                len(split),
-                teacher.width,
-                self.head in BY_PLACE,
-                functools.partial(teacher.compute, split),
+        if split.fingerprint not in teacher.answers:
+            teacher.answers[split.fingerprint] = self._answers_in_pieces(teacher, split)
+        return teacher.answers[split.fingerprint]
+
+    def _answers_in_pieces(self, teacher: "_Teacher", split: TrainingTaskSplit) -> StoredAnswers:
+        """What a teacher answers to a split, in whichever pieces it reads the texts."""
+        if not teacher.own_splits:
+            return self._stored(teacher, split, "", functools.partial(teacher.compute, split))
+        number = next(n for n, own in enumerate(self.train) if own is split)
+        theirs = teacher.own_splits[number]
+        answers = self._stored(teacher, theirs, "", functools.partial(teacher.compute, theirs))
+        if self.by_place:
+            places = functools.partial(split.places_in, theirs)
+            relaid = functools.partial(_relaid, answers, places)
+            return self._stored(teacher, split, theirs.fingerprint, relaid)
+        if len(theirs) != len(split):
+            raise ModelingError(
+                f"--teacher={teacher.path} reads {len(theirs)} examples where the student reads "
+                f"{len(split)}: what it answers can't be told to which."
             )
-            teacher.answers[split.fingerprint] = known
-        return known
+        return answers
+
+    def _stored(self, teacher: "_Teacher", split, of: str, compute) -> StoredAnswers:
+        identity = f"{split.fingerprint} {of} {teacher.identity} {teacher.order}"
+        count, width = len(split), teacher.width
+        return stored_answers(self.folder, "train", identity, count, width, self.by_place, compute)
+
+
+def _relaid(answers: StoredAnswers, places: Callable[[], Sequence[np.ndarray]]) -> Answers:
+    """Answers to texts in other pieces, at the places of these; NaN where there is none."""
+    for number, of_example in enumerate(places()):
+        found = np.full((len(of_example), answers.width), np.nan, np.float32)
+        for example in np.unique(of_example[:, 0]):
+            if example >= 0:
+                here = of_example[:, 0] == example
+                found[here] = answers.of_example(example)[of_example[here, 1]]
+        yield np.array([number]), [found]
 
 
 class _Teacher:
     """One of them, and what it has answered."""
 
-    def __init__(self, path: str, opened: TeacherModel, student: BertConfig, vocab_file: str):
+    def __init__(self, path: str, opened: TeacherModel, task: Task, vocab_file: str):
         self.path = path
         self.model = opened.model
         self.answers: dict[str, StoredAnswers] = {}
-        config = opened.config
+        config, student = opened.config, task.config
         if config.head != student.head:
             raise ModelingError(
                 f"--teacher={path} answers {config.head or 'nothing: it has no head'}, and what "
@@ -200,7 +256,7 @@ class _Teacher:
         self.width = {"choices": 1, "regression": 1, "spans": 2}.get(student.head) or len(
             self.order
         )
-        _check_pieces(path, opened.tokenizer, vocab_file)
+        self.own_splits = _splits_in_pieces(path, opened.tokenizer, vocab_file, task)
         digest = hashlib.blake2b(digest_size=16)
         settings = (config.encoder_dict(), opened.model.compute_dtype)
         digest.update(repr((weights_identity(path), settings)).encode())
@@ -282,15 +338,22 @@ def _listed(names: Sequence[str], most: int = 10) -> str:
     return f"{shown}{', …' if len(names) > most else ''}" if names else "none"
 
 
-def _check_pieces(path: str, tokenizer, vocab_file: str) -> None:
+def _splits_in_pieces(path: str, tokenizer, vocab_file: str, task: Task) -> list:
+    """Those of a teacher with another vocabulary; [] for one with the student's."""
     if tokenizer is None:
         raise ModelingError(
             f"No vocabulary lies beside --teacher={path}, so that nobody can tell whether it reads "
             f"the same pieces as the student. Put its vocab.txt there."
         )
     known = describe_vocabulary(tokenizer.vocab_file)["checksum"]
-    if known != describe_vocabulary(vocab_file)["checksum"]:
+    if known == describe_vocabulary(vocab_file)["checksum"]:
+        return []
+    splits = task.read_with(tokenizer)
+    if splits is None:
         raise ModelingError(
             f"--teacher={path} reads the pieces of {tokenizer.vocab_file}, which aren't those of "
-            f"--vocab_file={vocab_file}: what one says of a piece says nothing of the other's."
+            f"--vocab_file={vocab_file}, and what it says of its pieces says nothing of others. "
+            f"Take a teacher and a student with the same vocabulary for this task."
         )
+    logging.info("The teacher %s reads the texts in pieces of its own vocabulary.", path)
+    return splits

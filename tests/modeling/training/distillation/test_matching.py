@@ -137,7 +137,7 @@ def test_only_the_student_learns():
 
 def test_what_widths_do_not_allow():
     student, teacher = model(config(16, 4, 1), 1), model(config(24, 4, 1), 2)
-    with pytest.raises(ModelingError, match="16 wide, the teacher's 24.*attention relations"):
+    with pytest.raises(ModelingError, match=r"16 wide, the teacher's 24.*attention relations"):
         LayerLosses(student, teacher, hidden=[(0, 0)])
-    with pytest.raises(ModelingError, match="into 5 heads.*16.*24"):
+    with pytest.raises(ModelingError, match=r"into 5 heads.*16.*24"):
         LayerLosses(student, teacher, relations=[(0, 0)], relation_heads=5)

@@ -63,7 +63,9 @@ def test_gradient_is_the_difference_of_probabilities(temperature):
     with tf.GradientTape() as tape:
         tape.watch(student)
         loss = divergence(teacher, student, temperature)
-    p, q = (special.softmax(x.astype(np.float64) / temperature, -1) for x in (teacher, student.numpy()))
+    p, q = (
+        special.softmax(x.astype(np.float64) / temperature, -1) for x in (teacher, student.numpy())
+    )
     np.testing.assert_allclose(tape.gradient(loss, student), temperature * (q - p), atol=1e-5)
 
 
@@ -125,8 +127,7 @@ def cases() -> dict[str, tuple]:
     cases["spans"] = (
         SpanLosses(),
         {"start_logits": student[..., 0], "end_logits": student[..., 1]},
-        pieces
-        | {TEACHER: teacher * mask[..., np.newaxis], "label_ids": np.ones((4, 2), np.int32)},
+        pieces | {TEACHER: teacher * mask[..., np.newaxis], "label_ids": np.ones((4, 2), np.int32)},
         np.mean(spans),
     )
 
