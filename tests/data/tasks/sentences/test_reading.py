@@ -1,9 +1,15 @@
 """From flags to splits: which examples are read, and what the log says of them."""
 
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 
+from data.errors import DataError
 from data.tasks.sentences.delimited import make_sentence_task
-from data.tasks.sentences.reading import read_sentence_splits
+from data.tasks.sentences.glue import get_task
+from data.tasks.sentences.multiple_choice import get_task as get_choice_task
+from data.tasks.sentences.reading import read_sentence_splits, read_unlabelled_sentences
 from data.tasks.sentences.rows import SentenceSettings
 from data.tokenization import Tokenizer
 
@@ -65,3 +71,46 @@ def test_empty_texts_are_counted(tmp_path, tokenizer, caplog):
     task = make_sentence_task(train_file=str(path), text_columns="text", label_column="label")
     read_sentence_splits(task, "train", tokenizer, settings)
     assert f"train: 2 of 3 examples have an empty text: {path}:3, {path}:4." in caplog.text
+
+
+def flags(tmp_path, **given) -> SimpleNamespace:
+    names = ("file_format", "delimiter", "data_dir")
+    values = dict.fromkeys(names) | {"header": True, "skip_bad_rows": False, "encoding": "utf-8"}
+    return SimpleNamespace(**values | {"text_columns": [], **given})
+
+
+def test_texts_without_labels_stand_behind_the_examples(tmp_path, tokenizer):
+    task, settings = task_of(tmp_path), SentenceSettings(8)
+    (train,) = read_sentence_splits(task, "train", tokenizer, settings)
+    # A label that the file has doesn't count, be it one that the task lacks.
+    (tmp_path / "more.csv").write_text("label,text\nz,a b\nx,c\n")
+    values = flags(tmp_path, transfer_file=str(tmp_path / "more.csv"))
+    more = read_unlabelled_sentences(values, task, tokenizer, settings)
+    assert [(e.text_a, e.label) for e in more.examples] == [("a b", None), ("c", None)]
+    joined = train.with_unlabelled(more)
+    assert len(joined) == 102 and joined.fingerprint not in (train.fingerprint, more.fingerprint)
+    (batch,) = joined.batches(200, fixed_shapes=True)
+    known = batch["is_labelled"].numpy()[:102]
+    assert known[:100].all() and not known[100:].any()
+    ids = batch["input_ids"].numpy()
+    first = ids[100][ids[100] > 0]
+    assert first.tolist() == [2, 5, 6, 3]
+    said = joined.describe(np.array([0, 101, -1]))
+    assert said == f"{tmp_path}/train.tsv: line 2; {tmp_path}/more.csv: line 3"
+
+
+def test_texts_without_labels_are_as_many_as_the_tasks(tmp_path, tokenizer):
+    pairs = get_task("mrpc")
+    (tmp_path / "more.tsv").write_text("a\tb\nx\ty\n")
+    settings, path = SentenceSettings(8), str(tmp_path / "more.tsv")
+    both = flags(tmp_path, transfer_file=path, text_columns=["a", "b"])
+    (example,) = read_unlabelled_sentences(both, pairs, tokenizer, settings).examples
+    assert (example.text_a, example.text_b) == ("x", "y")
+    with pytest.raises(DataError, match=r"names 1 column\(s\).*mrpc has 2 text\(s\)"):
+        one = flags(tmp_path, transfer_file=path, text_columns=["a"])
+        read_unlabelled_sentences(one, pairs, tokenizer, settings)
+    (tmp_path / "more.jsonl").write_text('{"context": "a", "choices": ["b", "c"]}\n')
+    choices = flags(tmp_path, transfer_file=str(tmp_path / "more.jsonl"))
+    task = get_choice_task("swag")
+    (example,) = read_unlabelled_sentences(choices, task, tokenizer, settings).examples
+    assert example.choices == ("b", "c")

@@ -13,7 +13,7 @@ from data.tasks import labels
 from data.tasks.tagging import reading
 from data.tasks.tagging.conll import ConllSentence, TagFormat, read_conll_sentences
 from data.tasks.tagging.rows import TaggingSettings, make_tagging_rows
-from data.tasks.tagging.tags import NO_TAG, TagSet, load_tags, make_tag_set, saved_tags
+from data.tasks.tagging.tags import NO_TAG, UNKNOWN_TAG, TagSet, load_tags, make_tag_set, saved_tags
 from data.tasks.tagging.windows import make_windows
 from data.tokenization import Tokenizer
 
@@ -223,3 +223,44 @@ def test_how_long_they_are_is_said(tokenizer, caplog, context):
     called = "documents" if context else "sentences"
     assert f"dev: 2 of 4 {called} are tagged in several windows, whole, since" in caplog.text
     assert "--max_seq_length=24, the most that the model takes, would hold 75.0 %" in caplog.text
+
+
+@pytest.mark.parametrize("context", [False, True])
+def test_where_other_pieces_stand(tokenizer, context):
+    """Rows that two vocabularies make of the same words lead to each other word by word."""
+    sentences = random_sentences(random.Random(4), 200)
+    other = Tokenizer.from_vocab([*VOCAB[:5], *LETTERS, "ab", "##cd", *VOCAB[13:]])
+    ours, theirs = (
+        make_tagging_rows(made, sentences, TAGS, TaggingSettings(width, 0, context))
+        for made, width in ((tokenizer, 12), (other, 20))
+    )
+    found = ours.places_in(theirs)
+    assert [len(row) for row in found] == np.diff(ours.features.splits).tolist()
+    there = {
+        word: (row, place)
+        for row, place, word in zip(theirs.rows, theirs.places, theirs.words, strict=True)
+    }
+    scored = np.zeros(len(ours.features.ids), bool)
+    for row, place, word in zip(ours.rows, ours.places, ours.words, strict=True):
+        assert tuple(found[row][place]) == there.get(word, (-1, -1))
+        scored[ours.features.splits[row] + place] = True
+    assert (np.concatenate(found)[~scored] == -1).all()
+    assert any(word not in there for word in ours.words) or len(there) >= len(ours.words)
+
+
+def test_rows_behind_rows(tokenizer):
+    first, second = (random_sentences(random.Random(seed), 30) for seed in (1, 2))
+    rows = [
+        make_tagging_rows(tokenizer, some, TAGS, TaggingSettings(12))
+        for some in (first, second, first + second)
+    ]
+    joined = rows[0].joined(rows[1])
+    for name in ("rows", "places", "words", "splits", "sources", "lengths"):
+        np.testing.assert_array_equal(getattr(joined, name), getattr(rows[2], name), name)
+    for name in ("ids", "splits", "row_splits", "first_lengths", "piece_labels", "label_ids"):
+        got, expected = (getattr(made.features, name) for made in (joined, rows[2]))
+        np.testing.assert_array_equal(got, expected, name)
+    hidden = rows[0].unlabelled().features.piece_labels
+    places = rows[0].features.splits[rows[0].rows] + rows[0].places
+    assert (hidden[places] == UNKNOWN_TAG).all()
+    assert (np.delete(hidden, places) == NO_TAG).all()
