@@ -6,6 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from modeling.checkpoints import names, tf1
 from modeling.checkpoints.configurations import config_of_checkpoint
 from modeling.checkpoints.contents import StoredWeight, Weight
@@ -140,7 +142,7 @@ def make_student(
 
 
 def _stored(bundle: tf1.Bundle, name: str) -> StoredWeight:
-    dtype = bundle.dtypes[name].as_numpy_dtype
+    dtype = np.dtype(bundle.dtypes[name].as_numpy_dtype)
     return StoredWeight(bundle.shapes[name], dtype, lambda: bundle.read(name))
 
 

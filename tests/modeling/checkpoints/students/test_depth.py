@@ -1,5 +1,7 @@
 """Which layers a student begins with."""
 
+import itertools
+
 import pytest
 
 from modeling.checkpoints.students.depth import evenly_spaced_layers, student_layers
@@ -50,7 +52,7 @@ def test_so_many_layers_as_there_are():
         for count in range(1, of + 1):
             layers = evenly_spaced_layers(count, of)
             assert student_layers([str(layer) for layer in layers], of) == layers
-            gaps = [b - a for a, b in zip(layers, layers[1:], strict=False)]
+            gaps = [b - a for a, b in itertools.pairwise(layers)]
             assert len(layers) == count and max(gaps, default=0) - min(gaps, default=0) <= 1
     for count in (-1, 0, 7):
         with pytest.raises(ModelingError, match=f"{count}, but the teacher has 6 layers"):
