@@ -8,13 +8,16 @@
         --format keras_hub
 
     python -m modeling.convert_checkpoint --list --input downloads/some-bert
+    python -m modeling.convert_checkpoint --input uncased_L-12_H-768_A-12 --output student \
+        --format tf1 --student_num_layers 6
 
 Reads TF1 bundles (bert_model.ckpt), fine-tuned or pre-trained, and .safetensors files, with or
 without the `bert.` prefix, in float32, float16 or bfloat16; and other libraries' checkpoints, see
 modeling/checkpoints/README.md. Writes bert_model.ckpt.* with bert_config.json, or model.safetensors
 with config.json, and vocab.txt; or a preset for KerasHub's BertBackbone, BertTextClassifier,
 BertMaskedLM and BertTokenizer. With --list it writes nothing, and tells of each format what it
-finds of it, and why it isn't that one.
+finds of it, and why it isn't that one. With flags of a student it writes a smaller model, which
+begins as a part of the one that it reads.
 """
 
 from modeling import quiet  # noqa: F401  isort: skip
@@ -28,7 +31,10 @@ from data.errors import DataError
 from data.files.inputs_survive import check_inputs_survive
 from data.files.locks import one_writer
 from modeling import checkpoints
+from modeling import flags as model_flags
+from modeling.checkpoints.files import join, temporary_folder
 from modeling.checkpoints.inspection.listing import describe_release, list_formats
+from modeling.checkpoints.students.making import Student, make_student
 from modeling.errors import ModelingError, run
 from modeling.logs import activity
 
@@ -45,6 +51,21 @@ def show_formats(path: str) -> None:
     print("\n".join(describe_release(path)))
 
 
+def convert_given() -> tuple[list[str], checkpoints.Conversion]:
+    """What was read, in words, and what became of it: the whole model, or a student of it."""
+    files = FLAGS.bert_config_file, FLAGS.vocab_file
+    config = checkpoints.config_of_checkpoint(checkpoints.open_contents(FLAGS.input), files[0])
+    student = Student.from_flags(FLAGS, config)
+    if student is None:
+        result = checkpoints.convert(FLAGS.input, FLAGS.output, FLAGS.format, *files)
+        weights = f"{len(result.converted)} weights, {result.ignored} other tensors"
+        return [f"Read {result.source}: {weights}."], result
+    with temporary_folder(FLAGS.output) as temporary:
+        folder = join(temporary, "student")
+        _, lines = make_student(FLAGS.input, folder, *student, *files)
+        return lines, checkpoints.convert(folder, FLAGS.output, FLAGS.format)
+
+
 def main(_: list[str]) -> None:
     logging.set_verbosity(logging.WARNING)
     if FLAGS.list:
@@ -59,16 +80,15 @@ def main(_: list[str]) -> None:
         )
         check_inputs_survive({"input": read}, {"output": written})
         with one_writer({"output": FLAGS.output}):
-            result = checkpoints.convert(
-                FLAGS.input, FLAGS.output, FLAGS.format, FLAGS.bert_config_file, FLAGS.vocab_file
-            )
-    print(f"Read {result.source}: {len(result.converted)} weights, {result.ignored} other tensors.")
+            lines, result = convert_given()
+    print("\n".join(lines))
     for path in result.written:
         print(f"Wrote {path}")
     for name in result.not_converted:
         print(f"Not converted, without a place in the result: {name}")
     for note in result.notes:
-        print(f"Note: {note}")
+        if note not in lines:
+            print(f"Note: {note}")
 
 
 if __name__ == "__main__":
@@ -96,4 +116,5 @@ if __name__ == "__main__":
         "beside the weights.",
     )
     flags.DEFINE_string("vocab_file", None, "Vocabulary. Default: vocab.txt beside the weights.")
+    model_flags.define_student_flags()
     run(main, DataError, flag_values=FLAGS)

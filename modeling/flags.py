@@ -70,6 +70,34 @@ def define_tagger_model_flags() -> None:
     )
 
 
+def define_student_flags() -> None:
+    """A smaller model cut out of the checkpoint that is read, see `checkpoints.students`."""
+    flags.DEFINE_list(
+        "student_layers",
+        [],
+        "Cut a student out of the checkpoint, whose layers begin as these of it, counted from 0: "
+        "0,2,4.",
+    )
+    flags.DEFINE_integer(
+        "student_num_layers",
+        0,
+        "In place of --student_layers: so many, evenly spaced from the first to the last; 0: all.",
+        lower_bound=0,
+    )
+    flags.DEFINE_integer(
+        "student_hidden_size",
+        None,
+        "Make the student this wide, with fewer heads of the same size. Default: as its teacher.",
+        lower_bound=1,
+    )
+    flags.DEFINE_enum(
+        "student_projection",
+        "best",
+        ["best", "random"],
+        "A narrower student begins with parts of its teacher's weights, or with random ones.",
+    )
+
+
 def answer_help(flag_values: flags.FlagValues, documentation: str) -> None:
     """Shows what a script is for and all of its flags, and ends it, if --help is asked for."""
     if {"--help", "-help", "-h", "--helpfull", "-?", "--helpshort"} & set(sys.argv[1:]):

@@ -3,6 +3,8 @@
 import dataclasses
 import os
 
+import tensorflow as tf
+
 from modeling.checkpoints import huggingface, names, tf1
 from modeling.checkpoints.configurations import (
     config_file_of,
@@ -10,7 +12,7 @@ from modeling.checkpoints.configurations import (
     masked_lm_note,
 )
 from modeling.checkpoints.contents import Contents
-from modeling.checkpoints.files import join
+from modeling.checkpoints.files import folders_of_checkpoint, join, staged
 from modeling.checkpoints.formats.keras_hub import KERAS_HUB
 from modeling.checkpoints.formats.keras_hub_writing import (
     FILES,
@@ -30,6 +32,8 @@ from modeling.config import BertConfig
 from modeling.errors import ModelingError
 
 _POOLER = "bert/pooler/dense/kernel"
+# What scripts keep beside a model's weights, and look for beside those of --init_checkpoint.
+_OF_TASK = ("labels.json", "reading.json")
 _WRITTEN_NAMES = {
     names.TF1: (f"{tf1.RELEASE_NAME}.index", "bert_config.json"),
     names.HUGGINGFACE: (huggingface.FILE_NAME, "config.json"),
@@ -70,7 +74,8 @@ def convert(
     """Writes the weights of any checkpoint that can be read in the given format.
 
     Every head that has a name in both formats is kept, whatever model it belongs to; half
-    precision becomes float32 and float32 stays bit for bit.
+    precision becomes float32 and float32 stays bit for bit. What a run has kept of its task beside
+    the weights, labels and how texts are read, comes along.
 
     Args:
         path: As in `load`.
@@ -107,6 +112,7 @@ def convert(
     tensors = fold_target_unit({name: held.weight(name) for name in kept})
     folding = text_folding(path)
     written = write_checkpoint(directory, tensors, config, vocab_file, format, folding)
+    written += copy_task_files(held.path, os.fspath(directory))
     notes = _notes(held, config, format, vocab_file is not None)
     if format == KERAS_HUB:
         notes += keras_hub_notes(held.shapes, config, vocab_file is not None, folding)
@@ -134,6 +140,20 @@ def conversion_files(
     written = _WRITTEN_NAMES[format]
     read = [held.path, f"{held.path}.index", *([config_file] if config_file else [])]
     return read, [join(directory, n) for n in written]
+
+
+def copy_task_files(file: str, directory: str) -> list[str]:
+    """Copies what tells of a task beside a checkpoint, as `find` names it; the paths written."""
+    written = []
+    for name in _OF_TASK:
+        places = [join(folder, name) for folder in folders_of_checkpoint(file)]
+        place = next((place for place in places if tf.io.gfile.exists(place)), None)
+        target = join(directory, name)
+        if place and os.path.realpath(place) != os.path.realpath(target):
+            with staged(directory) as temporary:
+                tf.io.gfile.copy(place, join(temporary, name))
+            written.append(target)
+    return written
 
 
 def _check(held: Contents, config: BertConfig) -> None:

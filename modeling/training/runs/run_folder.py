@@ -17,6 +17,8 @@ from modeling.checkpoints.model_folder import CONFIG_NAME, VOCABULARY_NAME
 from modeling.checkpoints.vocabularies import TOKENIZER_NAME
 from modeling.errors import ModelingError
 
+STUDENT_FOLDER, STUDENT_RECORD = "student", "student.json"
+"""Of a run's output folder, for the student that it begins as, and what tells it from others."""
 # What a run keeps beside its weights, and replaces by nothing else.
 _KEPT = (CONFIG_NAME, VOCABULARY_NAME, TOKENIZER_NAME)
 # What an evaluation finds out about weights, for their answers.
@@ -31,6 +33,7 @@ _WRITTEN = (
     "predictions*.tsv", "predictions.txt", "entities.jsonl", "glue_submission",
     "predictions.json", "nbest_predictions.json", "null_odds.json",
     "null_score_diff_threshold.json", "bert_model.ckpt.*", "model_card.md", "report*.html",
+    STUDENT_FOLDER,
     *_TUNED, *_KEPT,
 )  # fmt: skip
 # What is replaced by a run that doesn't stand yet; while it is moved; and when nobody needs it.
@@ -120,7 +123,9 @@ def _remove(path: str) -> None:
 def _written(directory: str) -> list[str]:
     names = (entry.rstrip("/") for entry in tf.io.gfile.listdir(directory))
     ours = [n for n in names if any(fnmatch.fnmatchcase(n, pattern) for pattern in _WRITTEN)]
-    return [join(directory, name) for name in ours]
+    # A student may also be trained in a folder of this name, inside of its teacher's.
+    own = tf.io.gfile.exists(join(join(directory, STUDENT_FOLDER), STUDENT_RECORD))
+    return [join(directory, name) for name in ours if own or name != STUDENT_FOLDER]
 
 
 def written_files(directory: str) -> list[str]:

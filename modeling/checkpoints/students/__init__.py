@@ -1,0 +1,1 @@
+"""Smaller models cut out of trained ones: where distillation starts from."""
