@@ -28,6 +28,21 @@ NAMED_SIZES = {
     "base": (12, 768),
     "large": (24, 1024),
 }
+SMALL_SIZES = [(layers, hidden) for layers in range(2, 13, 2) for hidden in (128, 256, 512, 768)]
+"""Those of the 24 smaller models of "Well-Read Students Learn Better", its Table 1."""
+SIZES = NAMED_SIZES | {
+    f"{start}L-{layers}_H-{hidden}{end}": (layers, hidden)
+    for layers, hidden in (*SMALL_SIZES, NAMED_SIZES["large"])
+    for start in ("", "uncased_")
+    for end in ("", f"_A-{hidden // 64}")
+}
+"""All names of sizes: also those of the uncased releases, such as "uncased_L-4_H-256_A-4"."""
+SIZES_IN_WORDS = (
+    f"{', '.join(NAMED_SIZES)}, or as releases are called, such as L-4_H-256 or "
+    f"uncased_L-4_H-256_A-4 (L 2, 4, 6, 8, 10 or 12 with H 128, 256, 512 or 768; L-24_H-1024)"
+)
+ENGLISH_VOCABULARY = 30522
+"""Tokens of the released uncased English vocabulary."""
 
 BIDIRECTIONAL, LEFT_TO_RIGHT = "bidirectional", "left_to_right"
 RIGHT_TO_LEFT = "right_to_left"
@@ -176,12 +191,10 @@ class BertConfig:
 
     @classmethod
     def named(cls, size: str, vocab_size: int, **overrides) -> "BertConfig":
-        """The configuration of a named size (`NAMED_SIZES`), with two segment types."""
-        if size not in NAMED_SIZES:
-            raise ModelingError(
-                f"Unknown model size {size!r}; the named sizes are {', '.join(NAMED_SIZES)}."
-            )
-        layers, hidden = NAMED_SIZES[size]
+        """The configuration of a named size (`SIZES`), with two segment types."""
+        if size not in SIZES:
+            raise ModelingError(f"Unknown model size {size!r}; the names are {SIZES_IN_WORDS}.")
+        layers, hidden = SIZES[size]
         fields = {
             "vocab_size": vocab_size,
             "hidden_size": hidden,
@@ -207,6 +220,31 @@ class BertConfig:
 
             return cls._from_known_keys(fields_of_huggingface_config(values))
         return cls._from_known_keys(values)
+
+    @classmethod
+    def from_file_or_name(
+        cls, given: str | os.PathLike, vocab_size: int = ENGLISH_VOCABULARY
+    ) -> "BertConfig":
+        """What --bert_config_file means: a file, or a size by name where there is no such file.
+
+        Args:
+            given: A path as `from_json_file` takes it, or one of `SIZES`.
+            vocab_size: That of a size by name; files have their own.
+
+        Raises:
+            ModelingError: It is neither, or the file can't be used.
+        """
+        import tensorflow as tf
+
+        given = os.fspath(given)
+        if tf.io.gfile.exists(given):
+            return cls.from_json_file(given)
+        if given in SIZES:
+            return dataclasses.replace(cls.named(given, vocab_size), file=given)
+        raise ModelingError(
+            f"The BERT configuration file {given} does not exist, and it isn't the name of a size "
+            f"either. Give a file, or a name: {SIZES_IN_WORDS}."
+        )
 
     @classmethod
     def from_json_file(cls, path: str | os.PathLike) -> "BertConfig":
