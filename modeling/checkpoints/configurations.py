@@ -50,8 +50,9 @@ def config_of_checkpoint(
 ) -> BertConfig:
     """The configuration that belongs to a checkpoint.
 
-    It is that of `config_file`, which may name a size (`BertConfig.from_file_or_name`), else that of the file beside the weights, else, for other
-    libraries' formats, what the file itself or the weights' shapes tell.
+    It is that of `config_file`, which may name a size (`BertConfig.from_file_or_name`), else that
+    of the file beside the weights, else, for other libraries' formats, what the file itself or the
+    weights' shapes tell.
 
     Raises:
         ModelingError: There is none, it can't be read, or `config_file` or one of the

@@ -1,7 +1,11 @@
 """From any checkpoint format to one of ours without building a model."""
 
 import dataclasses
+import math
 import os
+from collections.abc import Iterable, Sequence
+
+import numpy as np
 
 from modeling.checkpoints import huggingface, names, tf1
 from modeling.checkpoints.configurations import (
@@ -49,6 +53,7 @@ class Conversion:
         written: Paths of the files written.
         config: The configuration that was written.
         notes: Sentences about what the reader of the result should know.
+        bytes_before, bytes_after: Of the weights that were read, and of those that were written.
     """
 
     source: str
@@ -58,6 +63,8 @@ class Conversion:
     written: list[str]
     config: BertConfig
     notes: list[str]
+    bytes_before: int
+    bytes_after: int
 
 
 def convert(
@@ -66,6 +73,7 @@ def convert(
     format: str,
     config_file: str | os.PathLike | None = None,
     vocab_file: str | os.PathLike | None = None,
+    kept_ids: Sequence[int] | None = None,
 ) -> Conversion:
     """Writes the weights of any checkpoint that can be read in the given format.
 
@@ -79,10 +87,13 @@ def convert(
         config_file: Any format; by default bert_config.json, config.json or params.yaml beside the
             weights, or what other libraries' files tell themselves.
         vocab_file: By default vocab.txt beside or inside; none is written if there is none.
+        kept_ids: Of the vocabulary, ascending: the result is a model of these alone, in this
+            order, whose tokens `vocab_file` has. By default all.
 
     Raises:
         ModelingError: No checkpoint, no configuration, one that doesn't describe the weights, one
-            that KerasHub can't compute in its format, or a folder that can't be written.
+            that KerasHub can't compute in its format, weights that lack some of the ids, or a
+            folder that can't be written.
     """
     held = open_contents(path)
     config = config_of_checkpoint(held, config_file)
@@ -95,6 +106,9 @@ def convert(
             f"{', '.join((held.unmapped or held.ignored)[:5]) or 'nothing'}."
         )
     _check(held, config)
+    bytes_before = _bytes_of_weights(held, kept)
+    if kept_ids is not None:
+        held, config = _with_ids(held, config, kept_ids)
     config = config_with_trained_head(held.shapes, config, held.head)
     heads = checkpoint_heads(held.shapes, config, held.head)
     unit = [name for name in kept if name in UNIT_OF_OTHERS]
@@ -119,6 +133,8 @@ def convert(
         written=written,
         config=config,
         notes=notes,
+        bytes_before=bytes_before,
+        bytes_after=_bytes_of_weights(held, kept),
     )
 
 
@@ -134,6 +150,58 @@ def conversion_files(
     written = _WRITTEN_NAMES[format]
     read = [held.path, f"{held.path}.index", *([config_file] if config_file else [])]
     return read, [join(directory, n) for n in written]
+
+
+def spare_rows(path: str | os.PathLike, vocab_size: int) -> int:
+    """How many rows a checkpoint's word embeddings have beyond its vocabulary.
+
+    Raises:
+        ModelingError: There is no checkpoint, or one with fewer rows than there are tokens.
+    """
+    held = open_contents(path)
+    rows = held.shapes.get(names.WORD_EMBEDDINGS, (0,))[0]
+    if rows < vocab_size:
+        raise ModelingError(
+            f"{held.path} has word embeddings for {rows} tokens, and its vocabulary has "
+            f"{vocab_size}: it isn't the one that these weights were trained with. Put that one "
+            f"beside them."
+        )
+    return rows - vocab_size
+
+
+def _with_ids(
+    held: Contents, config: BertConfig, kept_ids: Sequence[int]
+) -> tuple[Contents, BertConfig]:
+    """A checkpoint and its configuration as if its vocabulary were these tokens of it alone."""
+    rows = np.asarray(kept_ids, np.int64)
+    tables = {n for n in (names.WORD_EMBEDDINGS, names.MASKED_LM_BIAS) if n in held.shapes}
+    for name in tables:
+        if rows[-1] >= held.shapes[name][0]:
+            raise ModelingError(
+                f"{held.file_names[name]} in {held.path} has {held.shapes[name][0]} rows, and "
+                f"token {rows[-1]} is to be kept: the vocabulary isn't that of these weights. Give "
+                f"the one that they were trained with."
+            )
+
+    def read(name: str) -> np.ndarray:
+        array = held.read(name)
+        return array[rows] if name in tables else array
+
+    shapes = {name: (len(rows), *held.shapes[name][1:]) for name in tables}
+    # Other libraries' configurations name tokens by their ids, such as pad_token_id.
+    places = {int(row): place for place, row in enumerate(rows)}
+    extra = {
+        name: places.get(value) if name.endswith("_token_id") and type(value) is int else value
+        for name, value in config.extra.items()
+    }
+    return (
+        dataclasses.replace(held, shapes=held.shapes | shapes, read=read),
+        dataclasses.replace(config, vocab_size=len(rows), extra=extra),
+    )
+
+
+def _bytes_of_weights(held: Contents, kept: Iterable[str]) -> int:
+    return sum(math.prod(held.shapes[name]) * held.dtypes[name].itemsize for name in kept)
 
 
 def _check(held: Contents, config: BertConfig) -> None:

@@ -30,9 +30,10 @@ _PADDING = 128
 def open_given_model(values, learns_vocabulary: bool = False) -> BertConfig:
     """The configuration of the model that the flags mean.
 
-    Sizes that --bert_config_file gives by name are for the vocabulary of --init_checkpoint, or
-    else that of --vocab_file, or else one as large as the released English one. What --bert_config_file, --vocab_file, --do_lower_case and --strip_accents don't say is taken
+    What --bert_config_file, --vocab_file, --do_lower_case and --strip_accents don't say is taken
     from the folder of --init_checkpoint, or else from the output folder, and put into `values`.
+    Sizes that --bert_config_file gives by name are for the vocabulary of --init_checkpoint, or else
+    that of --vocab_file, or else one as large as the released English one.
 
     Args:
         values: The flags' values.
@@ -71,7 +72,7 @@ def open_given_model(values, learns_vocabulary: bool = False) -> BertConfig:
             vocab_size = describe_vocabulary(values.vocab_file)["tokens"]
         config = BertConfig.from_file_or_name(values.bert_config_file, vocab_size)
     if known:
-        _take_folding(values, known.folding)
+        take_text_folding(values, known.folding)
     if learns_vocabulary and values.vocab_file:
         check_run_vocabulary(values)  # before records are made with it
     return config
@@ -90,8 +91,16 @@ def _known_model(values) -> tuple[model_folder.ModelFolder | None, str | None]:
     return kept, folder
 
 
-def _take_folding(values, known: TextFolding) -> None:
-    """Folds texts as the folder says; a flag that was given may not say otherwise."""
+def take_text_folding(values, known: TextFolding) -> None:
+    """Folds texts as a model's folder says.
+
+    Args:
+        values: The flag values `do_lower_case` and `strip_accents`, which are changed.
+        known: What the folder says; nothing changes where it doesn't.
+
+    Raises:
+        ModelingError: A flag was given that says otherwise.
+    """
     told = {"do_lower_case": known.do_lower_case, "strip_accents": known.drops_accents}
     for name, value in told.items():
         if value is None:

@@ -12,7 +12,8 @@ import tensorflow as tf
 from absl import logging
 
 from modeling.checkpoints import tf1
-from modeling.checkpoints.files import join, remove_abandoned
+from modeling.checkpoints.files import folders_of_checkpoint, join, remove_abandoned, staged
+from modeling.checkpoints.loading import find
 from modeling.checkpoints.model_folder import CONFIG_NAME, VOCABULARY_NAME
 from modeling.checkpoints.vocabularies import TOKENIZER_NAME
 from modeling.errors import ModelingError
@@ -21,17 +22,19 @@ from modeling.errors import ModelingError
 _KEPT = (CONFIG_NAME, VOCABULARY_NAME, TOKENIZER_NAME)
 # What an evaluation finds out about weights, for their answers.
 _TUNED = ("label_thresholds.json", "temperature.json", "answer_calibration.json")
+# What tells beside a task's weights what their answers mean.
+_OF_ANSWERS = ("labels.json", "reading.json", "null_score_diff_threshold.json", *_TUNED)
 # What a run leaves in its output folder. Caches of data and exports stay: the former are told
 # apart by their content, the latter may be served.
 _WRITTEN = (
-    "model.ckpt-*", "data-[0-9]*", "checkpoint", "best", "runs", "training.json", "labels.json",
-    "reading.json", "metrics.jsonl", "events.out.tfevents.*", "run_summary.json", "training.png",
+    "model.ckpt-*", "data-[0-9]*", "checkpoint", "best", "runs", "training.json",
+    "metrics.jsonl", "events.out.tfevents.*", "run_summary.json", "training.png",
     "pretraining.png", "search*.tsv", "search.png", "*_results*.txt", "eval_results.json",
     "class_report*.txt", "*_report.txt", "confusion*.png", "errors*.tsv", "test_results*.tsv",
     "predictions*.tsv", "predictions.txt", "entities.jsonl", "glue_submission",
     "predictions.json", "nbest_predictions.json", "null_odds.json",
-    "null_score_diff_threshold.json", "bert_model.ckpt.*", "model_card.md", "report*.html",
-    *_TUNED, *_KEPT,
+    "bert_model.ckpt.*", "model_card.md", "report*.html",
+    *_OF_ANSWERS, *_KEPT,
 )  # fmt: skip
 # What is replaced by a run that doesn't stand yet; while it is moved; and when nobody needs it.
 _ASIDE, _MOVING, _FORGOTTEN = ".replaced", ".replaced.moving", ".replaced.forgotten"
@@ -102,6 +105,28 @@ def forget_run(directory: str) -> None:
         tf.io.gfile.rename(aside, forgotten)
         _remove(forgotten)
         logging.info("Removed what an earlier run had written to %s.", directory)
+
+
+def copy_answer_files(path: str, directory: str) -> None:
+    """Puts into a folder what tells the meaning of the answers of the weights at `path`.
+
+    That is what a task has put beside them or, for the best of a run, into the run's folder: the
+    labels, how texts were read in training, and what evaluations found out.
+
+    Raises:
+        ModelingError: There are no weights, or the folder can't be written.
+    """
+    folders = folders_of_checkpoint(find(path)[1])
+    places = {
+        name: join(folder, name)
+        for folder in folders[::-1]
+        for name in _OF_ANSWERS
+        if tf.io.gfile.exists(join(folder, name))
+    }
+    if places:
+        with staged(directory) as temporary:
+            for name, place in places.items():
+                tf.io.gfile.copy(place, join(temporary, name))
 
 
 def remove_tuned(directory: str) -> None:

@@ -90,7 +90,7 @@ def test_sizes_by_name_are_for_the_vocabulary_that_is_known(tmp_path, model):
     assert size(bert_config_file="L-4_H-256", init_checkpoint=tmp_path / "mini") == 8
     with pytest.raises(ModelingError, match=r"=L-4_H-250 does not exist\. .* sizes: tiny, mini"):
         size(bert_config_file="L-4_H-250")
-    with pytest.raises(ModelingError, match="missing: the JSON file .* or a name of sizes: tiny"):
+    with pytest.raises(ModelingError, match=r"missing: the JSON file .* or a name of sizes: tiny"):
         size()
 
 
