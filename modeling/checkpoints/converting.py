@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -53,7 +53,7 @@ class Conversion:
         written: Paths of the files written.
         config: The configuration that was written.
         notes: Sentences about what the reader of the result should know.
-        bytes_before, bytes_after: Of the weights that were read, and of those that were written.
+        bytes_before, bytes_after: Of the weights that were written: as they were read, and now.
     """
 
     source: str
@@ -106,7 +106,7 @@ def convert(
             f"{', '.join((held.unmapped or held.ignored)[:5]) or 'nothing'}."
         )
     _check(held, config)
-    bytes_before = _bytes_of_weights(held, kept)
+    before = held.shapes
     if kept_ids is not None:
         held, config = _with_ids(held, config, kept_ids)
     config = config_with_trained_head(held.shapes, config, held.head)
@@ -133,8 +133,8 @@ def convert(
         written=written,
         config=config,
         notes=notes,
-        bytes_before=bytes_before,
-        bytes_after=_bytes_of_weights(held, kept),
+        bytes_before=sum(held.dtypes[n].itemsize * math.prod(before[n]) for n in kept),
+        bytes_after=sum(held.dtypes[n].itemsize * math.prod(held.shapes[n]) for n in kept),
     )
 
 
@@ -198,10 +198,6 @@ def _with_ids(
         dataclasses.replace(held, shapes=held.shapes | shapes, read=read),
         dataclasses.replace(config, vocab_size=len(rows), extra=extra),
     )
-
-
-def _bytes_of_weights(held: Contents, kept: Iterable[str]) -> int:
-    return sum(math.prod(held.shapes[name]) * held.dtypes[name].itemsize for name in kept)
 
 
 def _check(held: Contents, config: BertConfig) -> None:
