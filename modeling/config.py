@@ -17,32 +17,7 @@ from typing import Any
 from absl import logging
 
 from modeling.errors import ModelingError
-
-# name: (layers, hidden size). Heads are hidden/64 and the inner size is 4×hidden, as in all
-# models that were released with the paper and with "Well-Read Students Learn Better" (2019).
-NAMED_SIZES = {
-    "tiny": (2, 128),
-    "mini": (4, 256),
-    "small": (4, 512),
-    "medium": (8, 512),
-    "base": (12, 768),
-    "large": (24, 1024),
-}
-SMALL_SIZES = [(layers, hidden) for layers in range(2, 13, 2) for hidden in (128, 256, 512, 768)]
-"""Those of the 24 smaller models of "Well-Read Students Learn Better", its Table 1."""
-SIZES = NAMED_SIZES | {
-    f"{start}L-{layers}_H-{hidden}{end}": (layers, hidden)
-    for layers, hidden in (*SMALL_SIZES, NAMED_SIZES["large"])
-    for start in ("", "uncased_")
-    for end in ("", f"_A-{hidden // 64}")
-}
-"""All names of sizes: also those of the uncased releases, such as "uncased_L-4_H-256_A-4"."""
-SIZES_IN_WORDS = (
-    f"{', '.join(NAMED_SIZES)}, or as releases are called, such as L-4_H-256 or "
-    f"uncased_L-4_H-256_A-4 (L 2, 4, 6, 8, 10 or 12 with H 128, 256, 512 or 768; L-24_H-1024)"
-)
-ENGLISH_VOCABULARY = 30522
-"""Tokens of the released uncased English vocabulary."""
+from modeling.sizes import ENGLISH_VOCABULARY, SIZES, SIZES_IN_WORDS
 
 BIDIRECTIONAL, LEFT_TO_RIGHT = "bidirectional", "left_to_right"
 RIGHT_TO_LEFT = "right_to_left"
@@ -191,7 +166,7 @@ class BertConfig:
 
     @classmethod
     def named(cls, size: str, vocab_size: int, **overrides) -> "BertConfig":
-        """The configuration of a named size (`SIZES`), with two segment types."""
+        """The configuration of a named size (`sizes.SIZES`), with two segment types."""
         if size not in SIZES:
             raise ModelingError(f"Unknown model size {size!r}; the names are {SIZES_IN_WORDS}.")
         layers, hidden = SIZES[size]
@@ -228,7 +203,7 @@ class BertConfig:
         """What --bert_config_file means: a file, or a size by name where there is no such file.
 
         Args:
-            given: A path as `from_json_file` takes it, or one of `SIZES`.
+            given: A path as `from_json_file` takes it, or one of `sizes.SIZES`.
             vocab_size: That of a size by name; files have their own.
 
         Raises:

@@ -23,8 +23,9 @@ from modeling.checkpoints.formats.hf_objects import HF_OBJECTS
 from modeling.checkpoints.formats.hub import HUB
 from modeling.checkpoints.formats.keras_hub import KERAS_HUB, keras_hub_config
 from modeling.checkpoints.formats.torch_file import PYTORCH
-from modeling.config import ENGLISH_VOCABULARY, BertConfig
+from modeling.config import BertConfig
 from modeling.errors import ModelingError
+from modeling.sizes import ENGLISH_VOCABULARY
 
 # The format's own, then what may stand in for it.
 _CONFIG_NAMES = {

@@ -18,8 +18,9 @@ from modeling.checkpoints.vocabularies import (
     describe_vocabulary,
     text_folding,
 )
-from modeling.config import ENGLISH_VOCABULARY, SIZES, SIZES_IN_WORDS, BertConfig
+from modeling.config import BertConfig
 from modeling.errors import ModelingError
+from modeling.sizes import ENGLISH_VOCABULARY, SIZES, SIZES_IN_WORDS
 from modeling.training.runs import best as best_weights
 from modeling.training.runs import run_folder
 

@@ -4,10 +4,11 @@ import json
 
 import pytest
 
-from modeling.config import NAMED_SIZES, SIZES, SMALL_SIZES, BertConfig
+from modeling.config import BertConfig
 from modeling.costs.cost_model import parameters
 from modeling.errors import ModelingError
 from modeling.models import BertPretrainer
+from modeling.sizes import NAMED_SIZES, SIZES, SMALL_SIZES
 
 ORIGINAL = {
     "attention_probs_dropout_prob": 0.1,

@@ -137,6 +137,7 @@ def writers(folder: pathlib.Path) -> dict[str, Writer]:
             "data.learn_vocabulary",
             *(corpus, "--prune=m", "--output_dir={out}"),
             place="prune",
+            vocabulary__load_vocab=lambda _: [],
             open_model_folder=lambda _: ModelFolder(None, f"{folder}/vocab", TextFolding()),
             checkpoints__spare_rows=lambda *_: 0,
             checkpoints__conversion_files=lambda *_: ([], []),

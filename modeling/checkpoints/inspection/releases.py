@@ -10,7 +10,7 @@ import os
 
 import tensorflow as tf
 
-from modeling.config import SMALL_SIZES
+from modeling.sizes import SMALL_SIZES
 
 BASE_URL = "https://storage.googleapis.com/bert_models/"
 GETTING_WEIGHTS = 'modeling/checkpoints/README.md, "Getting weights"'
