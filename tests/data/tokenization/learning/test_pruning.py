@@ -107,11 +107,14 @@ def test_rare_pieces_may_go(prune):
 
 
 def test_what_stays_whatever_the_corpus():
-    tokens = [*SPECIAL, "[unused1]", "[USER]", "a", "##a", "ab", ",", "##,", "a,b", "ab", "##", ""]
+    """Of what stands there twice the last, blanks and what no text yields not at all."""
+    tokens = ["[CLS]", "[USER]", *SPECIAL, "[unused1]", "[USER]", "a", "##a", "ab"]
+    tokens += [",", "##,", "a,b", "ab", "##", ""]
     kept = pruning.kept_pieces(tokens, np.zeros(len(tokens), np.int64))
+    assert kept == [2, 3, 4, 5, 6, 8, 9, 10, 12]
     assert [tokens[index] for index in kept] == [*SPECIAL, "[USER]", "a", "##a", ","]
     kept = pruning.kept_pieces(tokens, np.ones(len(tokens), np.int64), ["[unused1]"])
-    assert kept == [0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 13]
+    assert kept == [2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15]
 
 
 def test_mistakes(prune):
