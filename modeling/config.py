@@ -17,17 +17,7 @@ from typing import Any
 from absl import logging
 
 from modeling.errors import ModelingError
-
-# name: (layers, hidden size). Heads are hidden/64 and the inner size is 4×hidden, as in all
-# models that were released with the paper and with "Well-Read Students Learn Better" (2019).
-NAMED_SIZES = {
-    "tiny": (2, 128),
-    "mini": (4, 256),
-    "small": (4, 512),
-    "medium": (8, 512),
-    "base": (12, 768),
-    "large": (24, 1024),
-}
+from modeling.sizes import ENGLISH_VOCABULARY, SIZES, SIZES_IN_WORDS
 
 BIDIRECTIONAL, LEFT_TO_RIGHT = "bidirectional", "left_to_right"
 RIGHT_TO_LEFT = "right_to_left"
@@ -176,12 +166,10 @@ class BertConfig:
 
     @classmethod
     def named(cls, size: str, vocab_size: int, **overrides) -> "BertConfig":
-        """The configuration of a named size (`NAMED_SIZES`), with two segment types."""
-        if size not in NAMED_SIZES:
-            raise ModelingError(
-                f"Unknown model size {size!r}; the named sizes are {', '.join(NAMED_SIZES)}."
-            )
-        layers, hidden = NAMED_SIZES[size]
+        """The configuration of a named size (`sizes.SIZES`), with two segment types."""
+        if size not in SIZES:
+            raise ModelingError(f"Unknown model size {size!r}; the names are {SIZES_IN_WORDS}.")
+        layers, hidden = SIZES[size]
         fields = {
             "vocab_size": vocab_size,
             "hidden_size": hidden,
@@ -207,6 +195,31 @@ class BertConfig:
 
             return cls._from_known_keys(fields_of_huggingface_config(values))
         return cls._from_known_keys(values)
+
+    @classmethod
+    def from_file_or_name(
+        cls, given: str | os.PathLike, vocab_size: int = ENGLISH_VOCABULARY
+    ) -> "BertConfig":
+        """What --bert_config_file means: a file, or a size by name where there is no such file.
+
+        Args:
+            given: A path as `from_json_file` takes it, or one of `sizes.SIZES`.
+            vocab_size: That of a size by name; files have their own.
+
+        Raises:
+            ModelingError: It is neither, or the file can't be used.
+        """
+        import tensorflow as tf
+
+        given = os.fspath(given)
+        if tf.io.gfile.exists(given):
+            return cls.from_json_file(given)
+        if given in SIZES:
+            return dataclasses.replace(cls.named(given, vocab_size), file=given)
+        raise ModelingError(
+            f"The BERT configuration file {given} does not exist, and it isn't the name of a size "
+            f"either. Give a file, or a name: {SIZES_IN_WORDS}."
+        )
 
     @classmethod
     def from_json_file(cls, path: str | os.PathLike) -> "BertConfig":

@@ -112,8 +112,8 @@ if __name__ == "__main__":
     flags.DEFINE_string(
         "bert_config_file",
         None,
-        "The model's configuration, in either format. Default: bert_config.json or config.json "
-        "beside the weights.",
+        "The model's configuration, in either format, or a size by name, such as L-4_H-256. "
+        "Default: bert_config.json or config.json beside the weights.",
     )
     flags.DEFINE_string("vocab_file", None, "Vocabulary. Default: vocab.txt beside the weights.")
     model_flags.define_student_flags()

@@ -29,7 +29,8 @@ def define_model_flags() -> None:
     flags.DEFINE_string(
         "bert_config_file",
         None,
-        "bert_config.json, or another library's, of the model. Default: beside --init_checkpoint.",
+        "bert_config.json, or another library's, of the model; or a size by name, such as tiny or "
+        "L-4_H-256. Default: beside --init_checkpoint.",
     )
     flags.DEFINE_string(
         "init_checkpoint",
@@ -52,7 +53,8 @@ def define_classifier_model_flags() -> None:
     flags.DEFINE_string(
         "second_bert_config_file",
         None,
-        "A second encoder's sizes: classify both encoders' vectors side by side (paper, 5.1).",
+        "A second encoder's sizes, as --bert_config_file: classify both encoders' vectors side by "
+        "side (paper, 5.1).",
     )
     flags.DEFINE_string("second_init_checkpoint", None, "Weights that the second one starts from.")
     flags.DEFINE_enum("window_pooling", "mean", ["mean", "max"], "Of the windows' logits.")

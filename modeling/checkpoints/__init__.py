@@ -10,7 +10,7 @@ tensors in the same file format.
 """
 
 from modeling.checkpoints.configurations import config_of_checkpoint
-from modeling.checkpoints.converting import Conversion, conversion_files, convert
+from modeling.checkpoints.converting import Conversion, conversion_files, convert, spare_rows
 from modeling.checkpoints.loading import LoadReport, find, load, open_contents
 from modeling.checkpoints.names import ENCODER, HUGGINGFACE, TF1, weights_by_name
 from modeling.checkpoints.saving import FORMATS, save, write_checkpoint
@@ -38,6 +38,7 @@ __all__ = [
     "load",
     "open_contents",
     "save",
+    "spare_rows",
     "stage_vocabulary",
     "weights_by_name",
     "write_checkpoint",

@@ -25,6 +25,7 @@ from modeling.checkpoints.formats.keras_hub import KERAS_HUB, keras_hub_config
 from modeling.checkpoints.formats.torch_file import PYTORCH
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
+from modeling.sizes import ENGLISH_VOCABULARY
 
 # The format's own, then what may stand in for it.
 _CONFIG_NAMES = {
@@ -50,8 +51,9 @@ def config_of_checkpoint(
 ) -> BertConfig:
     """The configuration that belongs to a checkpoint.
 
-    It is that of `config_file`, else that of the file beside the weights, else, for other
-    libraries' formats, what the file itself or the weights' shapes tell.
+    It is that of `config_file`, which may name a size (`BertConfig.from_file_or_name`), else that
+    of the file beside the weights, else, for other libraries' formats, what the file itself or the
+    weights' shapes tell.
 
     Raises:
         ModelingError: There is none, it can't be read, or `config_file` or one of the
@@ -60,7 +62,8 @@ def config_of_checkpoint(
     own = _own_configs(held)
     stand_in = config_file or (None if own else config_file_of(held))
     if stand_in:
-        config = BertConfig.from_json_file(stand_in)
+        rows = held.shapes.get(names.WORD_EMBEDDINGS, (ENGLISH_VOCABULARY,))[0]
+        config = BertConfig.from_file_or_name(stand_in, rows)
     else:
         config = own[0] if own else config_of_weights(held)
     check_own_config(held, config, (*_UNSEEN, "attention_direction"))

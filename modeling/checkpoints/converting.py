@@ -1,8 +1,11 @@
 """From any checkpoint format to one of ours without building a model."""
 
 import dataclasses
+import math
 import os
+from collections.abc import Sequence
 
+import numpy as np
 import tensorflow as tf
 
 from modeling.checkpoints import huggingface, names, tf1
@@ -12,7 +15,12 @@ from modeling.checkpoints.configurations import (
     masked_lm_note,
 )
 from modeling.checkpoints.contents import Contents
-from modeling.checkpoints.files import folders_of_checkpoint, join, staged
+from modeling.checkpoints.files import (
+    ANSWER_FILES,
+    folders_of_checkpoint,
+    join,
+    staged,
+)
 from modeling.checkpoints.formats.keras_hub import KERAS_HUB
 from modeling.checkpoints.formats.keras_hub_writing import (
     FILES,
@@ -32,8 +40,6 @@ from modeling.config import BertConfig
 from modeling.errors import ModelingError
 
 _POOLER = "bert/pooler/dense/kernel"
-# What scripts keep beside a model's weights, and look for beside those of --init_checkpoint.
-_OF_TASK = ("labels.json", "reading.json")
 _WRITTEN_NAMES = {
     names.TF1: (f"{tf1.RELEASE_NAME}.index", "bert_config.json"),
     names.HUGGINGFACE: (huggingface.FILE_NAME, "config.json"),
@@ -53,6 +59,7 @@ class Conversion:
         written: Paths of the files written.
         config: The configuration that was written.
         notes: Sentences about what the reader of the result should know.
+        bytes_before, bytes_after: Of the weights that were written: as they were read, and now.
     """
 
     source: str
@@ -62,6 +69,8 @@ class Conversion:
     written: list[str]
     config: BertConfig
     notes: list[str]
+    bytes_before: int
+    bytes_after: int
 
 
 def convert(
@@ -70,12 +79,13 @@ def convert(
     format: str,
     config_file: str | os.PathLike | None = None,
     vocab_file: str | os.PathLike | None = None,
+    kept_ids: Sequence[int] | None = None,
 ) -> Conversion:
     """Writes the weights of any checkpoint that can be read in the given format.
 
     Every head that has a name in both formats is kept, whatever model it belongs to; half
     precision becomes float32 and float32 stays bit for bit. What a run has kept of its task beside
-    the weights, labels and how texts are read, comes along.
+    the weights (labels, how texts are read, what was tuned) comes along.
 
     Args:
         path: As in `load`.
@@ -84,10 +94,13 @@ def convert(
         config_file: Any format; by default bert_config.json, config.json or params.yaml beside the
             weights, or what other libraries' files tell themselves.
         vocab_file: By default vocab.txt beside or inside; none is written if there is none.
+        kept_ids: Of the vocabulary, ascending: the result is a model of these alone, in this
+            order, whose tokens `vocab_file` has. By default all.
 
     Raises:
         ModelingError: No checkpoint, no configuration, one that doesn't describe the weights, one
-            that KerasHub can't compute in its format, or a folder that can't be written.
+            that KerasHub can't compute in its format, weights that lack some of the ids, or a
+            folder that can't be written.
     """
     held = open_contents(path)
     config = config_of_checkpoint(held, config_file)
@@ -100,6 +113,9 @@ def convert(
             f"{', '.join((held.unmapped or held.ignored)[:5]) or 'nothing'}."
         )
     _check(held, config)
+    before = held.shapes
+    if kept_ids is not None:
+        held, config = _with_ids(held, config, kept_ids)
     config = config_with_trained_head(held.shapes, config, held.head)
     heads = checkpoint_heads(held.shapes, config, held.head)
     unit = [name for name in kept if name in UNIT_OF_OTHERS]
@@ -111,8 +127,9 @@ def convert(
         kept = list(held.shapes)  # The names need no translation, so unknown heads stay too.
     tensors = fold_target_unit({name: held.weight(name) for name in kept})
     folding = text_folding(path)
-    written = write_checkpoint(directory, tensors, config, vocab_file, format, folding)
-    written += copy_task_files(held.path, os.fspath(directory))
+    # Before the weights, which say that the folder is complete.
+    written = copy_task_files(held.path, os.fspath(directory), ANSWER_FILES)
+    written += write_checkpoint(directory, tensors, config, vocab_file, format, folding)
     notes = _notes(held, config, format, vocab_file is not None)
     if format == KERAS_HUB:
         notes += keras_hub_notes(held.shapes, config, vocab_file is not None, folding)
@@ -125,6 +142,8 @@ def convert(
         written=written,
         config=config,
         notes=notes,
+        bytes_before=sum(held.dtypes[n].itemsize * math.prod(before[n]) for n in kept),
+        bytes_after=sum(held.dtypes[n].itemsize * math.prod(held.shapes[n]) for n in kept),
     )
 
 
@@ -142,18 +161,70 @@ def conversion_files(
     return read, [join(directory, n) for n in written]
 
 
-def copy_task_files(file: str, directory: str) -> list[str]:
+def copy_task_files(file: str, directory: str, file_names: Sequence[str]) -> list[str]:
     """Copies what tells of a task beside a checkpoint, as `find` names it; the paths written."""
-    written = []
-    for name in _OF_TASK:
-        places = [join(folder, name) for folder in folders_of_checkpoint(file)]
-        place = next((place for place in places if tf.io.gfile.exists(place)), None)
-        target = join(directory, name)
-        if place and os.path.realpath(place) != os.path.realpath(target):
-            with staged(directory) as temporary:
-                tf.io.gfile.copy(place, join(temporary, name))
-            written.append(target)
-    return written
+    folders = folders_of_checkpoint(file)
+    places = {
+        name: join(folder, name)
+        for folder in folders[::-1]
+        for name in file_names
+        if tf.io.gfile.exists(join(folder, name))
+    }
+    targets = {name: join(directory, name) for name in places}
+    others = [n for n in places if os.path.realpath(places[n]) != os.path.realpath(targets[n])]
+    if others:
+        with staged(directory) as temporary:
+            for name in others:
+                tf.io.gfile.copy(places[name], join(temporary, name))
+    return [targets[name] for name in others]
+
+
+def spare_rows(path: str | os.PathLike, vocab_size: int) -> int:
+    """How many rows a checkpoint's word embeddings have beyond its vocabulary.
+
+    Raises:
+        ModelingError: There is no checkpoint, or one with fewer rows than there are tokens.
+    """
+    held = open_contents(path)
+    rows = held.shapes.get(names.WORD_EMBEDDINGS, (0,))[0]
+    if rows < vocab_size:
+        raise ModelingError(
+            f"{held.path} has word embeddings for {rows} tokens, and its vocabulary has "
+            f"{vocab_size}: it isn't the one that these weights were trained with. Put that one "
+            f"beside them."
+        )
+    return rows - vocab_size
+
+
+def _with_ids(
+    held: Contents, config: BertConfig, kept_ids: Sequence[int]
+) -> tuple[Contents, BertConfig]:
+    """A checkpoint and its configuration as if its vocabulary were these tokens of it alone."""
+    rows = np.asarray(kept_ids, np.int64)
+    tables = {n for n in (names.WORD_EMBEDDINGS, names.MASKED_LM_BIAS) if n in held.shapes}
+    for name in tables:
+        if rows[-1] >= held.shapes[name][0]:
+            raise ModelingError(
+                f"{held.file_names[name]} in {held.path} has {held.shapes[name][0]} rows, and "
+                f"token {rows[-1]} is to be kept: the vocabulary isn't that of these weights. Give "
+                f"the one that they were trained with."
+            )
+
+    def read(name: str) -> np.ndarray:
+        array = held.read(name)
+        return array[rows] if name in tables else array
+
+    shapes = {name: (len(rows), *held.shapes[name][1:]) for name in tables}
+    # Other libraries' configurations name tokens by their ids, such as pad_token_id.
+    places = {int(row): place for place, row in enumerate(rows)}
+    extra = {
+        name: places.get(value) if name.endswith("_token_id") and type(value) is int else value
+        for name, value in config.extra.items()
+    }
+    return (
+        dataclasses.replace(held, shapes=held.shapes | shapes, read=read),
+        dataclasses.replace(config, vocab_size=len(rows), extra=extra),
+    )
 
 
 def _check(held: Contents, config: BertConfig) -> None:

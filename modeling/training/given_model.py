@@ -12,9 +12,15 @@ from modeling import checkpoints
 from modeling.checkpoints import model_folder
 from modeling.checkpoints.files import BEST_FOLDER, join
 from modeling.checkpoints.inspection.releases import hint_of_release
-from modeling.checkpoints.vocabularies import TOKENIZER_NAME, TextFolding, text_folding
+from modeling.checkpoints.vocabularies import (
+    TOKENIZER_NAME,
+    TextFolding,
+    describe_vocabulary,
+    text_folding,
+)
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
+from modeling.sizes import ENGLISH_VOCABULARY, SIZES, SIZES_IN_WORDS
 from modeling.training.runs import best as best_weights
 from modeling.training.runs import run_folder
 
@@ -27,6 +33,8 @@ def open_given_model(values, learns_vocabulary: bool = False) -> BertConfig:
 
     What --bert_config_file, --vocab_file, --do_lower_case and --strip_accents don't say is taken
     from the folder of --init_checkpoint, or else from the output folder, and put into `values`.
+    Sizes that --bert_config_file gives by name are for the vocabulary of --init_checkpoint, or else
+    that of --vocab_file, or else one as large as the released English one.
 
     Args:
         values: The flags' values.
@@ -36,19 +44,18 @@ def open_given_model(values, learns_vocabulary: bool = False) -> BertConfig:
         ModelingError: Something isn't known, or a flag contradicts what is.
     """
     for name in ("bert_config_file", "vocab_file"):
-        path = values[name].value
-        if path and not tf.io.gfile.exists(path):
-            raise ModelingError(f"--{name}={path} does not exist. {hint_of_release(path)}")
+        path, sizes = values[name].value, SIZES if name == "bert_config_file" else {}
+        if path and path not in sizes and not tf.io.gfile.exists(path):
+            or_name = f" Or name the model's sizes: {SIZES_IN_WORDS}." if sizes else ""
+            raise ModelingError(f"--{name}={path} does not exist. {hint_of_release(path)}{or_name}")
     known, source = _known_model(values)
-    if values.bert_config_file:
-        config, source = BertConfig.from_json_file(values.bert_config_file), values.bert_config_file
-    elif known:
-        config = known.config
-    else:
+    if not (values.bert_config_file or known):
         raise ModelingError(
-            "--bert_config_file is missing: the JSON file with the model's sizes. It can be left "
-            "out where --init_checkpoint names a model that has one beside its weights."
+            f"--bert_config_file is missing: the JSON file with the model's sizes, or a name of "
+            f"sizes: {SIZES_IN_WORDS}. It can be left out where --init_checkpoint names a model "
+            f"that has one beside its weights."
         )
+    source = values.bert_config_file or source
     # One that was learned is found by whoever learned it.
     if known and not values.vocab_file and (values.init_checkpoint or not learns_vocabulary):
         values["vocab_file"].value = known.vocab_file
@@ -57,8 +64,16 @@ def open_given_model(values, learns_vocabulary: bool = False) -> BertConfig:
             f"--vocab_file is missing{f', and none lies beside {source}' if known else ''}: the "
             f"vocabulary that the model was pre-trained with, a text file with a token per line."
         )
+    config = known.config if known else None
+    if values.bert_config_file:
+        vocab_size = ENGLISH_VOCABULARY
+        if values.init_checkpoint:
+            vocab_size = config.vocab_size
+        elif values.vocab_file:
+            vocab_size = describe_vocabulary(values.vocab_file)["tokens"]
+        config = BertConfig.from_file_or_name(values.bert_config_file, vocab_size)
     if known:
-        _take_folding(values, known.folding)
+        take_text_folding(values, known.folding)
     if learns_vocabulary and values.vocab_file:
         check_run_vocabulary(values)  # before records are made with it
     return config
@@ -77,8 +92,16 @@ def _known_model(values) -> tuple[model_folder.ModelFolder | None, str | None]:
     return kept, folder
 
 
-def _take_folding(values, known: TextFolding) -> None:
-    """Folds texts as the folder says; a flag that was given may not say otherwise."""
+def take_text_folding(values, known: TextFolding) -> None:
+    """Folds texts as a model's folder says.
+
+    Args:
+        values: The flag values `do_lower_case` and `strip_accents`, which are changed.
+        known: What the folder says; nothing changes where it doesn't.
+
+    Raises:
+        ModelingError: A flag was given that says otherwise.
+    """
     told = {"do_lower_case": known.do_lower_case, "strip_accents": known.drops_accents}
     for name, value in told.items():
         if value is None:

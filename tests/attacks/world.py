@@ -194,6 +194,17 @@ JOBS = {
         ),
         ("unused.txt", "corpus.txt"),
     ),
+    "pruned model": Job(
+        "data.learn_vocabulary",
+        (
+            "-m",
+            "data.learn_vocabulary",
+            "--prune=model",
+            "--output_dir=pruned",
+            "--input_file=corpus.txt",
+        ),
+        ("model", "corpus.txt"),
+    ),
     "inspection": Job(
         "data.inspect_records",
         (

@@ -1,14 +1,23 @@
 """The command, as a user runs it."""
 
+import dataclasses
 import gzip
 import json
+import shutil
 import subprocess
 
+import numpy as np
 import pytest
 
+import modeling
 from data.errors import DataError
-from data.tokenization import vocabulary
-from tests.scripts import run
+from data.tokenization import build_inputs, vocabulary
+from modeling import checkpoints
+from modeling.checkpoints.model_folder import keep_model_files
+from modeling.checkpoints.vocabularies import TextFolding
+from modeling.config import BertConfig
+from modeling.models import BertClassifier, BertModel
+from tests.scripts import messages, run
 
 
 def learn(*arguments: str) -> subprocess.CompletedProcess:
@@ -94,3 +103,120 @@ def test_unwritable_place_shows_before_the_work(tmp_path):
         vocabulary.check_writable(str(tmp_path / "absent" / "v.txt"))
     vocabulary.check_writable(str(tmp_path / "v.txt"))
     assert list(tmp_path.iterdir()) == []
+
+
+TOKENS = ["[PAD]", "[unused0]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "film", "good", "bad", "actor"]
+TOKENS += ["##s", *"abcdefgilmnort", *(f"##{letter}" for letter in "abcdefgilmnort")]
+CONFIG = BertConfig(
+    vocab_size=len(TOKENS) + 3,
+    hidden_size=4,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    intermediate_size=6,
+    max_position_embeddings=8,
+)
+
+
+@pytest.fixture
+def model(tmp_path):
+    """A fine-tuned model as its run leaves it, in the run's folder and that of its best weights."""
+    folder = tmp_path / "run"
+    (tmp_path / "words.txt").write_text("\n".join(TOKENS) + "\n")
+    config = CONFIG.with_head("classes", ["no", "yes"])
+    classifier = BertClassifier(config, 2)
+    keep_model_files(str(folder), config, str(tmp_path / "words.txt"), TextFolding(True, False))
+    checkpoints.save(classifier, folder / "best")
+    for name in ("bert_config.json", "vocab.txt"):
+        (folder / "best" / name).unlink(missing_ok=True)
+    (folder / "labels.json").write_text('{"labels": ["no", "yes"]}')
+    (folder / "temperature.json").write_text('{"temperature": 1.5}')
+    (tmp_path / "corpus.txt").write_text("Good films\nBad film fims\n\nGood gööd.\n")
+    return folder
+
+
+def test_pruning_a_vocabulary(tmp_path, model):
+    output = tmp_path / "pruned.txt"
+    done = learn(
+        f"--prune={model}/vocab.txt",
+        f"--input_file={tmp_path}/corpus.txt",
+        f"--output_file={output}",
+        "--reserved_tokens=actor",
+    )
+    assert done.returncode == 0, done.stderr
+    kept = [token for token in TOKENS if token != "[unused0]"]
+    assert output.read_text(encoding="utf-8").splitlines() == kept
+    assert "38 of 39 pieces stay; all of the corpus's 8 words are cut as before" in done.stdout
+
+
+def test_pruning_a_model(tmp_path, model):
+    output = tmp_path / "small"
+    line = (f"--prune={model}", f"--input_file={tmp_path}/corpus.txt", f"--output_dir={output}")
+    done = learn(*line)
+    assert done.returncode == 0, done.stderr
+    assert f"{output}: 37 of 39 pieces stay; all of" in done.stdout
+    # "gööd" keeps its accents, as the model's own files say; the full stop isn't in there either.
+    assert "[UNK]: 25.0000% of them before, 25.0000% now; weights: 0.0 MB before" in done.stdout
+    assert "3 rows beyond the vocabulary were dropped." in done.stdout
+    assert {path.name for path in output.iterdir()} == {
+        *("bert_model.ckpt.index", "bert_model.ckpt.data-00000-of-00001", "bert_config.json"),
+        *("vocab.txt", "tokenizer_config.json", "labels.json", "temperature.json"),
+    }
+    before, now = (modeling.from_pretrained(folder) for folder in (model, output))
+    assert now.config.labels == ["no", "yes"] and now.config.vocab_size == 37
+    assert now.tokenizer.vocab == [t for t in TOKENS if t not in ("[unused0]", "actor")]
+    texts = ["Good films", "Bad film fims", "Good gööd."]
+    cut = [each.tokenizer.ids_to_tokens(each.tokenizer.tokenize(texts)) for each in (before, now)]
+    assert cut[0] == cut[1]
+    logits = [
+        each.model(build_inputs(each.tokenizer, texts, [""] * 3, 8)) for each in (before, now)
+    ]
+    np.testing.assert_allclose(logits[1]["logits"], logits[0]["logits"], atol=1e-6)
+    again = learn(*line, "--output_dir=" + str(tmp_path / "smaller"), f"--prune={output}")
+    assert "37 of 37 pieces stay" in again.stdout, again.stderr
+
+
+def test_what_pruning_refuses(tmp_path, model):
+    corpus, small = f"--input_file={tmp_path}/corpus.txt", f"--output_dir={tmp_path}/small"
+    vocab, release = f"{model}/vocab.txt", tmp_path / "release"
+    checkpoints.save(BertModel(CONFIG), release)
+    fewer = tmp_path / "fewer"
+    checkpoints.save(BertModel(dataclasses.replace(CONFIG, vocab_size=7)), fewer)
+    (fewer / "vocab.txt").write_text("\n".join(TOKENS) + "\n")
+    cased = tmp_path / "cased.txt"
+    cased.write_text("\n".join([*TOKENS, *(f"Word{letter}" for letter in "ABCDEFGH")]))
+    lines = {
+        (
+            f"--prune={vocab}",
+            f"--extend={vocab}",
+            corpus,
+            f"--output_file={vocab}2",
+        ): "--extend puts",
+        (f"--prune={vocab}", corpus): "needs either --output_file",
+        (
+            f"--prune={model}",
+            corpus,
+            small,
+            f"--output_file={vocab}2",
+        ): "needs either --output_file",
+        (f"--prune={model}", corpus, f"--output_file={vocab}2"): "is a folder; a file was expected",
+        (f"--prune={vocab}", corpus, small): "vocab.txt is no checkpoint file",
+        (f"--prune={model}", small): "--prune needs --input_file",
+        (f"--prune={model}", corpus, small, "--vocab_size=9"): "--vocab_size would do nothing",
+        (f"--prune={model}", corpus, small, "--strip_accents"): "the model's own files say False",
+        (f"--prune={release}", corpus, small): "release has no vocabulary",
+        (f"--prune={tmp_path}/none", corpus, small): "There is no checkpoint at",
+        (f"--prune={fewer}", corpus, small): "for 7 tokens, and its vocabulary has 39",
+        (f"--prune={cased}", corpus, f"--output_file={vocab}2"): "Give --do_lower_case=False",
+        (f"--prune={vocab}", corpus, f"--output_file={vocab}"): "would overwrite",
+        (f"--prune={fewer}", corpus, f"--output_dir={fewer}"): "for 7 tokens",
+        (corpus, small): "--output_dir is for a model whose vocabulary is pruned",
+        (corpus,): "--output_file is missing",
+    }
+    told = messages("data.learn_vocabulary", *lines)
+    for line, message, words in zip(lines, told, lines.values(), strict=True):
+        assert words in message, (line, message)
+    assert not (tmp_path / "small").exists()
+    shutil.copy(tmp_path / "words.txt", release / "vocab.txt")
+    line = (f"--prune={release}", corpus, f"--output_dir={release}")
+    assert "would overwrite" in messages("data.learn_vocabulary", line)[0]
+    assert "--prune: " in learn("--help").stdout

@@ -4,8 +4,11 @@ import json
 
 import pytest
 
-from modeling.config import NAMED_SIZES, BertConfig
+from modeling.config import BertConfig
+from modeling.costs.cost_model import parameters
 from modeling.errors import ModelingError
+from modeling.models import BertPretrainer
+from modeling.sizes import NAMED_SIZES, SIZES, SMALL_SIZES
 
 ORIGINAL = {
     "attention_probs_dropout_prob": 0.1,
@@ -220,5 +223,51 @@ def test_named_sizes():
     base = BertConfig.named("base", 30522)
     assert (base.num_hidden_layers, base.hidden_size, base.num_attention_heads) == (12, 768, 12)
     assert list(NAMED_SIZES) == ["tiny", "mini", "small", "medium", "base", "large"]
-    with pytest.raises(ModelingError, match="huge"):
+    with pytest.raises(ModelingError, match=r"'huge'; the names are tiny, .*L-4_H-256"):
         BertConfig.named("huge", 30522)
+
+
+# "Well-Read Students Learn Better" (2019), Table 1: millions of parameters by layers and width.
+PUBLISHED_PARAMETERS = {
+    2: (4.4, 9.7, 22.8, 39.2),
+    4: (4.8, 11.3, 29.1, 53.4),
+    6: (5.2, 12.8, 35.4, 67.5),
+    8: (5.6, 14.4, 41.7, 81.7),
+    10: (6.0, 16.0, 48.0, 95.9),
+    12: (6.4, 17.6, 54.3, 110.1),
+}
+
+
+def test_the_small_releases_have_the_published_numbers_of_parameters():
+    published = [number for row in PUBLISHED_PARAMETERS.values() for number in row]
+    for (layers, hidden), millions in zip(SMALL_SIZES, published, strict=True):
+        config = BertConfig.named(f"uncased_L-{layers}_H-{hidden}_A-{hidden // 64}", 30522)
+        # 67.579 and 81.755 stand there as 67.5 and 81.7.
+        assert parameters(config) / 1e6 == pytest.approx(millions, abs=0.08)
+    model = BertPretrainer(BertConfig.named("L-2_H-128", 30522))
+    model.build()
+    assert model.count_params() == parameters(model.config)
+
+
+def test_releases_and_names_mean_the_same():
+    for name, release in (
+        ("tiny", "uncased_L-2_H-128_A-2"),
+        ("mini", "L-4_H-256"),
+        ("small", "L-4_H-512_A-8"),
+        ("medium", "uncased_L-8_H-512"),
+        ("base", "uncased_L-12_H-768_A-12"),
+        ("large", "uncased_L-24_H-1024_A-16"),
+    ):
+        assert BertConfig.named(name, 9) == BertConfig.named(release, 9)
+    other = ("L-3_H-128", "L-4_H-256_A-2", "cased_L-12_H-768_A-12", "L-24_H-768", "TINY", "")
+    assert not {*other} & SIZES.keys()
+
+
+def test_a_file_comes_before_a_size_of_its_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert BertConfig.from_file_or_name("tiny") == BertConfig.named("tiny", 30522)
+    assert BertConfig.from_file_or_name("tiny", 7).vocab_size == 7
+    (tmp_path / "tiny").write_text(json.dumps(ORIGINAL))
+    assert BertConfig.from_file_or_name("tiny", 7) == BertConfig.from_dict(ORIGINAL)
+    with pytest.raises(ModelingError, match=r"L-5_H-128 does not exist, .*name: tiny, .*L-4_H-256"):
+        BertConfig.from_file_or_name("L-5_H-128")

@@ -27,6 +27,8 @@ import data
 import modeling
 from data.errors import DataError
 from data.files import atomic, lock_files, locks
+from modeling.checkpoints.model_folder import ModelFolder
+from modeling.checkpoints.vocabularies import TextFolding
 from modeling.config import BertConfig
 from tests.test_house import COMMANDS
 
@@ -130,6 +132,15 @@ def writers(folder: pathlib.Path) -> dict[str, Writer]:
         ),
         "learn_vocabulary": Writer(
             "data.learn_vocabulary", corpus, "--output_file={out}/out.npy", place="learn"
+        ),
+        "learn_vocabulary (a model's)": Writer(
+            "data.learn_vocabulary",
+            *(corpus, "--prune=m", "--output_dir={out}"),
+            place="prune",
+            vocabulary__load_vocab=lambda _: [],
+            open_model_folder=lambda _: ModelFolder(None, f"{folder}/vocab", TextFolding()),
+            checkpoints__spare_rows=lambda *_: 0,
+            checkpoints__conversion_files=lambda *_: ([], []),
         ),
         "inspect_records": Writer(
             "data.inspect_records", corpus, "--json={out}/out.npy", place="inspect"

@@ -149,7 +149,7 @@ def extend_vocabulary(
             nothing that tokenization could ever yield; or the vocabulary is evidently of the
             other case than `do_lower_case` says.
     """
-    _check_case(tokens, do_lower_case)
+    check_vocabulary_case(tokens, do_lower_case)
     slots = [index for index, token in enumerate(tokens) if _UNUSED.fullmatch(token)]
     room = len(slots) - num_unused
     if room <= 0:
@@ -263,7 +263,8 @@ class _Chooser:
         return pieces
 
 
-def _check_case(tokens: Sequence[str], do_lower_case: bool) -> None:
+def check_vocabulary_case(tokens: Sequence[str], do_lower_case: bool) -> None:
+    """Raises DataError if a vocabulary is evidently of the other case than a flag says."""
     plain = [token for token in tokens if not learner.IN_BRACKETS.fullmatch(token)]
     share = sum(token != token.lower() for token in plain) / max(1, len(plain))
     if (do_lower_case and share > _CASED) or (not do_lower_case and share < _LOWER_CASED):

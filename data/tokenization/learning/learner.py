@@ -52,7 +52,7 @@ def count_words(
     )
     counts: collections.Counter[bytes] = collections.Counter()
     number = characters = shown = 0
-    for batch in _batches(texts):
+    for batch in text_batches(texts):
         counts.update(split(tf.constant(batch, tf.string)).numpy().tolist())
         if len(counts) > _MAX_DISTINCT_WORDS:
             counts = _without_rarest(counts)
@@ -190,7 +190,7 @@ def measure_coverage(tokenizer: Tokenizer, texts: Iterable[str]) -> Coverage:
         return tf.size(tokenizer.split_words(batch).values), tf.size(ids), unknown
 
     totals = np.zeros(3, np.int64)
-    for batch in _batches(texts):
+    for batch in text_batches(texts):
         totals += [int(number) for number in count(tf.constant(batch, tf.string))]
     return Coverage(*totals.tolist())
 
@@ -375,7 +375,8 @@ def _character_tokens(alphabet: list[str]) -> list[str]:
     return sorted(tokens, key=lambda token: (len(token) > 1, token))
 
 
-def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
+def text_batches(texts: Iterable[str]) -> Iterator[list[str]]:
+    """Lists of as many texts as are cut at once."""
     iterator = iter(texts)
     return iter(lambda: list(itertools.islice(iterator, _BATCH)), [])
 

@@ -10,6 +10,8 @@ import os
 
 import tensorflow as tf
 
+from modeling.sizes import SMALL_SIZES
+
 BASE_URL = "https://storage.googleapis.com/bert_models/"
 GETTING_WEIGHTS = 'modeling/checkpoints/README.md, "Getting weights"'
 """Where documents say it, for messages."""
@@ -132,6 +134,10 @@ def hint_of_release(path: str | os.PathLike) -> str:
     for one in RELEASES:
         if os.path.basename(one.path).removesuffix(".zip") in parts:
             return f"{one.name} is released as {BASE_URL}{one.path}; see {GETTING_WEIGHTS}."
+    for layers, hidden in SMALL_SIZES:
+        name = f"uncased_L-{layers}_H-{hidden}_A-{hidden // 64}"
+        if name in parts:
+            return f"{name} is released as {BASE_URL}2020_02_20/{name}.zip; see {GETTING_WEIGHTS}."
     return f"Where released weights are is told in {GETTING_WEIGHTS}."
 
 

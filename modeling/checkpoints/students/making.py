@@ -12,7 +12,7 @@ from modeling.checkpoints import names, tf1
 from modeling.checkpoints.configurations import config_of_checkpoint
 from modeling.checkpoints.contents import StoredWeight, Weight
 from modeling.checkpoints.converting import convert, copy_task_files
-from modeling.checkpoints.files import join, staged, temporary_folder
+from modeling.checkpoints.files import TASK_FILES, join, staged, temporary_folder
 from modeling.checkpoints.loading import find, open_contents
 from modeling.checkpoints.saving import write_checkpoint
 from modeling.checkpoints.students.depth import (
@@ -135,7 +135,7 @@ def make_student(
         vocab_file = vocab_file or vocabulary_file(*find(source))
         with staged(folder) as ready:
             write_checkpoint(ready, weights, config, vocab_file, names.TF1, text_folding(source))
-            copy_task_files(bundle.path, ready)
+            copy_task_files(bundle.path, ready, TASK_FILES)
     lines = [_described(whole.source, whole.config, layers, config, projection)]
     lines.append(f"Parameters: {_parameters(teacher):,} of the teacher, {_parameters(weights):,}.")
     return config, [*lines, *whole.notes]

@@ -12,7 +12,12 @@ import tensorflow as tf
 from absl import logging
 
 from modeling.checkpoints import tf1
-from modeling.checkpoints.files import join, remove_abandoned
+from modeling.checkpoints.files import (
+    ANSWER_FILES,
+    TUNED_FILES,
+    join,
+    remove_abandoned,
+)
 from modeling.checkpoints.model_folder import CONFIG_NAME, VOCABULARY_NAME
 from modeling.checkpoints.vocabularies import TOKENIZER_NAME
 from modeling.errors import ModelingError
@@ -21,20 +26,17 @@ STUDENT_FOLDER, STUDENT_RECORD = "student", "student.json"
 """Of a run's output folder, for the student that it begins as, and what tells it from others."""
 # What a run keeps beside its weights, and replaces by nothing else.
 _KEPT = (CONFIG_NAME, VOCABULARY_NAME, TOKENIZER_NAME)
-# What an evaluation finds out about weights, for their answers.
-_TUNED = ("label_thresholds.json", "temperature.json", "answer_calibration.json")
 # What a run leaves in its output folder. Caches of data and exports stay: the former are told
 # apart by their content, the latter may be served.
 _WRITTEN = (
-    "model.ckpt-*", "data-[0-9]*", "checkpoint", "best", "runs", "training.json", "labels.json",
-    "reading.json", "metrics.jsonl", "events.out.tfevents.*", "run_summary.json", "training.png",
+    "model.ckpt-*", "data-[0-9]*", "checkpoint", "best", "runs", "training.json",
+    "metrics.jsonl", "events.out.tfevents.*", "run_summary.json", "training.png",
     "pretraining.png", "search*.tsv", "search.png", "*_results*.txt", "eval_results.json",
     "class_report*.txt", "*_report.txt", "confusion*.png", "errors*.tsv", "test_results*.tsv",
     "predictions*.tsv", "predictions.txt", "entities.jsonl", "glue_submission",
     "predictions.json", "nbest_predictions.json", "null_odds.json",
-    "null_score_diff_threshold.json", "bert_model.ckpt.*", "model_card.md", "report*.html",
-    STUDENT_FOLDER,
-    *_TUNED, *_KEPT,
+    "bert_model.ckpt.*", "model_card.md", "report*.html", STUDENT_FOLDER,
+    *ANSWER_FILES, *_KEPT,
 )  # fmt: skip
 # What is replaced by a run that doesn't stand yet; while it is moved; and when nobody needs it.
 _ASIDE, _MOVING, _FORGOTTEN = ".replaced", ".replaced.moving", ".replaced.forgotten"
@@ -109,7 +111,7 @@ def forget_run(directory: str) -> None:
 
 def remove_tuned(directory: str) -> None:
     """Removes what evaluations found out about weights that are about to change."""
-    for name in _TUNED:
+    for name in TUNED_FILES:
         _remove(join(directory, name))
 
 

@@ -24,6 +24,14 @@ CASES = [
     *over("vocabulary", "corpus.txt", "output_file"),
     *over("extended vocabulary", "unused.txt", "output_file"),
     *over("extended vocabulary", "corpus.txt", "output_file"),
+    *(
+        Case("pruned model", "outputs over inputs", (f"--output_dir={path}",), spoil, (said,))
+        for path, said, spoil in (
+            ("model", "output_dir|model", {}),
+            ("./model/", "output_dir|model", {}),
+            ("soft", "output_dir|model", {"soft": d.link_to("model")}),
+        )
+    ),
     *over("inspection", "model/vocab.txt", "json"),
     *over("inspection", "model/vocab.txt", "plot"),
     *over("inspection", "records/part-00001-of-00003.tfrecord", "json"),

@@ -74,6 +74,26 @@ def test_flags_count_before_it(tmp_path, model):
     assert values.vocab_file == str(tmp_path / "words.txt")
 
 
+def test_sizes_by_name_are_for_the_vocabulary_that_is_known(tmp_path, model):
+    def size(**told):
+        config = open_given_model(given(tmp_path, **told), learns_vocabulary=True)
+        assert (config.num_hidden_layers, config.hidden_size) == (4, 256)
+        return config.vocab_size
+
+    words = tmp_path / "words.txt"
+    assert size(bert_config_file="uncased_L-4_H-256_A-4") == 30522
+    assert size(bert_config_file="mini", vocab_file=words) == 5
+    assert size(bert_config_file="mini", output_dir=model) == 30522  # learned there, found there
+    told = {"bert_config_file": "mini", "output_dir": model, "do_lower_case": "false"}
+    assert open_given_model(given(tmp_path, **told)).vocab_size == 5
+    checkpoints.save(BertModel(BertConfig.named("mini", 8)), tmp_path / "mini", words)
+    assert size(bert_config_file="L-4_H-256", init_checkpoint=tmp_path / "mini") == 8
+    with pytest.raises(ModelingError, match=r"=L-4_H-250 does not exist\. .* sizes: tiny, mini"):
+        size(bert_config_file="L-4_H-250")
+    with pytest.raises(ModelingError, match=r"missing: the JSON file .* or a name of sizes: tiny"):
+        size()
+
+
 def test_contradictions_are_refused(tmp_path, model):
     with pytest.raises(ModelingError, match="--do_lower_case is True, but the model's own files"):
         open_given_model(given(tmp_path, init_checkpoint=model, do_lower_case="true"))

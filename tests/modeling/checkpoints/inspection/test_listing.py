@@ -95,6 +95,14 @@ def test_sizes_follow_from_the_configuration(number, vocab_size):
     assert one.parameters == parameters(config)
 
 
+def test_the_small_releases_are_found_too():
+    hint = releases.hint_of_release("models/uncased_L-4_H-256_A-4/bert_model.ckpt")
+    assert f"{releases.BASE_URL}2020_02_20/uncased_L-4_H-256_A-4.zip" in hint
+    assert "uncased_L-4_H-256_A-4.zip" in README
+    assert "2018_10_18" in releases.hint_of_release("uncased_L-12_H-768_A-12")
+    assert releases.BASE_URL not in releases.hint_of_release("uncased_L-5_H-256_A-4")
+
+
 def test_the_guide_has_the_same_table():
     table = README.partition("<!-- releases -->")[2].partition("<!-- /releases -->")[0]
     rows = [[cell.strip(" `") for cell in line.split("|")[1:-1]] for line in table.split("\n")]
