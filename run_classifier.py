@@ -27,6 +27,7 @@ FLAGS = flags.FLAGS
 
 sentence_flags.define_sentence_flags()
 model_flags.define_model_flags()
+model_flags.define_student_flags()
 model_flags.define_classifier_model_flags()
 training_flags.define_fine_tuning_flags()
 training_flags.define_training_evaluation_flag()
@@ -71,6 +72,7 @@ from modeling.training.engine.distribution import is_chief
 from modeling.training.engine.evaluation import ReplicaPredictor
 from modeling.training.fine_tuning import fine_tune
 from modeling.training.given_model import check_training_fits_model
+from modeling.training.given_student import take_student
 from modeling.training.reports.contents import MOST_MISTAKES, Mistake, TaskReport
 from modeling.training.reports.sentences import positive_label_note, sentence_fields
 from modeling.training.runs import charts
@@ -357,12 +359,14 @@ def main(_) -> None:
         comparison.run_demo(FLAGS, __file__, libraries, libraries.make_library_demo)
         return
     settings = fine_tuning_settings(FLAGS)
-    config = settings.config
     sizes = [trial.batch_size for trial in settings.trials]
     evaluations = {name: FLAGS[name].value for name in ("eval_batch_size", "predict_batch_size")}
     with one_run(FLAGS, *run_outputs(FLAGS)), session(FLAGS, sizes, **evaluations) as summary:
         casing.check_casing(FLAGS.do_lower_case, FLAGS.init_checkpoint)
+        if take_student(FLAGS):
+            settings = fine_tuning_settings(FLAGS)
         tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case, (), FLAGS.strip_accents)
+        config = settings.config
         check_training_fits_model(FLAGS, config, tokenizer.vocab_size)
         task = reading.open_sentence_task(FLAGS, FLAGS.do_train, config.head, config.labels)
         tuned.check_tuned_flags(FLAGS, task.kind)

@@ -30,6 +30,7 @@ FLAGS = flags.FLAGS
 
 tagging_flags.define_tagging_flags()
 model_flags.define_model_flags()
+model_flags.define_student_flags()
 model_flags.define_tagger_model_flags()
 training_flags.define_fine_tuning_flags()
 training_flags.define_training_evaluation_flag()
@@ -78,6 +79,7 @@ from modeling.training.engine.distribution import is_chief
 from modeling.training.engine.evaluation import ReplicaPredictor
 from modeling.training.fine_tuning import fine_tune
 from modeling.training.given_model import check_training_fits_model
+from modeling.training.given_student import take_student
 from modeling.training.reports.contents import MOST_MISTAKES, Mistake, ReportMatrix, TaskReport
 from modeling.training.reports.tagging import tagging_fields
 from modeling.training.runs.reporting import write_run_results
@@ -309,6 +311,11 @@ def check_files(settings: FineTuningSettings) -> None:
         raise errors.ModelingError(
             "--feature_based needs --init_checkpoint: the model that the vectors come from."
         )
+    if FLAGS.feature_based and (FLAGS.student_layers or FLAGS.student_num_layers):
+        raise errors.ModelingError(
+            "--feature_based trains no encoder, so that a student of one would stay as it was "
+            "cut: leave the flags of a student out."
+        )
 
 
 def main(_) -> None:
@@ -316,13 +323,15 @@ def main(_) -> None:
         comparison.run_demo(FLAGS, __file__, code_words, code_words.make_code_word_demo)
         return
     settings = fine_tuning_settings(FLAGS)
-    config = settings.config
     check_files(settings)
     sizes = [trial.batch_size for trial in settings.trials]
     evaluations = {name: FLAGS[name].value for name in ("eval_batch_size", "predict_batch_size")}
     with one_run(FLAGS, *run_outputs(FLAGS)), session(FLAGS, sizes, **evaluations) as summary:
         casing.check_casing(FLAGS.do_lower_case, FLAGS.init_checkpoint)
+        if take_student(FLAGS):
+            settings = fine_tuning_settings(FLAGS)
         tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case, (), FLAGS.strip_accents)
+        config = settings.config
         check_training_fits_model(FLAGS, config, tokenizer.vocab_size)
         frozen = None
         if FLAGS.feature_based:

@@ -26,6 +26,7 @@ FLAGS = flags.FLAGS
 
 pretraining_flags.define_pretraining_flags()
 model_flags.define_model_flags()
+model_flags.define_student_flags()
 training_flags.define_pretraining_flags()
 training_flags.define_teacher_flags(pretraining=True)
 hardware_flags.define_hardware_flags()
@@ -68,6 +69,7 @@ from modeling.training.distillation.pretraining import taught_pretraining
 from modeling.training.engine import distribution
 from modeling.training.engine.evaluation import Evaluator
 from modeling.training.engine.setup import make_train_step
+from modeling.training.given_student import take_student
 from modeling.training.phases import Phase, given_phases, phase_folders
 from modeling.training.runs import run_folder, run_state
 from modeling.training.runs.best import load_best
@@ -241,6 +243,7 @@ def main(_) -> None:
         return
     check_flags()
     with one_run(FLAGS, *run_outputs(FLAGS, FLAGS.do_train)), session(FLAGS) as summary:
+        take_student(FLAGS)
         if FLAGS.do_train or FLAGS.do_eval:
             run(summary)
         else:

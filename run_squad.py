@@ -27,6 +27,7 @@ FLAGS = flags.FLAGS
 
 question_flags.define_question_flags()
 model_flags.define_model_flags()
+model_flags.define_student_flags()
 training_flags.define_fine_tuning_flags()
 hardware_flags.define_hardware_flags()
 export_flags.define_export_flags()
@@ -77,6 +78,7 @@ from modeling.training.engine.distribution import is_chief
 from modeling.training.engine.evaluation import ReplicaPredictor
 from modeling.training.fine_tuning import fine_tune
 from modeling.training.given_model import check_training_fits_model
+from modeling.training.given_student import take_student
 from modeling.training.reports.contents import MOST_MISTAKES, Mistake, TaskReport
 from modeling.training.reports.questions import question_fields
 from modeling.training.runs.run_state import load_trained_run
@@ -327,14 +329,16 @@ def main(_) -> None:
     if FLAGS.verbose_logging:
         logging.set_verbosity(logging.DEBUG)
     settings = fine_tuning_settings(FLAGS)
-    config = settings.config
     sizes = [trial.batch_size for trial in settings.trials]
     with (
         one_run(FLAGS, *run_outputs(FLAGS)),
         session(FLAGS, sizes, predict_batch_size=FLAGS.predict_batch_size) as summary,
     ):
         casing.check_casing(FLAGS.do_lower_case, FLAGS.init_checkpoint)
+        if take_student(FLAGS):
+            settings = fine_tuning_settings(FLAGS)
         tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case, (), FLAGS.strip_accents)
+        config = settings.config
         check_training_fits_model(FLAGS, config, tokenizer.vocab_size)
         check_flags(settings)
         fine_tune(QuestionAnswering(tokenizer, config), settings, summary, from_pretrained)

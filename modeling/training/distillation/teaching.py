@@ -65,7 +65,7 @@ class TeachingSettings:
 
 
 class TeacherModel(Protocol):
-    """What `modeling.from_pretrained` gives."""
+    """What `pretrained.from_pretrained` gives."""
 
     model: keras.Model
     tokenizer: Any

@@ -47,7 +47,7 @@ def split() -> TaskSplit:
 
 def make(config: BertConfig, seed: int) -> BertTagger:
     keras.utils.set_random_seed(seed)
-    model = BertTagger(config.with_head("tags", TAGS), 3)
+    model = BertTagger(config.with_head("tags", TAGS), 3, dropout_rate=0.0)
     model.build()
     return model
 
