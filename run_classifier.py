@@ -30,6 +30,7 @@ model_flags.define_model_flags()
 model_flags.define_student_flags()
 model_flags.define_classifier_model_flags()
 training_flags.define_fine_tuning_flags()
+training_flags.define_student_command_flag()
 training_flags.define_training_evaluation_flag()
 training_flags.define_class_weights_flag()
 training_flags.define_head_flag()
@@ -68,6 +69,7 @@ from modeling.config import BertConfig
 from modeling.logs import activity
 from modeling.serving.export import Export
 from modeling.serving.sentences import export_sentence_model
+from modeling.training.distillation.students import run_students
 from modeling.training.engine.distribution import is_chief
 from modeling.training.engine.evaluation import ReplicaPredictor
 from modeling.training.fine_tuning import fine_tune
@@ -357,6 +359,9 @@ def _with_label(split) -> np.ndarray:
 def main(_) -> None:
     if FLAGS.demo:
         comparison.run_demo(FLAGS, __file__, libraries, libraries.make_library_demo)
+        return
+    if FLAGS.student:
+        run_students(FLAGS, __file__)
         return
     settings = fine_tuning_settings(FLAGS)
     sizes = [trial.batch_size for trial in settings.trials]

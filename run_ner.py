@@ -33,6 +33,7 @@ model_flags.define_model_flags()
 model_flags.define_student_flags()
 model_flags.define_tagger_model_flags()
 training_flags.define_fine_tuning_flags()
+training_flags.define_student_command_flag()
 training_flags.define_training_evaluation_flag()
 training_flags.define_head_flag()
 hardware_flags.define_hardware_flags()
@@ -75,6 +76,7 @@ from modeling.losses import TaggingLosses
 from modeling.models import BertTagger
 from modeling.serving.export import Export
 from modeling.serving.tagging import export_tagger
+from modeling.training.distillation.students import run_students
 from modeling.training.engine.distribution import is_chief
 from modeling.training.engine.evaluation import ReplicaPredictor
 from modeling.training.fine_tuning import fine_tune
@@ -321,6 +323,9 @@ def check_files(settings: FineTuningSettings) -> None:
 def main(_) -> None:
     if FLAGS.demo:
         comparison.run_demo(FLAGS, __file__, code_words, code_words.make_code_word_demo)
+        return
+    if FLAGS.student:
+        run_students(FLAGS, __file__)
         return
     settings = fine_tuning_settings(FLAGS)
     check_files(settings)

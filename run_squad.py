@@ -29,6 +29,7 @@ question_flags.define_question_flags()
 model_flags.define_model_flags()
 model_flags.define_student_flags()
 training_flags.define_fine_tuning_flags()
+training_flags.define_student_command_flag()
 hardware_flags.define_hardware_flags()
 export_flags.define_export_flags()
 REQUIRED = ("output_dir",)
@@ -74,6 +75,7 @@ from modeling.losses import SpanLosses
 from modeling.models import BertQuestionAnswering
 from modeling.serving.export import Export
 from modeling.serving.question_answering import export_question_answering
+from modeling.training.distillation.students import run_students
 from modeling.training.engine.distribution import is_chief
 from modeling.training.engine.evaluation import ReplicaPredictor
 from modeling.training.fine_tuning import fine_tune
@@ -325,6 +327,9 @@ def check_flags(settings: FineTuningSettings) -> None:
 def main(_) -> None:
     if FLAGS.demo:
         comparison.run_demo(FLAGS, __file__, arguments, arguments.make_argument_demo)
+        return
+    if FLAGS.student:
+        run_students(FLAGS, __file__)
         return
     if FLAGS.verbose_logging:
         logging.set_verbosity(logging.DEBUG)

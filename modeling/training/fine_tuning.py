@@ -57,6 +57,7 @@ def fine_tune(
         ModelingError: The folder is of another run, training has diverged, or there are no
             weights to evaluate.
     """
+    summary.entry["result_names"] = list(task.result_names)
     train = _read(task, "train") if settings.do_train else []
     dev = _read(task, "dev") if settings.evaluating else []
     test = _read(task, "test") if settings.do_predict else []

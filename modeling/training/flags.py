@@ -222,3 +222,13 @@ def define_teacher_flags(pretraining: bool = False) -> None:
     flags.DEFINE_float(
         "match_weight", 1.0, "How much the losses of matched layers count.", lower_bound=0
     )
+
+
+def define_student_command_flag() -> None:
+    """--student, of the scripts that do all of it."""
+    flags.DEFINE_list(
+        "student",
+        [],
+        "From the trained model of --init_checkpoint to small ones that are served, of so many "
+        "layers each (3 or 3,2): cut out, taught by it, evaluated, exported and compared.",
+    )

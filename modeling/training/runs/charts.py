@@ -225,6 +225,33 @@ def _shown_names(names: Sequence[str], limit: int) -> list[str]:
 Curve = list[tuple[int, float]]
 
 
+def scatter_png(rows: Sequence[dict], path: str, x_name: str, y_name: str) -> None:
+    """Draws models as named dots: what they cost across, what they are worth upwards.
+
+    Args:
+        rows: Dicts with "name" (str), "x" and "y" (float) and "special" (bool): drawn otherwise.
+        path: Of the PNG; written over if it exists.
+        x_name, y_name: Of the axes; the one across begins at 0.
+
+    Raises:
+        ModelingError: The folder of `path` can't be written.
+    """
+    figure = _figure(6.4, 4.4)
+    axis = figure.subplots()
+    for row in rows:
+        color = _ORANGE if row["special"] else _BLUE
+        axis.plot([row["x"]], [row["y"]], "o", color=color, markersize=9, zorder=3)
+        place = {"xytext": (0, 9), "textcoords": "offset points", "ha": "center"}
+        axis.annotate(row["name"], (row["x"], row["y"]), fontsize=9, parse_math=False, **place)
+    axis.set_xlim(0, 1.25 * max(row["x"] for row in rows))
+    axis.margins(y=0.25)
+    axis.set_xlabel(x_name, parse_math=False)
+    axis.set_ylabel(y_name, parse_math=False)
+    axis.grid(alpha=0.25)
+    axis.spines[["top", "right"]].set_visible(False)
+    _save(figure, path)
+
+
 def curves_png(panels: Mapping[str, Sequence[tuple[str, Curve, Curve]]], path: str) -> None:
     """Draws quantities against the step.
 

@@ -1,0 +1,208 @@
+"""From a trained model to small ones that are served: the whole way in one command.
+
+    python run_classifier.py --student=3,2 --init_checkpoint=TRAINED … --output_dir=OUT
+
+makes OUT/teacher (evaluation and export), OUT/student-3 and OUT/student-2 (trained, evaluated,
+exported), and from what they say OUT/students.tsv and OUT/students.png.
+"""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from modeling.checkpoints.files import join, staged, write_staged_text
+from modeling.config import BertConfig
+from modeling.errors import ModelingError
+from modeling.serving.measuring import MeasuredExport, measure_exports
+from modeling.training.given_model import open_given_model
+from modeling.training.runs import charts
+from modeling.training.runs import summary as summaries
+
+TABLE, PICTURE = "students.tsv", "students.png"
+_TEACHER = "teacher"
+# What the command sets itself, in each of its runs.
+_OWN = ("student", "output_dir", "init_checkpoint", "do_train", "do_eval", "do_predict")
+_OWN += ("do_export", "export_dir", "student_layers", "student_num_layers")
+# What a run without a teacher, or without training, refuses.
+_OF_STUDENTS = ("teacher", "teacher_temperature", "label_share", "match_hidden_states")
+_OF_STUDENTS += ("match_relations", "match_weight", "transfer_file", "overwrite_output_dir")
+_OF_STUDENTS += ("student_hidden_size", "student_projection")
+
+
+class _Row(NamedTuple):
+    """One model of the table."""
+
+    name: str
+    config: BertConfig
+    parameters: int
+    results: dict[str, float]
+    metric: str
+    measured: MeasuredExport | None = None
+
+
+def run_students(values, script: str) -> None:
+    """Makes students of a trained model, and shows what they keep and what they gain.
+
+    Args:
+        values: The script's flag values, `student` among them: numbers of layers.
+        script: Its path.
+
+    Raises:
+        ModelingError: There is no trained model, or a flag was given that the command sets itself.
+        SystemExit: A run has failed, and has said why.
+    """
+    counts = _counts(values)
+    folder, evaluate = values.output_dir, "do_eval" if "do_eval" in values else "do_predict"
+    flags = {"init_checkpoint": values.init_checkpoint, evaluate: True, "do_export": True}
+    runs: dict[str, dict[str, Any]] = {_TEACHER: flags}
+    for count in counts:
+        taught = {} if values.teacher else {"teacher": values.init_checkpoint}
+        own = {"do_train": True, "student_num_layers": count, **taught}
+        runs[f"student-{count}"] = flags | own
+    for name, own in runs.items():
+        left_out = {*_OWN, *(_OF_STUDENTS if name == _TEACHER else ())}
+        given = [values[n].serialize() for n in values if values[n].present and n not in left_out]
+        _run(script, own | {"output_dir": join(folder, name)}, given)
+    rows = [_row(name, join(folder, name)) for name in runs]
+    measured = measure_exports([_newest_export(join(folder, name)) for name in runs])
+    rows = [row._replace(measured=m) for row, m in zip(rows, measured, strict=True)]
+    cells = _cells(rows)
+    with staged(folder) as temporary:
+        text = "".join("\t".join(row) + "\n" for row in cells)
+        write_staged_text(join(temporary, TABLE), text)
+    _draw(rows, join(folder, PICTURE))
+    shown = "\n".join(f"  {join(folder, name)}" for name in (TABLE, PICTURE))
+    exports = "\n".join(f"  {join(folder, name)}/export" for name in runs)
+    print(
+        f"\n{_aligned(cells)}\n\nMilliseconds of one text, texts a second in batches: on this "
+        f"machine, in turn.\n\nTo look at:\n{shown}\n\nTo serve:\n{exports}"
+    )
+
+
+def _counts(values) -> list[int]:
+    """The numbers of layers that --student asks for."""
+    texts = [text.strip() for text in values.student]
+    if not values.output_dir or not values.init_checkpoint:
+        raise ModelingError(
+            "--student makes small models of a trained one: give its folder as --init_checkpoint, "
+            "and --output_dir for what is made."
+        )
+    given = [f"--{n}" for n in ("student_layers", "student_num_layers") if values[n].present]
+    if given:
+        raise ModelingError(
+            f"{' and '.join(given)} and --student exclude each other: the latter says how many "
+            f"layers each of its students has."
+        )
+    config = open_given_model(values)
+    depth = config.num_hidden_layers
+    fits = all(text.isdecimal() and 0 < int(text) <= depth for text in texts)
+    if not fits or len(set(texts)) < len(texts):
+        raise ModelingError(
+            f"--student is {','.join(texts)}; it takes numbers of layers, each once, from 1 to the "
+            f"{depth} of {values.init_checkpoint}, such as --student={max(depth // 2, 1)}."
+        )
+    return [int(text) for text in texts]
+
+
+def _run(script: str, flags: Mapping[str, Any], given: Sequence[str]) -> None:
+    """Runs a script, and shows how."""
+    texts = {name: str(v).lower() if isinstance(v, bool) else v for name, v in flags.items()}
+    arguments = [*(f"--{name}={value}" for name, value in texts.items()), *given]
+    shown = " \\\n    ".join(shlex.quote(argument) for argument in arguments)
+    print(f"\npython {os.path.basename(script)} \\\n    {shown}\n", flush=True)
+    done = subprocess.run([sys.executable, script, *arguments])
+    if done.returncode:
+        raise SystemExit(done.returncode)
+
+
+def _row(name: str, folder: str) -> _Row:
+    """What a run's files say of its model."""
+    with tf.io.gfile.GFile(join(folder, summaries.FILE)) as file:
+        entry = json.load(file)["sessions"][-1]
+    config = BertConfig.from_dict(entry["config"])
+    results = _results(folder)
+    metric = next(n for n in entry["result_names"] if n.removeprefix("eval_") in results)
+    return _Row(name, config, entry["parameters"], results, metric.removeprefix("eval_"))
+
+
+def _results(folder: str) -> dict[str, float]:
+    """Metrics by name, without the loss."""
+    path = join(folder, "eval_results.json")
+    if tf.io.gfile.exists(path):
+        with tf.io.gfile.GFile(path) as file:
+            found = json.load(file)
+    else:
+        with tf.io.gfile.GFile(join(folder, "eval_results.txt")) as file:
+            found = dict(line.rstrip("\n").split(" = ") for line in file)
+    left_out = ("global_step", "loss", "eval_loss", "skipped_rows")
+    numbers = {name: value for name, value in found.items() if name not in left_out}
+    return {n.removeprefix("eval_"): float(v) for n, v in numbers.items() if v != "undefined"}
+
+
+def _newest_export(folder: str) -> str:
+    versions = tf.io.gfile.listdir(join(folder, "export"))
+    newest = max(int(name.rstrip("/")) for name in versions if name.rstrip("/").isdecimal())
+    return join(folder, f"export/{newest}")
+
+
+def _cells(rows: Sequence[_Row]) -> list[list[str]]:
+    """A header, and a row of each model; what students keep and gain stands behind."""
+    teacher = rows[0]
+    metrics = [teacher.metric, *(n for n in teacher.results if n != teacher.metric)][:3]
+    lengths = list(teacher.measured.milliseconds)
+    header = ["model", "layers", "width", "parameters", *metrics, "kept", "MB"]
+    header += [f"ms, {length} pieces" for length in lengths] + ["texts/s", "speed"]
+    table = [header]
+    for row in rows:
+        measured = row.measured
+        kept = row.results[row.metric] / teacher.results[row.metric]
+        speed = measured.texts_per_second / teacher.measured.texts_per_second
+        table.append(
+            [
+                row.name,
+                str(row.config.num_hidden_layers),
+                str(row.config.hidden_size),
+                f"{row.parameters:,}",
+                *(f"{row.results[name]:.4g}" for name in metrics),
+                f"{kept:.1%}",
+                f"{measured.megabytes:.1f}",
+                *(f"{measured.milliseconds[length]:.2f}" for length in lengths),
+                f"{measured.texts_per_second:.0f}",
+                f"{speed:.2f}×",
+            ]
+        )
+    return table
+
+
+def _aligned(cells: Sequence[Sequence[str]]) -> str:
+    """The table for a terminal: names to the left, numbers to the right."""
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = []
+    for row in cells:
+        padded = [text.rjust(width) for text, width in zip(row, widths, strict=True)]
+        lines.append("  ".join([row[0].ljust(widths[0]), *padded[1:]]).rstrip())
+    return "\n".join(lines)
+
+
+def _draw(rows: Sequence[_Row], path: str) -> None:
+    length = next(iter(rows[0].measured.milliseconds))
+    charts.scatter_png(
+        [
+            {
+                "name": f"{row.name}, {row.config.num_hidden_layers} × {row.config.hidden_size}",
+                "x": row.measured.milliseconds[length],
+                "y": row.results[row.metric],
+                "special": row.name == _TEACHER,
+            }
+            for row in rows
+        ],
+        path,
+        f"milliseconds for a text of {length} pieces",
+        rows[0].metric,
+    )
