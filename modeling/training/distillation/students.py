@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
+from tabulate import tabulate
 
 from modeling.checkpoints.files import join, staged, write_staged_text
 from modeling.config import BertConfig
@@ -77,10 +78,12 @@ def run_students(values, script: str) -> None:
         text = "".join("\t".join(row) + "\n" for row in cells)
         write_staged_text(join(temporary, TABLE), text)
     _draw(rows, join(folder, PICTURE))
+    align = ["left", *["right"] * (len(cells[0]) - 1)]
+    table = tabulate(cells[1:], cells[0], "plain", disable_numparse=True, colalign=align)
     shown = "\n".join(f"  {join(folder, name)}" for name in (TABLE, PICTURE))
     exports = "\n".join(f"  {join(folder, name)}/export" for name in runs)
     print(
-        f"\n{_aligned(cells)}\n\nMilliseconds of one text, texts a second in batches: on this "
+        f"\n{table}\n\nMilliseconds of one text, texts a second in batches: on this "
         f"machine, in turn.\n\nTo look at:\n{shown}\n\nTo serve:\n{exports}"
     )
 
@@ -178,16 +181,6 @@ def _cells(rows: Sequence[_Row]) -> list[list[str]]:
             ]
         )
     return table
-
-
-def _aligned(cells: Sequence[Sequence[str]]) -> str:
-    """The table for a terminal: names to the left, numbers to the right."""
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = []
-    for row in cells:
-        padded = [text.rjust(width) for text, width in zip(row, widths, strict=True)]
-        lines.append("  ".join([row[0].ljust(widths[0]), *padded[1:]]).rstrip())
-    return "\n".join(lines)
 
 
 def _draw(rows: Sequence[_Row], path: str) -> None:

@@ -238,10 +238,12 @@ def scatter_png(rows: Sequence[dict], path: str, x_name: str, y_name: str) -> No
     """
     figure = _figure(6.4, 4.4)
     axis = figure.subplots()
-    for row in rows:
+    # Above and below in turn, or the names of neighbours would lie on each other.
+    for number, row in enumerate(sorted(rows, key=operator.itemgetter("x"))):
         color = _ORANGE if row["special"] else _BLUE
         axis.plot([row["x"]], [row["y"]], "o", color=color, markersize=9, zorder=3)
-        place = {"xytext": (0, 9), "textcoords": "offset points", "ha": "center"}
+        height = -18 if number % 2 else 9
+        place = {"xytext": (0, height), "textcoords": "offset points", "ha": "center"}
         axis.annotate(row["name"], (row["x"], row["y"]), fontsize=9, parse_math=False, **place)
     axis.set_xlim(0, 1.25 * max(row["x"] for row in rows))
     axis.margins(y=0.25)

@@ -100,6 +100,18 @@ def test_devices_share_gradients():
     assert more == pytest.approx(moved / cost_machines.A100_8.link_bandwidth)
 
 
+def test_a_forward_pass_is_a_third():
+    """Of the operations; what it takes beside the student's step is what is predicted for both."""
+    config = BertConfig.named("base", 30522)
+    step = cost_model.step_work(config, 32, 128, 20)
+    forward = cost_model.forward_work(config, 32, 128, 20)
+    assert forward.flops == pytest.approx(step.flops / 3)
+    assert forward.gradient_bytes == 0 and forward.weight_bytes < step.weight_bytes / 10
+    for machine in cost_machines.ACCELERATORS:
+        share = forward.seconds(machine) / step.seconds(machine)
+        assert 0.2 < share < 0.45, machine.name
+
+
 def test_memory():
     config = BertConfig.named("base", 30522)
     sizes = [cost_model.step_memory(config, rows, 128, 20) for rows in (8, 16)]

@@ -1,0 +1,165 @@
+"""What students learn from their teacher: scores with and without it, several seeds, real tasks.
+
+    python -m tests.benchmarks.distillation --data=../shared/data --minilm=$MINILM_DIR \\
+        --output_dir=/tmp/distillation --tasks=sst2,mrpc,stsb,conll --layers=3,2 --seeds=3
+
+MiniLM is fine-tuned on each task: the teacher. Students begin as layers of it, and are trained on
+the same examples with its answers and without. Runs that are finished are not made again; what is
+printed are mean and standard deviation (n − 1) over the seeds, and how much of the teacher's score
+is kept. --more adds flags to the students that are taught, --only_table prints what is there.
+"""
+
+import dataclasses
+import json
+import os
+import shlex
+import statistics
+import subprocess
+import sys
+
+from absl import app, flags
+
+FLAGS = flags.FLAGS
+WITHOUT, WITH = "without", "with"
+
+
+@dataclasses.dataclass(frozen=True)
+class BenchmarkTask:
+    """A task of the table.
+
+    Attributes:
+        script: What trains it.
+        metric: Of the results.
+        data: Flags of the files, DATA standing for the folder.
+        teacher: Flags of the teacher's training.
+        student: Flags of the students'.
+        judged: The flag that has the script evaluate.
+    """
+
+    script: str
+    metric: str
+    data: str
+    teacher: str
+    student: str
+    judged: str = "--do_eval"
+
+
+_ADAMW = "--optimizer=adamw --learning_rate"
+TASKS = {
+    "sst2": BenchmarkTask(
+        "run_classifier.py",
+        "eval_accuracy",
+        "--task_name=SST-2 --data_dir=DATA/glue/SST-2 --max_seq_length=64",
+        f"{_ADAMW}=5e-5 --num_train_epochs=1 --max_train_examples=20000",
+        f"{_ADAMW}=1e-4 --num_train_epochs=1 --max_train_examples=20000",
+    ),
+    "mrpc": BenchmarkTask(
+        "run_classifier.py",
+        "eval_f1",
+        "--task_name=MRPC --data_dir=DATA/glue/MRPC --max_seq_length=96",
+        f"{_ADAMW}=5e-5 --num_train_epochs=4",
+        f"{_ADAMW}=1e-4 --num_train_epochs=3",
+    ),
+    "stsb": BenchmarkTask(
+        "run_classifier.py",
+        "eval_spearman",
+        "--task_name=STS-B --data_dir=DATA/glue/STS-B --max_seq_length=64",
+        f"{_ADAMW}=5e-5 --num_train_epochs=2",
+        f"{_ADAMW}=1e-4 --num_train_epochs=2",
+    ),
+    "conll": BenchmarkTask(
+        "run_ner.py",
+        "eval_f1",
+        "--data_dir=DATA/conll2003 --train_file=eng.train --dev_file=eng.testa --max_seq_length=96",
+        f"{_ADAMW}=1e-4 --num_train_epochs=2",
+        f"{_ADAMW}=2e-4 --num_train_epochs=1",
+    ),
+    "squad": BenchmarkTask(
+        "run_squad.py",
+        "f1",
+        "--train_file=DATA/squad/train-v1.1.json --predict_file=DATA/squad/dev-v1.1.json "
+        "--max_train_examples=8000 --max_eval_examples=2000 --max_seq_length=256",
+        f"{_ADAMW}=1e-4 --num_train_epochs=2",
+        f"{_ADAMW}=2e-4 --num_train_epochs=2",
+        "--do_predict",
+    ),
+}
+
+
+def score(folder: str, metric: str) -> float | None:
+    """What a finished run reached; None if it isn't there."""
+    for name in ("eval_results.json", "eval_results.txt"):
+        path = os.path.join(folder, name)
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as file:
+                text = file.read()
+            if name.endswith("json"):
+                return float(json.loads(text)[metric]) / 100
+            return float(dict(line.split(" = ") for line in text.splitlines())[metric])
+    return None
+
+
+def run(task: BenchmarkTask, folder: str, *arguments: str) -> None:
+    """Makes a run unless it is finished."""
+    if FLAGS.only_table or score(folder, task.metric) is not None:
+        return
+    data = shlex.split(task.data.replace("DATA", FLAGS.data))
+    command = [sys.executable, task.script, *data, *arguments, "--do_train", task.judged]
+    command += ["--train_batch_size=32", "--eval_batch_size=64"][: 1 + ("ner" not in task.script)]
+    command += [f"--output_dir={folder}", "--log_steps=100"]
+    print(shlex.join(command), flush=True)
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, "log"), "w", encoding="utf-8") as log:
+        subprocess.run(command, check=True, stdout=log, stderr=subprocess.STDOUT)
+
+
+def main(_) -> None:
+    rows = []
+    for name in FLAGS.tasks:
+        task, root = TASKS[name], os.path.join(FLAGS.output_dir, name)
+        teacher = FLAGS.teacher_dir and os.path.join(FLAGS.teacher_dir, f"t-{name}")
+        if not teacher or not os.path.exists(teacher):
+            teacher = os.path.join(root, "teacher")
+            run(task, teacher, f"--init_checkpoint={FLAGS.minilm}", *shlex.split(task.teacher))
+        for layers in FLAGS.layers:
+            found = {}
+            for seed in range(1, FLAGS.seeds + 1):
+                for kind in (WITHOUT, WITH):
+                    folder = os.path.join(root, f"{layers}-{kind}-{seed}")
+                    more = [f"--teacher={teacher}", *shlex.split(FLAGS.more)]
+                    student = [f"--init_checkpoint={teacher}", f"--student_num_layers={layers}"]
+                    student += shlex.split(task.student)
+                    seeded = f"--random_seed={seed}"
+                    run(task, folder, *student, seeded, *(more if kind == WITH else ()))
+                    found.setdefault(kind, []).append(score(folder, task.metric))
+            rows.append([name, task.metric, score(teacher, task.metric), layers, found])
+    print("| task | metric | teacher | layers | without | with | kept | seeds |")
+    print("|---|---|---:|---:|---:|---:|---:|---:|")
+    for name, metric, best, layers, found in rows:
+        values = {kind: [v for v in some if v is not None] for kind, some in found.items()}
+        cells = [_spread(values[kind]) for kind in (WITHOUT, WITH)]
+        kept = f"{statistics.mean(values[WITH]) / best:.1%}" if values[WITH] and best else "–"
+        shown = f"{best:.3f}" if best else "–"
+        count = "/".join(str(len(values[kind])) for kind in (WITHOUT, WITH))
+        row = [name, metric.removeprefix("eval_"), shown, layers, *cells, kept, count]
+        print(f"| {' | '.join(row)} |")
+
+
+def _spread(values: list[float]) -> str:
+    if not values:
+        return "–"
+    deviation = f" ± {statistics.stdev(values):.3f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.3f}{deviation}"
+
+
+if __name__ == "__main__":
+    flags.DEFINE_string("data", "../shared/data", "Real data sets; see INDEX.md there.")
+    flags.DEFINE_string("minilm", None, "Folder of MiniLM's weights.", required=True)
+    flags.DEFINE_string("output_dir", None, "For the runs.", required=True)
+    flags.DEFINE_string("teacher_dir", None, "Where teachers are already, as t-TASK.")
+    flags.DEFINE_list("tasks", list(TASKS), "Which.")
+    flags.DEFINE_list("layers", ["3", "2"], "Of the students.")
+    flags.DEFINE_integer("seeds", 3, "Runs of each kind.", lower_bound=1)
+    flags.DEFINE_string("more", "", "Flags of the students that are taught.")
+    flags.DEFINE_bool("only_table", False, "Run nothing.")
+    app.run(main)
