@@ -20,7 +20,7 @@ from tabulate import tabulate
 from modeling.checkpoints.files import join, staged, write_staged_text
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
-from modeling.serving.measuring import MeasuredExport, measure_exports
+from modeling.training.distillation.measuring import MeasuredExport, measure_exports
 from modeling.training.given_model import open_given_model
 from modeling.training.runs import charts
 from modeling.training.runs import summary as summaries
