@@ -7,6 +7,7 @@ exported), and from what they say OUT/students.tsv and OUT/students.png.
 """
 
 import json
+import math
 import os
 import shlex
 import subprocess
@@ -164,7 +165,8 @@ def _cells(rows: Sequence[_Row]) -> list[list[str]]:
     table = [header]
     for row in rows:
         measured = row.measured
-        kept = row.results[row.metric] / teacher.results[row.metric]
+        best, own = (one.results.get(teacher.metric, math.nan) for one in (teacher, row))
+        kept = f"{own / best:.1%}" if best and math.isfinite(own) else "–"
         speed = measured.texts_per_second / teacher.measured.texts_per_second
         table.append(
             [
@@ -172,8 +174,8 @@ def _cells(rows: Sequence[_Row]) -> list[list[str]]:
                 str(row.config.num_hidden_layers),
                 str(row.config.hidden_size),
                 f"{row.parameters:,}",
-                *(f"{row.results[name]:.4g}" for name in metrics),
-                f"{kept:.1%}",
+                *(f"{row.results.get(name, math.nan):.4g}" for name in metrics),
+                kept,
                 f"{measured.megabytes:.1f}",
                 *(f"{measured.milliseconds[length]:.2f}" for length in lengths),
                 f"{measured.texts_per_second:.0f}",
@@ -190,7 +192,7 @@ def _draw(rows: Sequence[_Row], path: str) -> None:
             {
                 "name": f"{row.name}, {row.config.num_hidden_layers} × {row.config.hidden_size}",
                 "x": row.measured.milliseconds[length],
-                "y": row.results[row.metric],
+                "y": row.results.get(rows[0].metric, math.nan),
                 "special": row.name == _TEACHER,
             }
             for row in rows
