@@ -219,7 +219,7 @@ class _Driver:
         names += ("layerwise_lr_decay", "freeze_layers")
         return {
             **self.task.identity,
-            **(self.teaching.identity if self.teaching else {}),
+            **(self.teaching.identity if self.teaching else {"teacher": []}),
             "train_file": [split.fingerprint for split in self.train_splits],
             "init_checkpoint": weights_identity(self.settings.init_checkpoint),
             "warmup_proportion": self.settings.warmup_proportion,

@@ -123,7 +123,7 @@ def teaching_settings(values) -> TeachingSettings:
     """Who teaches, and how.
 
     Raises:
-        ModelingError: How is said, but not who; or layers are to be matched of nobody.
+        ModelingError: How is said, but not who; or there is nothing to learn.
     """
     names = [setting.name for setting in fields(TeachingSettings)]
     names_given = [n for n in (*names, "transfer_file", "teacher_places") if n in values]
@@ -133,7 +133,14 @@ def teaching_settings(values) -> TeachingSettings:
             f"{', '.join(given)} says how a teacher teaches, but there is none: give --teacher, "
             f"the folder of a model that was trained on this task."
         )
-    return TeachingSettings(**{name: values[name].value for name in names})
+    settings = TeachingSettings(**{name: values[name].value for name in names})
+    matches = settings.match_hidden_states or settings.match_relations
+    if settings.teacher and settings.label_share == 1 and not matches:
+        raise ModelingError(
+            "--label_share is 1, which leaves no share to what --teacher answers, and no layers "
+            "are to be matched: there is nothing to learn from it. Give less, or --match_relations."
+        )
+    return settings
 
 
 def training_class_weights(values) -> list[float] | None:

@@ -117,6 +117,15 @@ def test_a_student_learns_without_labels(folder):
         np.testing.assert_allclose(values.reshape(-1, 2)[start], live[0], atol=1e-5)
 
 
+def test_a_run_with_a_teacher_is_another_run(folder):
+    """What was trained without one isn't taken for it, nor the other way round."""
+    succeed(*classifier(folder, "untaught", *COLUMNS, *TRAIN, "--num_train_steps=2"))
+    taught = (f"--teacher={folder}/sentences", "--num_train_steps=2")
+    more = classifier(folder, "untaught", *COLUMNS, *TRAIN, *taught)
+    (said,) = messages("run_classifier.py", more[1:])
+    assert "was trained with other settings: teacher" in said
+
+
 def test_texts_without_labels_make_up_for_few_labels(folder):
     files = ("--train_file=few.tsv", *COLUMNS[1:])
     few = (*files, *TRAIN)
@@ -238,6 +247,7 @@ def test_what_is_refused(folder, tmp_path):
         [*taught[1:], f"--teacher={tmp_path}/tags"],
         [*taught[1:], f"--teacher={tmp_path}/renamed"],
         [*taught[1:], f"--teacher={tmp_path}/bare"],
+        [*taught[1:], teacher, "--label_share=1"],
         [*taught[1:], teacher, "--match_relations=0:2"],
         [*taught[1:], teacher, "--match_hidden_states=0:1"],
         [*taught[1:], f"{teacher},{folder}/sentences", "--match_relations=0:1"],
@@ -250,6 +260,7 @@ def test_what_is_refused(folder, tmp_path):
             ("tags answers tags, and what", "answers classes"),
             ("renamed knows other labels: it lacks bad, good", "awful"),
             ("No vocabulary lies beside --teacher=", "bare"),
+            ("--label_share is 1", "nothing to learn"),
             ("--match_relations has '0:2'", "the teacher 2"),
             ("16 wide, the teacher's 32", "relations"),
             ("layers of one teacher", "names 2"),

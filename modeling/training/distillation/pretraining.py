@@ -136,7 +136,7 @@ def taught_pretraining(
             or has nothing to teach.
     """
     if not settings.teacher:
-        return losses, {}
+        return losses, {"teacher": None}
     path = settings.teacher[0]
     if len(settings.teacher) > 1:
         raise ModelingError(

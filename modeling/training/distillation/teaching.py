@@ -1,6 +1,6 @@
 """What a run's teachers add to it: their answers to the training data, and further losses.
 
-teaching = Teaching(teachers, settings.teaching, config, vocab_file, output_dir)
+teaching = Teaching(teachers, settings.teaching, task, train_splits, vocab_file, output_dir)
 losses, batches = teaching.losses(task.losses, model), teaching.taught(split, batches)
 
 A teacher reads the rows of the student's splits, or, if its vocabulary is another one, rows of its
@@ -179,22 +179,18 @@ class Teaching:
         settings = dataclasses.asdict(self.settings)
         return settings | {"teacher": [teacher.identity for teacher in self.teachers]}
 
-    @functools.cached_property
-    def _learns_answers(self) -> bool:
-        return self.settings.label_share < 1
-
     def losses(self, losses: Losses, model: keras.Model) -> Losses:
         """What a student is trained with, in place of the labels' losses alone."""
         settings = self.settings
         layers = matched_layers(settings, model, self.teachers[0].model)
         soft = None
-        if self._learns_answers:
+        if self.settings.label_share < 1:
             soft = SOFT_LOSSES[self.head](settings.teacher_temperature)
         return TaughtLosses(losses, soft, settings.label_share, [layers] if layers else [])
 
     def taught(self, split: TrainingTaskSplit, dataset: tf.data.Dataset) -> tf.data.Dataset:
         """Batches of a split with the teachers' answers, which are computed if they aren't yet."""
-        if not self._learns_answers:
+        if self.settings.label_share == 1:
             return dataset
         return with_answers(dataset, [self._answers(t, split) for t in self.teachers])
 
