@@ -96,7 +96,7 @@ def fine_tune(
     if settings.do_export and distribution.is_chief():
         logging.info("Wrote the SavedModel %s", task.export(model))
     if train and distribution.is_chief() and step != before:
-        _name_what_is_older(settings)
+        _name_what_is_older(settings, bool(judged))
 
 
 def _open_teaching(
@@ -113,9 +113,9 @@ def _open_teaching(
     return Teaching(teachers, told, task, train, settings.vocab_file, settings.output_dir)
 
 
-def _name_what_is_older(settings: FineTuningSettings) -> None:
+def _name_what_is_older(settings: FineTuningSettings, judged: bool) -> None:
     """Says what in the folder tells of weights from before this training."""
-    made = {"model_card.md": settings.do_eval, "export": settings.do_export}
+    made = {"model_card.md": judged, "export": settings.do_export}
     older = [
         name
         for name, anew in made.items()
