@@ -170,6 +170,7 @@ class Tagging:
         """The sentences of --transfer_file; tags that they have don't count."""
         more = (self.tags.scheme, self.bad_rows, self.tags.split_characters)
         sentences = reading.read_tagging_file(FLAGS, FLAGS.transfer_file, False, *more)
+        sentences = [dataclasses.replace(sentence, tags=None) for sentence in sentences]
         split = reading.tokenised_tagging("transfer", sentences, *how)
         rows = split.rows.unlabelled()
         return dataclasses.replace(split, features=rows.features, rows=rows)
@@ -313,7 +314,8 @@ def check_files(settings: FineTuningSettings) -> None:
         raise errors.ModelingError(
             "--feature_based needs --init_checkpoint: the model that the vectors come from."
         )
-    if FLAGS.feature_based and (FLAGS.student_layers or FLAGS.student_num_layers):
+    student = (FLAGS.student_layers, FLAGS.student_num_layers, FLAGS.student_hidden_size)
+    if FLAGS.feature_based and any(student):
         raise errors.ModelingError(
             "--feature_based trains no encoder, so that a student of one would stay as it was "
             "cut: leave the flags of a student out."

@@ -22,7 +22,8 @@ from modeling.checkpoints.model_folder import keep_model_files
 from modeling.checkpoints.vocabularies import TextFolding
 from modeling.errors import ModelingError
 from modeling.logs import activity
-from modeling.training.distillation.teaching import TeacherModel, Teaching, check_teacher_lengths
+from modeling.training.distillation.opening import open_teaching
+from modeling.training.distillation.teaching import TeacherModel, Teaching
 from modeling.training.engine import distribution, precision
 from modeling.training.engine.setup import make_train_step
 from modeling.training.reading_flags import keep_reading_flags
@@ -61,7 +62,9 @@ def fine_tune(
     train = _read(task, "train") if settings.do_train else []
     dev = _read(task, "dev") if settings.evaluating else []
     test = _read(task, "test") if settings.do_predict else []
-    teaching = _open_teaching(task, settings, train, open_teacher) if train else None
+    if train:
+        _check_label_order(task, settings)
+    teaching = open_teaching(task, settings, train, open_teacher) if train else None
     driver = _Driver(task, settings, train, dev, teaching)
     if settings.do_train:
         driver.keep_model_files(write=False)
@@ -99,18 +102,17 @@ def fine_tune(
         _name_what_is_older(settings, bool(judged))
 
 
-def _open_teaching(
-    task: Task, settings: FineTuningSettings, train: list[TrainingTaskSplit], open_teacher
-) -> Teaching | None:
-    """The teachers, if there are any."""
-    told = settings.teaching
-    if not told.teacher:
-        return None
-    if open_teacher is None:
-        raise ModelingError("--teacher: this script doesn't say how teachers are opened.")
-    teachers = [open_teacher(path) for path in told.teacher]
-    check_teacher_lengths(told, teachers, settings.max_seq_length)
-    return Teaching(teachers, told, task, train, settings.vocab_file, settings.output_dir)
+def _check_label_order(task: Task, settings: FineTuningSettings) -> None:
+    """Refuses weights whose head has the task's labels in another order."""
+    known, labels = settings.config and settings.config.labels, task.config.labels
+    if not (settings.init_checkpoint and known and labels and known != labels):
+        return
+    if settings.config.head == task.config.head and sorted(known) == sorted(labels):
+        raise ModelingError(
+            f"--init_checkpoint={settings.init_checkpoint} answers {', '.join(known[:10])} in this "
+            f"order, and the task's labels are {', '.join(labels[:10])}: its head would mean "
+            f"others. Give --labels in the order of the checkpoint."
+        )
 
 
 def _name_what_is_older(settings: FineTuningSettings, judged: bool) -> None:

@@ -20,7 +20,7 @@ from modeling.training.runs import run_folder
 READING_FILE = "reading.json"
 # Of the scripts together; what else belongs to the labels lies in labels.json.
 READING_FLAGS = (
-    "max_seq_length", "long_text", "window_stride", "max_windows", "doc_stride",
+    "max_seq_length", "long_text", "window_stride", "max_windows", "window_pooling", "doc_stride",
     "max_query_length", "max_answer_length", "document_context",
 )  # fmt: skip
 _LOST = (
@@ -39,6 +39,19 @@ def keep_reading_flags(directory: str, reading: dict[str, Any]) -> None:
     """Says from now on how the texts of the weights in an output folder are read."""
     with staged(directory) as temporary:
         write_staged_text(join(temporary, READING_FILE), json.dumps(reading, indent=1) + "\n")
+
+
+def kept_reading_flags(path: str) -> dict[str, Any]:
+    """How the texts of a checkpoint were read in training; {} if nothing beside it tells.
+
+    Raises:
+        ModelingError: There is no checkpoint, or the file is damaged.
+    """
+    for folder in folders_of_checkpoint(find(path)[1]):
+        file = join(folder, READING_FILE)
+        if tf.io.gfile.exists(file):
+            return run_folder.read_run_file(file, _LOST)
+    return {}
 
 
 def take_reading_flags(values) -> None:

@@ -133,8 +133,18 @@ def teaching_settings(values) -> TeachingSettings:
             f"{', '.join(given)} says how a teacher teaches, but there is none: give --teacher, "
             f"the folder of a model that was trained on this task."
         )
+    if values.teacher and not values.do_train:
+        raise ModelingError(
+            f"--teacher={','.join(values.teacher)} teaches what is trained, and nothing is: give "
+            f"--do_train, or leave it out."
+        )
     settings = TeachingSettings(**{name: values[name].value for name in names})
     matches = settings.match_hidden_states or settings.match_relations
+    if values["match_weight"].present and not matches:
+        raise ModelingError(
+            "--match_weight says how much matched layers count, and none are to be matched: give "
+            "--match_relations or --match_hidden_states, or leave it out."
+        )
     if settings.teacher and settings.label_share == 1 and not matches:
         raise ModelingError(
             "--label_share is 1, which leaves no share to what --teacher answers, and no layers "

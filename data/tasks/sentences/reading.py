@@ -199,6 +199,7 @@ def read_unlabelled_sentences(
             f"{len(reader.text_columns)} column(s), but an example of {task.name} has "
             f"{1 + task.pairs} text(s). Name as many columns."
         )
-    examples = [dataclasses.replace(e, label=None) for e in reader.read(None, "test")]
+    read = reader.read(values.data_dir, "test")
+    examples = [dataclasses.replace(example, label=None) for example in read]
     name = "transfer"
     return _tokenised(name, task, examples, tokenizer, settings, cache, 0, max_positions)

@@ -29,7 +29,7 @@ class MeasuredExport(NamedTuple):
 
     Attributes:
         megabytes: Of its folder.
-        milliseconds: For a single text of so many pieces: LENGTHS, as far as the model reads.
+        milliseconds: For a single text of so many pieces: LENGTHS, or the most that they read.
         texts_per_second: In batches of BATCH.
     """
 
@@ -49,7 +49,7 @@ def measure_exports(folders: Sequence[str]) -> list[MeasuredExport]:
     """
     loaded = [_Loaded(folder) for folder in folders]
     longest = min(model.positions for model in loaded)
-    shapes = [(1, length) for length in LENGTHS if length <= longest]
+    shapes = sorted({(1, min(length, longest)) for length in LENGTHS})
     batch = BATCH[0], min(BATCH[1], longest)
     seconds = {shape: [[] for _ in loaded] for shape in (*shapes, batch)}
     for shape, of_models in seconds.items():

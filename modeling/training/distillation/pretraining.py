@@ -154,6 +154,11 @@ def taught_pretraining(
                 f"--teacher={path} has no masked-LM head, so that it has no words to teach. Give "
                 f"--match_relations (or --match_hidden_states) to learn from its layers."
             )
+        if (settings.label_share, places) != (TeachingSettings.label_share, MASKED):
+            raise ModelingError(
+                f"--teacher={path} has no masked-LM head, so that it has no words to teach: leave "
+                f"--label_share and --teacher_places out. Its layers teach alone."
+            )
         logging.info("The teacher has no masked-LM head: its layers teach alone.")
     elif settings.label_share < 1:
         learned = places

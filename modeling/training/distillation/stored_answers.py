@@ -155,6 +155,12 @@ def _write(path: str, identity: bytes, places: np.ndarray, answers: Answers) -> 
                 content = np.ascontiguousarray(answer, "<f4").tobytes()
                 file.write(content)
                 checksum.update(content)
+        lost = np.flatnonzero(places["count"] == 0)
+        if len(lost):
+            raise ModelingError(
+                f"The teacher has answered {len(places) - len(lost)} of {len(places)} examples, "
+                f"and not number {lost[0]}: batches don't hold every example once."
+            )
         checksum.update(places.tobytes())
         file.write(places.tobytes() + checksum.digest())
 

@@ -23,6 +23,7 @@ from modeling.config import BertConfig
 from modeling.errors import ModelingError
 from modeling.training.distillation.measuring import MeasuredExport, measure_exports
 from modeling.training.given_model import open_given_model
+from modeling.training.reading_flags import kept_reading_flags
 from modeling.training.runs import charts
 from modeling.training.runs import summary as summaries
 
@@ -32,9 +33,11 @@ _TEACHER = "teacher"
 _OWN = ("student", "output_dir", "init_checkpoint", "do_train", "do_eval", "do_predict")
 _OWN += ("do_export", "export_dir", "student_layers", "student_num_layers")
 # What a run without a teacher, or without training, refuses.
-_OF_STUDENTS = ("teacher", "teacher_temperature", "label_share", "match_hidden_states")
-_OF_STUDENTS += ("match_relations", "match_weight", "transfer_file", "overwrite_output_dir")
-_OF_STUDENTS += ("student_hidden_size", "student_projection")
+_OF_STUDENTS = ("teacher_temperature", "label_share", "match_hidden_states", "match_relations")
+_OF_STUDENTS += ("match_weight", "transfer_file", "overwrite_output_dir", "student_hidden_size")
+_OF_STUDENTS += ("student_projection", "eval_steps", "best_metric", "early_stopping_patience")
+# What would do nothing, or something else than is asked for.
+_NOT_GIVEN = ("teacher", "export_dir", "student_layers", "student_num_layers")
 
 
 class _Row(NamedTuple):
@@ -59,19 +62,22 @@ def run_students(values, script: str) -> None:
         ModelingError: There is no trained model, or a flag was given that the command sets itself.
         SystemExit: A run has failed, and has said why.
     """
-    counts = _counts(values)
-    folder, evaluate = values.output_dir, "do_eval" if "do_eval" in values else "do_predict"
-    flags = {"init_checkpoint": values.init_checkpoint, evaluate: True, "do_export": True}
+    evaluate = "do_eval" if "do_eval" in values else "do_predict"
+    counts, folder, teacher = _counts(values, evaluate), values.output_dir, values.init_checkpoint
+    flags = {"init_checkpoint": teacher, evaluate: True, "do_export": True}
     runs: dict[str, dict[str, Any]] = {_TEACHER: flags}
+    # What trains goes by its flags alone; students are to read texts as their teacher does.
+    kept = kept_reading_flags(teacher)
+    read = {name: kept[name] for name in kept if name in values and not values[name].present}
     for count in counts:
-        taught = {} if values.teacher else {"teacher": values.init_checkpoint}
-        own = {"do_train": True, "student_num_layers": count, **taught}
-        runs[f"student-{count}"] = flags | own
+        own = {"do_train": True, "student_num_layers": count, "teacher": teacher}
+        runs[f"student-{count}"] = flags | read | own
+    rows = []
     for name, own in runs.items():
         left_out = {*_OWN, *(_OF_STUDENTS if name == _TEACHER else ())}
         given = [values[n].serialize() for n in values if values[n].present and n not in left_out]
         _run(script, own | {"output_dir": join(folder, name)}, given)
-    rows = [_row(name, join(folder, name)) for name in runs]
+        rows.append(_row(name, join(folder, name)))
     measured = measure_exports([_newest_export(join(folder, name)) for name in runs])
     rows = [row._replace(measured=m) for row, m in zip(rows, measured, strict=True)]
     cells = _cells(rows)
@@ -89,7 +95,7 @@ def run_students(values, script: str) -> None:
     )
 
 
-def _counts(values) -> list[int]:
+def _counts(values, evaluate: str) -> list[int]:
     """The numbers of layers that --student asks for."""
     texts = [text.strip() for text in values.student]
     if not values.output_dir or not values.init_checkpoint:
@@ -97,21 +103,24 @@ def _counts(values) -> list[int]:
             "--student makes small models of a trained one: give its folder as --init_checkpoint, "
             "and --output_dir for what is made."
         )
-    given = [f"--{n}" for n in ("student_layers", "student_num_layers") if values[n].present]
+    not_given = (*_NOT_GIVEN, *(["do_predict"] if evaluate != "do_predict" else []))
+    given = [f"--{n}" for n in not_given if values[n].present]
     if given:
         raise ModelingError(
-            f"{' and '.join(given)} and --student exclude each other: the latter says how many "
-            f"layers each of its students has."
+            f"{' and '.join(given)} and --student exclude each other: it teaches students of the "
+            f"layers that it names by --init_checkpoint, evaluates them, and exports each in its "
+            f"own folder. For more, run the commands that it shows."
         )
     config = open_given_model(values)
     depth = config.num_hidden_layers
-    fits = all(text.isdecimal() and 0 < int(text) <= depth for text in texts)
-    if not fits or len(set(texts)) < len(texts):
+    counts = [int(text) if text.isdecimal() else 0 for text in texts]
+    fits = all(0 < count <= depth for count in counts)
+    if not fits or len(set(counts)) < len(counts):
         raise ModelingError(
             f"--student is {','.join(texts)}; it takes numbers of layers, each once, from 1 to the "
             f"{depth} of {values.init_checkpoint}, such as --student={max(depth // 2, 1)}."
         )
-    return [int(text) for text in texts]
+    return counts
 
 
 def _run(script: str, flags: Mapping[str, Any], given: Sequence[str]) -> None:
@@ -131,8 +140,14 @@ def _row(name: str, folder: str) -> _Row:
         entry = json.load(file)["sessions"][-1]
     config = BertConfig.from_dict(entry["config"])
     results = _results(folder)
-    metric = next(n for n in entry["result_names"] if n.removeprefix("eval_") in results)
-    return _Row(name, config, entry["parameters"], results, metric.removeprefix("eval_"))
+    names = [name.removeprefix("eval_") for name in entry["result_names"]]
+    metric = next((metric for metric in names if metric in results), None)
+    if metric is None:
+        raise ModelingError(
+            f"{folder} has no evaluation by {' or '.join(names)}: what is evaluated on has no "
+            f"right answers. Students are compared with their teacher by them: give such a file."
+        )
+    return _Row(name, config, entry["parameters"], results, metric)
 
 
 def _results(folder: str) -> dict[str, float]:
@@ -141,9 +156,11 @@ def _results(folder: str) -> dict[str, float]:
     if tf.io.gfile.exists(path):
         with tf.io.gfile.GFile(path) as file:
             found = json.load(file)
-    else:
+    elif tf.io.gfile.exists(join(folder, "eval_results.txt")):
         with tf.io.gfile.GFile(join(folder, "eval_results.txt")) as file:
             found = dict(line.rstrip("\n").split(" = ") for line in file)
+    else:
+        found = {}
     left_out = ("global_step", "loss", "eval_loss", "skipped_rows")
     numbers = {name: value for name, value in found.items() if name not in left_out}
     return {n.removeprefix("eval_"): float(v) for n, v in numbers.items() if v != "undefined"}

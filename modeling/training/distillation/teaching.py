@@ -1,15 +1,17 @@
 """What a run's teachers add to it: their answers to the training data, and further losses.
 
-teaching = Teaching(teachers, settings.teaching, task, train_splits, vocab_file, output_dir)
+teaching = Teaching(teachers, settings, task, train_splits, vocab_file, folding, output_dir)
 losses, batches = teaching.losses(task.losses, model), teaching.taught(split, batches)
 
 A teacher reads the rows of the student's splits, or, if its vocabulary is another one, rows of its
 own of the same texts.
 """
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -18,8 +20,13 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from modeling.checkpoints.files import join
-from modeling.checkpoints.vocabularies import describe_vocabulary
+from modeling.checkpoints.files import TASK_FILES, folders_of_checkpoint, join
+from modeling.checkpoints.loading import find
+from modeling.checkpoints.vocabularies import (
+    TextFolding,
+    describe_vocabulary,
+    text_folding,
+)
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
 from modeling.layers.execution import PLAIN, Execution
@@ -85,6 +92,11 @@ def layer_pairs(items: Sequence[str], flag: str, ours: int, theirs: int) -> Pair
         ModelingError: There is no such layer, or it isn't said in this way.
     """
     if list(items) == [EVEN]:
+        if ours > theirs:
+            raise ModelingError(
+                f"--{flag}={EVEN} spreads the student's layers over the teacher's, but the student "
+                f"has {ours} and the teacher {theirs}. Name pairs, STUDENT:TEACHER, from 0."
+            )
         return [(layer, (layer + 1) * theirs // ours - 1) for layer in range(ours)]
     pairs = []
     for item in items:
@@ -109,6 +121,11 @@ def matched_layers(
     """
     if not (settings.match_hidden_states or settings.match_relations):
         return None
+    if not hasattr(student, "encoder"):
+        raise ModelingError(
+            "--match_hidden_states and --match_relations make layers like the teacher's, and what "
+            "is trained here, on the vectors of a frozen encoder, has none. Leave them out."
+        )
     counts = student.config.num_hidden_layers, teacher.config.num_hidden_layers
     hidden = layer_pairs(settings.match_hidden_states, "match_hidden_states", *counts)
     relations = layer_pairs(settings.match_relations, "match_relations", *counts)
@@ -137,6 +154,7 @@ class Teaching:
         task: The student's.
         train: What it is trained on.
         vocab_file: The student's vocabulary.
+        folding: How its texts are folded.
         output_dir: The run's folder.
 
     Raises:
@@ -150,6 +168,7 @@ class Teaching:
         task: Task,
         train: Sequence[TrainingTaskSplit],
         vocab_file: str,
+        folding: TextFolding,
         output_dir: str,
     ):
         self.settings = settings
@@ -158,7 +177,7 @@ class Teaching:
         self.head = task.config.head
         self.by_place = self.head in BY_PLACE
         self.teachers = [
-            _Teacher(path, teacher, task, vocab_file)
+            _Teacher(path, teacher, task, vocab_file, folding)
             for path, teacher in zip(settings.teacher, teachers, strict=True)
         ]
         matches = bool(settings.match_hidden_states or settings.match_relations)
@@ -237,7 +256,9 @@ def _relaid(answers: StoredAnswers, places: Callable[[], Sequence[np.ndarray]]) 
 class _Teacher:
     """One of them, and what it has answered."""
 
-    def __init__(self, path: str, opened: TeacherModel, task: Task, vocab_file: str):
+    def __init__(
+        self, path: str, opened: TeacherModel, task: Task, vocab_file: str, folding: TextFolding
+    ):
         self.path = path
         self.model = opened.model
         self.answers: dict[str, StoredAnswers] = {}
@@ -252,9 +273,10 @@ class _Teacher:
         self.width = {"choices": 1, "regression": 1, "spans": 2}.get(student.head) or len(
             self.order
         )
-        self.own_splits = _splits_in_pieces(path, opened.tokenizer, vocab_file, task)
+        self.own_splits = _splits_in_pieces(path, opened.tokenizer, vocab_file, folding, task)
         digest = hashlib.blake2b(digest_size=16)
-        settings = (config.encoder_dict(), opened.model.compute_dtype)
+        pooling = getattr(opened.model, "row_pooling", None)
+        settings = (config.encoder_dict(), opened.model.compute_dtype, pooling)
         digest.update(repr((weights_identity(path), settings)).encode())
         self.identity = digest.hexdigest()
         logging.info(
@@ -317,16 +339,27 @@ def _order_of_labels(path: str, teacher: BertConfig, student: BertConfig) -> lis
     """Where the student's labels are among the teacher's; [] for heads without names."""
     if not student.labels:
         return []
-    known = list(teacher.labels or ())
+    known = list(teacher.labels or _kept_labels(path))
     if sorted(known) != sorted(student.labels):
         lacking = [name for name in student.labels if name not in known]
         foreign = [name for name in known if name not in student.labels]
         raise ModelingError(
             f"--teacher={path} knows other labels: it lacks {_listed(lacking)}, and has "
             f"{_listed(foreign)} besides. Teacher and student have to be trained on the same "
-            f"labels; id2label in the configuration beside its weights says what they are called."
+            f"labels; id2label in its configuration, or labels.json beside its weights, says what "
+            f"they are called."
         )
     return [known.index(name) for name in student.labels]
+
+
+def _kept_labels(path: str) -> list[str]:
+    """Those that a run has kept beside the weights, where no configuration tells them."""
+    for folder in folders_of_checkpoint(find(path)[1]):
+        file = join(folder, TASK_FILES[0])
+        if tf.io.gfile.exists(file):
+            with tf.io.gfile.GFile(file) as content, contextlib.suppress(ValueError):
+                return [str(name) for name in json.load(content).get("labels", ())]
+    return []
 
 
 def _listed(names: Sequence[str], most: int = 10) -> str:
@@ -334,22 +367,28 @@ def _listed(names: Sequence[str], most: int = 10) -> str:
     return f"{shown}{', …' if len(names) > most else ''}" if names else "none"
 
 
-def _splits_in_pieces(path: str, tokenizer, vocab_file: str, task: Task) -> list:
-    """Those of a teacher with another vocabulary; [] for one with the student's."""
+def _splits_in_pieces(
+    path: str, tokenizer, vocab_file: str, folding: TextFolding, task: Task
+) -> list:
+    """Those of a teacher that has another vocabulary, or folds otherwise; else []."""
     if tokenizer is None:
         raise ModelingError(
             f"No vocabulary lies beside --teacher={path}, so that nobody can tell whether it reads "
             f"the same pieces as the student. Put its vocab.txt there."
         )
     known = describe_vocabulary(tokenizer.vocab_file)["checksum"]
-    if known == describe_vocabulary(vocab_file)["checksum"]:
+    told = text_folding(path)
+    folded = (told.do_lower_case, told.drops_accents)
+    ours = (folding.do_lower_case, folding.drops_accents)
+    if known == describe_vocabulary(vocab_file)["checksum"] and folded in (ours, (None, None)):
         return []
     splits = task.read_with(tokenizer)
     if splits is None:
         raise ModelingError(
-            f"--teacher={path} reads the pieces of {tokenizer.vocab_file}, which aren't those of "
-            f"--vocab_file={vocab_file}, and what it says of its pieces says nothing of others. "
-            f"Take a teacher and a student with the same vocabulary for this task."
+            f"--teacher={path} reads the pieces of {tokenizer.vocab_file}, or folds texts "
+            f"otherwise: they aren't those of --vocab_file={vocab_file}, and what it says of its "
+            f"pieces says nothing of others. Take a teacher and a student with the same "
+            f"vocabulary for this task."
         )
     logging.info("The teacher %s reads the texts in pieces of its own vocabulary.", path)
     return splits

@@ -64,9 +64,11 @@ def session(
             "goes with --do_train."
         )
     inside = os.path.join(os.path.realpath(values.output_dir), "")
-    for name in ("init_checkpoint", "bert_config_file", "vocab_file"):
-        path = values[name].value or ""
-        if values.overwrite_output_dir and os.path.realpath(path).startswith(inside):
+    paths = [(n, values[n].value) for n in ("init_checkpoint", "bert_config_file", "vocab_file")]
+    paths += [("teacher", path) for path in (values.teacher if "teacher" in values else ())]
+    for name, path in paths:
+        place = os.path.join(os.path.realpath(path or ""), "")
+        if values.overwrite_output_dir and path and place.startswith(inside):
             raise ModelingError(
                 f"--{name}={path} lies in the folder that --overwrite_output_dir empties. Move it, "
                 f"or choose another --output_dir."

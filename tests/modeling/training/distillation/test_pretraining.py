@@ -174,12 +174,19 @@ def test_what_is_refused(folder):
         "run_pretraining.py",
         [*run, "--label_share=0.1"],
         [*run, f"--teacher={folder}/encoder"],
+        [*run, f"--teacher={folder}/encoder", "--match_relations=0:0", "--label_share=0.1"],
         [*run, f"--teacher={folder}/other"],
         [*run, f"--teacher={folder}/teacher,{folder}/teacher"],
         [*run, f"--teacher={folder}/teacher", "--objective=ltr"],
         [*run, f"--teacher={folder}/teacher", "--match_relations=1:0"],
     )
-    parts = ("--label_share says how", "no words to teach", "of another vocabulary", "names 2")
+    parts = (
+        "--label_share says how",
+        "no words to teach",
+        "leave --label_share and",
+        "of another vocabulary",
+        "names 2",
+    )
     parts += ("left_to_right", "--match_relations has '1:0'")
     for text, part in zip(said, parts, strict=True):
         assert part in text, text

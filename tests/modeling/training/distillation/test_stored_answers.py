@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from modeling.errors import ModelingError
 from modeling.training.distillation.soft_answers import TEACHER
 from modeling.training.distillation.stored_answers import stored_answers, with_answers
 
@@ -80,6 +81,12 @@ def test_what_changes_makes_another_file(tmp_path):
     compute = Computing([row + 1 for row in ROWS])
     np.testing.assert_array_equal(store(tmp_path, compute, "b").of_example(1), ROWS[1] + 1)
     assert compute.calls == 1 and len(list(tmp_path.iterdir())) == 2
+
+    def some():
+        yield np.array([1, 3]), [ROWS[1], ROWS[3]]
+
+    with pytest.raises(ModelingError, match="2 of 5 examples, and not number 0"):
+        store(tmp_path, some, "c")
 
     def fails():
         yield np.array([0]), [ROWS[0]]

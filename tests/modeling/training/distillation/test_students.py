@@ -30,9 +30,12 @@ def test_what_is_refused(tmp_path):
         [out, large, "--student=2,2"],
         [out, large, "--student=half"],
         [out, large, "--student=2", "--student_layers=0,1"],
+        [out, large, "--student=1,01"],
+        [out, large, "--student=2", "--do_predict", f"--teacher={tmp_path}/large"],
     )
     parts = ("give its folder as --init_checkpoint", "from 1 to the 4 of", "each once")
-    parts += ("--student is half", "--student_layers and --student exclude")
+    parts += ("--student is half", "--student_layers and --student exclude", "--student is 1,01")
+    parts += ("--teacher and --do_predict and --student exclude",)
     for text, part in zip(said, parts, strict=True):
         assert part in text, text
     assert not (tmp_path / "out").exists()
