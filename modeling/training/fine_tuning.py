@@ -6,6 +6,7 @@
 What a task has to say is in `training.task`.
 """
 
+import contextlib
 import dataclasses
 import functools
 import time
@@ -104,10 +105,15 @@ def fine_tune(
 
 def _check_label_order(task: Task, settings: FineTuningSettings) -> None:
     """Refuses weights whose head has the task's labels in another order."""
-    known, labels = settings.config and settings.config.labels, task.config.labels
-    if not (settings.init_checkpoint and known and labels and known != labels):
+    own, labels = None, task.config.labels
+    if settings.init_checkpoint and labels:
+        with contextlib.suppress(ModelingError):  # nothing beside the weights tells
+            held = checkpoints.open_contents(settings.init_checkpoint)
+            own = checkpoints.config_of_checkpoint(held)
+    known = own and own.labels
+    if not known or known == labels or own.head != task.config.head:
         return
-    if settings.config.head == task.config.head and sorted(known) == sorted(labels):
+    if sorted(known) == sorted(labels):
         raise ModelingError(
             f"--init_checkpoint={settings.init_checkpoint} answers {', '.join(known[:10])} in this "
             f"order, and the task's labels are {', '.join(labels[:10])}: its head would mean "

@@ -15,6 +15,7 @@ import tensorflow as tf
 from data.features import Features
 from data.tasks.splits import TaskSplit
 from modeling import checkpoints, from_pretrained
+from modeling.checkpoints.vocabularies import TextFolding
 from modeling.config import BertConfig
 from modeling.losses import TaggingLosses
 from modeling.models import BertTagger
@@ -61,7 +62,7 @@ def train(strategy, folder: str, steps: int) -> tuple[list[float], dict[str, np.
         replicas = strategy.num_replicas_in_sync
         out = f"{folder}/{replicas}"
         vocab_file = f"{folder}/vocab.txt"
-        teaching = Teaching(teachers, settings, task, [train_split], vocab_file, out)
+        teaching = Teaching(teachers, settings, task, [train_split], vocab_file, TextFolding(), out)
         batches = train_split.batches(8, seed=3, multiple=replicas)
         iterator, _ = loop.make_iterator(teaching.taught(train_split, batches))
         losses = teaching.losses(TaggingLosses(), student)
