@@ -148,7 +148,7 @@ def writers(folder: pathlib.Path) -> dict[str, Writer]:
         "convert_checkpoint": Writer(
             "modeling.convert_checkpoint",
             *("--input=i", "--output={out}", "--format=tf1"),
-            place="checkpoints.convert",
+            place="convert_given",
             checkpoints__conversion_files=lambda *_: ([], []),
         ),
         "extract_features": Writer(
