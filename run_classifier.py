@@ -361,7 +361,7 @@ def main(_) -> None:
         comparison.run_demo(FLAGS, __file__, libraries, libraries.make_library_demo)
         return
     if FLAGS.student:
-        run_students(FLAGS, __file__)
+        run_students(FLAGS, __file__, comparison.run_shown)
         return
     settings = fine_tuning_settings(FLAGS)
     sizes = [trial.batch_size for trial in settings.trials]

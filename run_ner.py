@@ -327,7 +327,7 @@ def main(_) -> None:
         comparison.run_demo(FLAGS, __file__, code_words, code_words.make_code_word_demo)
         return
     if FLAGS.student:
-        run_students(FLAGS, __file__)
+        run_students(FLAGS, __file__, comparison.run_shown)
         return
     settings = fine_tuning_settings(FLAGS)
     check_files(settings)

@@ -337,7 +337,7 @@ def run(summary: RunSummary) -> None:
             ]
             how = training_settings.teaching_settings(FLAGS), from_pretrained, FLAGS.teacher_places
             longest = max(phase.max_seq_length for phase in phases)
-            taught, teaching = taught_pretraining(losses, model, *how, vocabulary, longest)
+            taught, teaching = taught_pretraining(losses, model, *how, vocabulary, folding, longest)
             names = ("objective", "learning_rate", "num_warmup_steps", "random_seed", "optimizer")
             names += ("lr_schedule", "lr_decay_power", "weight_decay_rate", "layerwise_lr_decay")
             names += ("freeze_layers",) + (() if FLAGS.phases else ("train_batch_size",))

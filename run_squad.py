@@ -329,7 +329,7 @@ def main(_) -> None:
         comparison.run_demo(FLAGS, __file__, arguments, arguments.make_argument_demo)
         return
     if FLAGS.student:
-        run_students(FLAGS, __file__)
+        run_students(FLAGS, __file__, comparison.run_shown)
         return
     if FLAGS.verbose_logging:
         logging.set_verbosity(logging.DEBUG)

@@ -91,7 +91,7 @@ def run_demo(values, script: str, demo: ModuleType, make: Callable[[str], DemoDa
                 weights = {"init_checkpoint": checkpoint, "do_export": not number}
             else:
                 weights = _sizes_of_model(runs[PRETRAINED][0])
-            _run(script, {**own, **weights, "output_dir": folders[-1]}, given)
+            run_shown(script, {**own, **weights, "output_dir": folders[-1]}, given)
     systems = {name: [counts] for name, counts in data.baselines.items()}
     systems["BERT from random weights"] = [data.score(run) for run in runs[RANDOM]]
     systems["BERT from the checkpoint"] = [data.score(run) for run in runs[PRETRAINED]]
@@ -121,7 +121,7 @@ def _pretrained(scripts: str) -> str:
             "--init_checkpoint names other weights.",
             PRETRAINING,
         )
-        _run(os.path.join(scripts, "run_pretraining.py"), {"demo": True}, [])
+        run_shown(os.path.join(scripts, "run_pretraining.py"), {"demo": True}, [])
     return PRETRAINING
 
 
@@ -146,7 +146,7 @@ def _sizes_of_model(run: str) -> dict[str, object]:
     return {flag: os.path.join(run, name) for flag, name in files} | {"do_lower_case": lower}
 
 
-def _run(script: str, flags: Mapping[str, object], given: Sequence[str]) -> None:
+def run_shown(script: str, flags: Mapping[str, object], given: Sequence[str]) -> None:
     """Runs a script, and shows how."""
     texts = {name: str(v).lower() if isinstance(v, bool) else v for name, v in flags.items()}
     arguments = [*(f"--{name}={value}" for name, value in texts.items()), *given]

@@ -98,7 +98,9 @@ def test_a_student_learns_without_labels(folder):
     log = succeed(*classifier(folder, "student", *COLUMNS, *TRAIN, *taught))
     assert "Teacher: " in log and log.count("Computing the teacher's answers to 160") == 1
     assert results(folder / "student/eval_results.txt")["eval_accuracy"] == 1
-    for run in (path.parent for path in (folder / "student").glob("*/*/metrics.jsonl")):
+    runs = [path.parent for path in (folder / "student").glob("runs/*/metrics.jsonl")]
+    assert len(runs) == 2
+    for run in runs:
         rows = losses(run)
         assert {row["label_loss"] for row in rows} == {0.0}
         assert rows[-1]["teacher_loss"] < 0.3 * rows[0]["teacher_loss"]
@@ -206,6 +208,12 @@ def test_killed_and_resumed(folder):
     succeed(*classifier(folder, "whole", *COLUMNS, *taught))
     command = classifier(folder, "killed", *COLUMNS, *taught)
     out, kills = folder / "killed", 0
+    process = Script(*command)
+    while "Computing the teacher's" not in process.read("stderr") and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait().returncode == -signal.SIGKILL
+    assert not list(out.glob("teacher/*.answers"))
     for _ in range(3):
         process = Script(*command)
         before = set(out.glob("model.ckpt-*.index"))

@@ -1,7 +1,7 @@
 """A student that is pre-trained with a teacher (Sanh et al. 2019; Wang et al. 2021).
 
 losses, identity = taught_pretraining(
-    losses, student, settings, from_pretrained, MASKED, vocabulary, 128
+    losses, student, settings, from_pretrained, MASKED, vocabulary, folding, 128
 )
 
 The teacher runs in every step, since words are masked anew and rows packed as they come.
@@ -15,7 +15,11 @@ import keras
 import tensorflow as tf
 from absl import logging
 
-from modeling.checkpoints.vocabularies import describe_vocabulary
+from modeling.checkpoints.vocabularies import (
+    TextFolding,
+    describe_vocabulary,
+    text_folding,
+)
 from modeling.errors import ModelingError
 from modeling.layers.execution import INFERENCE, PLAIN
 from modeling.losses import MASKED_LM_EPSILON, Losses, Mean, Means, PretrainingLosses
@@ -118,6 +122,7 @@ def taught_pretraining(
     open_teacher: Callable[[str], TeacherModel],
     places: str,
     vocabulary: Mapping[str, Any] | None,
+    folding: TextFolding,
     max_seq_length: int,
 ) -> tuple[Losses, dict[str, Any]]:
     """What a student is trained with, and what makes it another run; unchanged without a teacher.
@@ -129,6 +134,7 @@ def taught_pretraining(
         open_teacher: From a path to the model there.
         places: Where words are learned, of a teacher that predicts words.
         vocabulary: Of the records, as `describe_vocabulary` gives it; None if nobody knows.
+        folding: How the records' texts were folded, as far as that is known.
         max_seq_length: Of the longest records.
 
     Raises:
@@ -145,7 +151,7 @@ def taught_pretraining(
         )
     teacher = open_teacher(path)
     check_teacher_lengths(settings, [teacher], max_seq_length)
-    _check_teacher(path, teacher, student, vocabulary)
+    _check_teacher(path, teacher, student, vocabulary, folding)
     layers = matched_layers(settings, student, teacher.model)
     learned = None
     if not hasattr(teacher.model, "masked_lm"):
@@ -169,7 +175,11 @@ def taught_pretraining(
 
 
 def _check_teacher(
-    path: str, teacher: TeacherModel, student: BertPretrainer, vocabulary: Mapping | None
+    path: str,
+    teacher: TeacherModel,
+    student: BertPretrainer,
+    vocabulary: Mapping | None,
+    folding: TextFolding,
 ) -> None:
     """Refuses one that reads something else than the student."""
     if teacher.tokenizer is None:
@@ -183,6 +193,13 @@ def _check_teacher(
             f"--teacher={path} reads the pieces of {file}, and the records are of "
             f"{'another' if vocabulary else 'an unknown'} vocabulary. Give the teacher's as "
             f"--vocab_file, and records or text for it."
+        )
+    both = [(text.do_lower_case, text.drops_accents) for text in (text_folding(path), folding)]
+    if both[0] != both[1] and all(lower is not None for lower, _ in both):
+        raise ModelingError(
+            f"--teacher={path} reads texts with do_lower_case {both[0][0]} and strip_accents "
+            f"{both[0][1]}, and the records' have {both[1][0]} and {both[1][1]}: it would be asked "
+            f"with pieces that it was never trained on. Make records that are folded as it is."
         )
     directions = teacher.config.attention_direction, student.config.attention_direction
     if directions[0] != directions[1]:

@@ -8,11 +8,7 @@ exported), and from what they say OUT/students.tsv and OUT/students.png.
 
 import json
 import math
-import os
-import shlex
-import subprocess
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -51,12 +47,14 @@ class _Row(NamedTuple):
     measured: MeasuredExport | None = None
 
 
-def run_students(values, script: str) -> None:
+def run_students(values, script: str, run: Callable[..., None]) -> None:
     """Makes students of a trained model, and shows what they keep and what they gain.
 
     Args:
         values: The script's flag values, `student` among them: numbers of layers.
         script: Its path.
+        run: Called with the script, its flags by name, and further arguments for each model:
+            shows the command and does it.
 
     Raises:
         ModelingError: There is no trained model, or a flag was given that the command sets itself.
@@ -76,7 +74,7 @@ def run_students(values, script: str) -> None:
     for name, own in runs.items():
         left_out = {*_OWN, *(_OF_STUDENTS if name == _TEACHER else ())}
         given = [values[n].serialize() for n in values if values[n].present and n not in left_out]
-        _run(script, own | {"output_dir": join(folder, name)}, given)
+        run(script, own | {"output_dir": join(folder, name)}, given)
         rows.append(_row(name, join(folder, name)))
     measured = measure_exports([_newest_export(join(folder, name)) for name in runs])
     rows = [row._replace(measured=m) for row, m in zip(rows, measured, strict=True)]
@@ -121,17 +119,6 @@ def _counts(values, evaluate: str) -> list[int]:
             f"{depth} of {values.init_checkpoint}, such as --student={max(depth // 2, 1)}."
         )
     return counts
-
-
-def _run(script: str, flags: Mapping[str, Any], given: Sequence[str]) -> None:
-    """Runs a script, and shows how."""
-    texts = {name: str(v).lower() if isinstance(v, bool) else v for name, v in flags.items()}
-    arguments = [*(f"--{name}={value}" for name, value in texts.items()), *given]
-    shown = " \\\n    ".join(shlex.quote(argument) for argument in arguments)
-    print(f"\npython {os.path.basename(script)} \\\n    {shown}\n", flush=True)
-    done = subprocess.run([sys.executable, script, *arguments])
-    if done.returncode:
-        raise SystemExit(done.returncode)
 
 
 def _row(name: str, folder: str) -> _Row:

@@ -245,7 +245,7 @@ def test_where_other_pieces_stand(tokenizer, context):
         assert tuple(found[row][place]) == there.get(word, (-1, -1))
         scored[ours.features.splits[row] + place] = True
     assert (np.concatenate(found)[~scored] == -1).all()
-    assert any(word not in there for word in ours.words) or len(there) >= len(ours.words)
+    assert len(ours.features.ids) != len(theirs.features.ids)  # or nothing would be shown
 
 
 def test_rows_behind_rows(tokenizer):

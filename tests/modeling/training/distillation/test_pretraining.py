@@ -9,6 +9,7 @@ import tensorflow as tf
 from scipy import special
 
 from modeling import checkpoints
+from modeling.checkpoints.vocabularies import TextFolding
 from modeling.config import BertConfig
 from modeling.losses import PretrainingLosses
 from modeling.models import BertModel, BertPretrainer
@@ -111,6 +112,8 @@ def folder(tmp_path_factory):
     checkpoints.save(model(config, 3, BertModel), folder / "encoder", folder / "vocab.txt")
     (folder / "other.txt").write_text("\n".join([*vocab[:5], *reversed(vocab[5:])]) + "\n")
     checkpoints.save(model(config, 3), folder / "other", folder / "other.txt")
+    cased = TextFolding(False)
+    checkpoints.save(model(config, 3), folder / "cased", folder / "vocab.txt", folding=cased)
     return folder
 
 
@@ -176,6 +179,7 @@ def test_what_is_refused(folder):
         [*run, f"--teacher={folder}/encoder"],
         [*run, f"--teacher={folder}/encoder", "--match_relations=0:0", "--label_share=0.1"],
         [*run, f"--teacher={folder}/other"],
+        [*run, f"--teacher={folder}/cased"],
         [*run, f"--teacher={folder}/teacher,{folder}/teacher"],
         [*run, f"--teacher={folder}/teacher", "--objective=ltr"],
         [*run, f"--teacher={folder}/teacher", "--match_relations=1:0"],
@@ -185,6 +189,7 @@ def test_what_is_refused(folder):
         "no words to teach",
         "leave --label_share and",
         "of another vocabulary",
+        "do_lower_case False",
         "names 2",
     )
     parts += ("left_to_right", "--match_relations has '1:0'")
