@@ -25,7 +25,7 @@ def asked(monkeypatch, tmp_path):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": False}))
 
-    monkeypatch.setattr(comparison, "_run", run)
+    monkeypatch.setattr(comparison, "run_shown", run)
     monkeypatch.chdir(tmp_path)
     return calls
 
@@ -88,5 +88,5 @@ def test_a_run_that_fails_ends_the_demo(tmp_path):
     script = tmp_path / "fails.py"
     script.write_text("raise SystemExit(3)")
     with pytest.raises(SystemExit) as ended:
-        comparison._run(str(script), {"do_train": True}, [])
+        comparison.run_shown(str(script), {"do_train": True}, [])
     assert ended.value.code == 3
