@@ -70,7 +70,8 @@ def _define_optimizer_flags() -> None:
         "optimizer",
         "adam",
         OPTIMIZERS,
-        "adam: the original's, without bias correction; adamw: with it; lamb: for large batches.",
+        "adam: the original's, without bias correction; adamw: with it; lamb: for large batches; "
+        "muon: orthogonal updates of matrices, adamw for the rest.",
     )
     flags.DEFINE_enum(
         "lr_schedule",

@@ -7,7 +7,7 @@ from absl import flags
 
 STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker_mirrored", "tpu")
 DTYPES = ("float32", "bfloat16", "float16", "auto")
-OPTIMIZERS = ("adam", "adamw", "lamb")
+OPTIMIZERS = ("adam", "adamw", "lamb", "muon")
 SCHEDULES = ("linear", "linear_from_peak", "polynomial", "constant")
 
 

@@ -1,4 +1,4 @@
-"""The optimizers: BERT's Adam, AdamW, LAMB; weight decay excluded by variable name.
+"""The optimizers: BERT's Adam, AdamW, LAMB, Muon; weight decay excluded by variable name.
 
 optimizer = BertAdam(weights_by_name(model), make_schedule("linear", 1e-4, 1000, 100))
 optimizer.apply(gradients, optimizer.schedule(step), scale=1.0)
@@ -23,6 +23,9 @@ BETA_1, BETA_2 = 0.9, 0.999
 """Decay rates of the two moments."""
 EPSILON = 1e-6
 """Added to √v, outside the root."""
+MUON_MOMENTUM = 0.95
+MUON_RMS = 0.2
+"""Of Muon's updates, in units of the learning rate: that of Adam's (Liu et al. 2025)."""
 
 # Adam's fused kernel takes 1−β in float32 from β in float32, and there 1−0.999 comes out 1.3e-5
 # too small, which scales its moments by these ratios. Rate and epsilon are scaled to make up for
@@ -32,7 +35,7 @@ _RATIO_2 = math.sqrt((1 - float(np.float32(BETA_2))) / (1 - BETA_2))
 
 
 class Optimizer(abc.ABC):
-    """What all optimizers share: two moments per variable, decay by name, one update of all.
+    """What all optimizers share: moments of each variable, decay by name, one update of all.
 
     Create it in the strategy's scope: its slots are variables. Nothing in it depends on anything
     but the slots and the step number, so a checkpoint of these resumes it exactly.
@@ -62,14 +65,21 @@ class Optimizer(abc.ABC):
         self.decay_rates = [0.0 if out else weight_decay_rate for out in self.excluded]
         self.rate_factors = [(rate_factors or {}).get(name, 1.0) for name in self.names]
         self.m = [tf.Variable(tf.zeros_like(v), trainable=False) for v in self.variables]
-        self.v = [tf.Variable(tf.zeros_like(v), trainable=False) for v in self.variables]
+        self.v = [
+            tf.Variable(tf.zeros_like(v), trainable=False) if self._has_second_moment(i) else None
+            for i, v in enumerate(self.variables)
+        ]
+
+    def _has_second_moment(self, index: int) -> bool:
+        return True
 
     def slots(self) -> dict[str, tf.Variable]:
         """Slot variables by the names that the original gave them in checkpoints."""
         named = {}
         for name, m, v in zip(self.names, self.m, self.v, strict=True):
             named[f"{name}/adam_m"] = m
-            named[f"{name}/adam_v"] = v
+            if v is not None:
+                named[f"{name}/adam_v"] = v
         return named
 
     def apply(
@@ -200,13 +210,62 @@ class Lamb(Optimizer):
         variable.assign_sub(learning_rate * ratio * update)
 
 
+class Muon(BertAdam):
+    """Muon for the matrices between hidden states (Jordan et al. 2024), AdamW for all else.
+
+    m ← μm + (1−μ)g;  w ← w − lr·(0.2·√max(rows, columns)·O + decay·w),  O = orthogonal(μm + (1−μ)g)
+
+    The update of a matrix has singular values near 1 in all directions. Its factor gives it the
+    root mean square of AdamW's updates, so that the same learning rate and decay serve both kinds
+    of weights (Liu et al. 2025, section 2.2). Matrices are the kernels of rank 2: queries, keys,
+    values, attention's output, both wide layers, the pooler and the masked-LM head's transform;
+    embeddings, biases, layer norms and the last layers of heads are AdamW's. A matrix has one
+    moment, not two.
+    """
+
+    def __init__(self, *args, **options):
+        super().__init__(*args, bias_correction=True, **options)
+
+    def _has_second_moment(self, index: int) -> bool:
+        return not (self.names[index].endswith("/kernel") and self.variables[index].shape.rank == 2)
+
+    def _update(self, variable, m, v, gradient, learning_rate, number, index):
+        if v is not None:
+            super()._update(variable, m, v, gradient, learning_rate, number, index)
+            return
+        momentum = MUON_MOMENTUM * m + (1.0 - MUON_MOMENTUM) * gradient
+        m.assign(momentum)
+        ahead = MUON_MOMENTUM * momentum + (1.0 - MUON_MOMENTUM) * gradient
+        update = MUON_RMS * math.sqrt(max(variable.shape)) * orthogonal(ahead)
+        update += self.decay_rates[index] * variable
+        variable.assign_sub(learning_rate * update)
+
+
+def orthogonal(matrix: tf.Tensor) -> tf.Tensor:
+    """UVᵀ of a matrix USVᵀ, roughly: five steps of Muon's iteration of Newton and Schulz.
+
+    Its polynomial is chosen for a steep start, not to converge: singular values end between 0.68
+    and 1.21 if they were at least 0.002 of the matrix's norm; smaller ones stay smaller.
+
+    Args:
+        matrix: Float [rows, columns]; zeros give zeros.
+    """
+    rows, columns = matrix.shape
+    x = tf.transpose(matrix) if rows > columns else matrix
+    x = tf.math.divide_no_nan(x, tf.norm(x))
+    for _ in range(5):
+        square = tf.matmul(x, x, transpose_b=True)
+        x = 3.4445 * x + tf.matmul(-4.775 * square + 2.0315 * tf.matmul(square, square), x)
+    return tf.transpose(x) if rows > columns else x
+
+
 def make_optimizer(
     name: str, variables: Mapping[str, tf.Variable], schedule: Schedule, **options
 ) -> Optimizer:
     """An optimizer by name.
 
     Args:
-        name: "adam" is the original's, without bias correction; "adamw" has it; "lamb".
+        name: "adam" is the original's, without bias correction; "adamw" has it; "lamb"; "muon".
         variables, schedule, **options: See `Optimizer`.
 
     Raises:
@@ -214,6 +273,8 @@ def make_optimizer(
     """
     if name == "lamb":
         return Lamb(variables, schedule, **options)
+    if name == "muon":
+        return Muon(variables, schedule, **options)
     if name in ("adam", "adamw"):
         return BertAdam(variables, schedule, bias_correction=name == "adamw", **options)
     raise ModelingError(f"--optimizer must be one of {', '.join(OPTIMIZERS)}; got {name!r}.")

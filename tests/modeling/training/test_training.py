@@ -21,7 +21,7 @@ from modeling.losses import ClassifierLosses, Mean, PretrainingLosses
 from modeling.models import BertClassifier, BertPretrainer
 from modeling.training.engine import loop
 from modeling.training.engine.evaluation import Evaluator
-from modeling.training.engine.optimizers import BertAdam
+from modeling.training.engine.optimizers import BertAdam, make_optimizer
 from modeling.training.engine.schedules import make_schedule
 from modeling.training.engine.step import TrainStep
 from modeling.training.runs.reporting import Reporter
@@ -71,13 +71,13 @@ def batches(count=64, batch_size=8):
 class Run:
     """A whole small run in one folder."""
 
-    def __init__(self, directory, steps=12, dataset=None, seed=0):
+    def __init__(self, directory, steps=12, dataset=None, seed=0, optimizer="adam"):
         prepare_run_folder(str(directory))
         self.model = tiny_model(seed)
         names = checkpoints.weights_by_name(self.model)
         self.weights = {name: weight.value for name, weight in names.items()}
         schedule = make_schedule("linear", 1e-2, steps, 3)
-        optimizer = BertAdam(self.weights, schedule)
+        optimizer = make_optimizer(optimizer, self.weights, schedule)
         self.step = TrainStep(self.model, PretrainingLosses(), optimizer, seed=7)
         self.iterator = iter(dataset or batches())
         self.state = RunState(str(directory), self.step, keep=2)
@@ -137,12 +137,13 @@ def test_same_seed_same_run_and_other_seed_other_run(tmp_path):
     assert any((first[name] != other[name]).any() for name in first)
 
 
-def test_resumed_run_is_the_uninterrupted_one(tmp_path):
-    whole = Run(tmp_path / "whole")
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+def test_resumed_run_is_the_uninterrupted_one(tmp_path, optimizer):
+    whole = Run(tmp_path / "whole", optimizer=optimizer)
     whole.go()
-    parted = Run(tmp_path / "parted")
+    parted = Run(tmp_path / "parted", optimizer=optimizer)
     parted.go(steps=6)
-    resumed = Run(tmp_path / "parted")
+    resumed = Run(tmp_path / "parted", optimizer=optimizer)
     for variable in resumed.weights.values():
         variable.assign(variable + 1)  # other initial weights, to be overwritten
     start_or_resume(resumed.state, resumed.reporter, None)
@@ -387,7 +388,7 @@ def test_durations():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", ["steps", "micro-batches", "xla"])
+@pytest.mark.parametrize("part", ["steps", "micro-batches", "xla", "muon"])
 def test_two_replicas_equal_one(tmp_path, part):
     # In a process of its own: logical devices have to be made before TensorFlow starts.
     result = scripts.run("-m", "tests.modeling.training.two_replicas", tmp_path, part)

@@ -1,6 +1,6 @@
 """Training on two replicas against one device; prints "equal" when all comparisons hold.
 
-    python -m tests.modeling.training.two_replicas FOLDER steps|micro-batches|xla
+    python -m tests.modeling.training.two_replicas FOLDER steps|micro-batches|xla|muon
 
 With "steps", what needs two replicas besides is checked too.
 
@@ -17,7 +17,7 @@ from modeling.layers.dropout import dropout
 from modeling.losses import PretrainingLosses
 from modeling.training.engine import distribution, loop
 from modeling.training.engine.evaluation import Evaluator, ReplicaPredictor
-from modeling.training.engine.optimizers import BertAdam
+from modeling.training.engine.optimizers import BertAdam, make_optimizer
 from modeling.training.engine.precision import LossScale
 from modeling.training.engine.schedules import make_schedule
 from modeling.training.engine.step import TrainStep
@@ -27,13 +27,13 @@ from modeling.training.runs.run_state import RunState, start_or_resume
 from tests.modeling.training.test_training import batches, records, tiny_model
 
 
-def train(strategy, folder, **options):
+def train(strategy, folder, optimizer="adam", **options):
     """(losses, weights, evaluation and predictions) of twenty steps without dropout."""
     prepare_run_folder(folder)
     with strategy.scope():
         model = tiny_model(dropout_prob=0.0)
         weights = {n: w.value for n, w in checkpoints.weights_by_name(model).items()}
-        optimizer = BertAdam(weights, make_schedule("linear", 1e-2, 40, 3))
+        optimizer = make_optimizer(optimizer, weights, make_schedule("linear", 1e-2, 40, 3))
         step = TrainStep(model, PretrainingLosses(), optimizer, seed=7, **options)
         iterator, _ = loop.make_iterator(batches())
         losses = [total for total, _ in step.run(iterator, 20)["loss"]]
@@ -121,7 +121,12 @@ def check_repeatable(strategy):
     assert any((value != runs[2][name]).any() for name, value in runs[0].items())
 
 
-WAYS = {"steps": {}, "micro-batches": {"accumulation_steps": 2}, "xla": {"jit_compile": True}}
+WAYS = {
+    "steps": {},
+    "micro-batches": {"accumulation_steps": 2},
+    "xla": {"jit_compile": True},
+    "muon": {},
+}
 
 
 def main(folder, way):
@@ -129,9 +134,10 @@ def main(folder, way):
     tf.config.set_logical_device_configuration(
         cpus[0], [tf.config.LogicalDeviceConfiguration()] * 2
     )
-    one = train(tf.distribute.get_strategy(), f"{folder}/one")
+    optimizer = "muon" if way == "muon" else "adam"
+    one = train(tf.distribute.get_strategy(), f"{folder}/one", optimizer)
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-    two = train(strategy, f"{folder}/two", **WAYS[way])
+    two = train(strategy, f"{folder}/two", optimizer, **WAYS[way])
     np.testing.assert_allclose(one[0], two[0], rtol=1e-6)
     for name, value in one[1].items():
         if "key/bias" not in name:  # its true gradient is zero; Adam amplifies the rounding
