@@ -73,6 +73,7 @@ from modeling.training.given_student import take_student
 from modeling.training.phases import Phase, given_phases, phase_folders
 from modeling.training.runs import run_folder, run_state
 from modeling.training.runs.best import load_best
+from modeling.training.runs.budget import budgeted_phases
 from modeling.training.runs.fit import RunStage, fit_run
 from modeling.training.runs.reporting import Reporter, reported_evaluation, write_run_results
 from modeling.training.runs.session import run_outputs, session
@@ -296,6 +297,16 @@ def run(summary: RunSummary) -> None:
     model = make_model(config)
     logging.info("The model has %s parameters.", f"{model.count_params():,}")
     losses = PretrainingLosses(model.next_sentence is not None)
+    folding = given_model.known_text_folding(FLAGS)
+    how = training_settings.teaching_settings(FLAGS), from_pretrained, FLAGS.teacher_places
+    longest = max(phase.max_seq_length for phase in phases)
+    taught, teaching = taught_pretraining(losses, model, *how, vocabulary, folding, longest)
+    make_step = functools.partial(make_train_step, model, taught)
+    training_sets = [
+        functools.partial(make_dataset, phase, found, config, masks, training=True)
+        for phase, found in zip(phases, records, strict=True)
+    ]
+    phases, num_warmup_steps = budgeted_phases(FLAGS, phases, make_step, training_sets)
     num_train_steps = phases[-1].last_step
     reporter = Reporter(FLAGS.output_dir, num_train_steps, phases[0].batch_size)
     evaluator = Evaluator(model, losses)
@@ -313,17 +324,14 @@ def run(summary: RunSummary) -> None:
     try:
         # ---- Train ----
         if FLAGS.do_train:
-            folding = given_model.known_text_folding(FLAGS)
             kept = (FLAGS.output_dir, config, records[0].vocab_file, folding)
             keep_model_files = functools.partial(model_folder.keep_model_files, *kept)
             keep_model_files(write=False)
-            settings = training_settings.training_settings(
-                FLAGS, num_train_steps, FLAGS.num_warmup_steps
-            )
+            settings = training_settings.training_settings(FLAGS, num_train_steps, num_warmup_steps)
             stages = [
                 RunStage(
                     phase.last_step,
-                    functools.partial(make_dataset, phase, found, config, masks, training=True),
+                    training_set,
                     f"{found.describe()}\nlength {phase.max_seq_length} batch {phase.batch_size} "
                     f"seed {FLAGS.random_seed}"
                     + (f", masking {masks}" if masks else "")
@@ -333,16 +341,13 @@ def run(summary: RunSummary) -> None:
                     if found.train_files
                     else None,
                 )
-                for phase, found in zip(phases, records, strict=True)
+                for phase, found, training_set in zip(phases, records, training_sets, strict=True)
             ]
-            how = training_settings.teaching_settings(FLAGS), from_pretrained, FLAGS.teacher_places
-            longest = max(phase.max_seq_length for phase in phases)
-            taught, teaching = taught_pretraining(losses, model, *how, vocabulary, folding, longest)
             names = ("objective", "learning_rate", "num_warmup_steps", "random_seed", "optimizer")
             names += ("lr_schedule", "lr_decay_power", "weight_decay_rate", "layerwise_lr_decay")
             names += ("freeze_layers",) + (() if FLAGS.phases else ("train_batch_size",))
             step = fit_run(
-                make_train_step(model, taught, settings),
+                make_step(settings),
                 stages,
                 FLAGS.output_dir,
                 FLAGS.init_checkpoint,

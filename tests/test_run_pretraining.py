@@ -10,6 +10,8 @@ import pytest
 import tensorflow as tf
 
 from data.pretraining.records import record_files, schema
+from modeling.config import BertConfig
+from modeling.training.engine.flops import train_step_flops
 from tests.scripts import fail, messages, run, served, succeed
 
 SENTENCES = ("the cat sat on the mat", "a dog ran over the hill", "birds sing in the old tree")
@@ -106,6 +108,28 @@ def test_interrupted_run_goes_on_to_the_same_numbers(folder):
     again = tf.train.load_checkpoint(str(parted / "model.ckpt-8"))
     for name in whole.get_variable_to_shape_map():
         np.testing.assert_array_equal(whole.get_tensor(name), again.get_tensor(name), name)
+
+
+def test_a_budget_of_operations(folder):
+    """The same steps as by their number, to the last bit, and kept when it goes on."""
+    per_step = train_step_flops(BertConfig.from_json_file(folder / "config.json"), 4, 24, 4, 2)
+    more = ("--num_train_steps=80", "--num_warmup_steps=20", f"--flops={8.2 * per_step}")
+    log = succeed(*command(folder, "budget", *more, "--max_eval_steps=0"))
+    assert "holds 8 steps, at " in log and "step 8/8" in log
+    whole = tf.train.load_checkpoint(str(folder / "out" / "model.ckpt-8"))
+    again = tf.train.load_checkpoint(str(folder / "budget" / "model.ckpt-8"))
+    for name in whole.get_variable_to_shape_map():
+        np.testing.assert_array_equal(whole.get_tensor(name), again.get_tensor(name), name)
+    log = succeed(*command(folder, "budget", *more))
+    assert "The steps are those of" in log and "the run is at step 8" in log
+
+
+@pytest.mark.slow
+def test_a_budget_of_minutes(folder):
+    log = succeed(*command(folder, "minutes", "--num_train_steps=80", "--minutes=0.05"))
+    [steps] = json.loads((folder / "minutes" / "budget.json").read_text())["steps"]
+    assert f"--minutes=0.05 holds {steps:,} steps" in log and f"step {steps}/{steps}" in log
+    assert f"global_step = {steps}\n" in (folder / "minutes" / "eval_results.txt").read_text()
 
 
 def test_records_as_input_hold_out_a_share(folder):
@@ -304,6 +328,8 @@ def test_spoilt_weights_are_not_saved(folder):
     [
         ("--gradient_accumulation_steps=5", "multiple of 5"),
         ("--mask_share=0.9 --random_share=0.2", "must not be above 1"),
+        ("--minutes=1 --flops=1e9", "two budgets"),
+        ("--minutes=1 --estimate", "Leave one of them out"),
     ],
 )
 def test_options_that_cannot_work(folder, option, words):

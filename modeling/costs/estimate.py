@@ -16,6 +16,7 @@ from modeling.config import BIDIRECTIONAL, BertConfig
 from modeling.costs import cost_model
 from modeling.costs import machines as cost_machines
 from modeling.costs.machines import Machine
+from modeling.errors import ModelingError
 from modeling.training.engine.precision import fastest_dtype
 from modeling.training.phases import Phase
 
@@ -102,7 +103,15 @@ def estimate_run(
         values: The script's flag values.
         config, phases: What it makes of them.
         corpus_files: Raw text that records are to be made of; only their sizes are read.
+
+    Raises:
+        ModelingError: A budget takes the place of the steps.
     """
+    if values.minutes or values.flops:
+        raise ModelingError(
+            "--estimate tells what --num_train_steps (or --phases) take; --minutes and --flops "
+            "are measured where the run is. Leave one of them out."
+        )
     return estimate(
         config,
         phases,

@@ -117,6 +117,19 @@ def define_pretraining_flags() -> None:
         "LENGTH:STEPS:BATCH[:PREDICTIONS],… in place of --max_seq_length, --num_train_steps, "
         "--train_batch_size and --max_predictions_per_seq, as in 128:900000:256,512:100000:256.",
     )
+    flags.DEFINE_float(
+        "minutes",
+        0.0,
+        "As many steps as so many minutes of training hold, measured before the first one; "
+        "--num_train_steps (or those of --phases) and --num_warmup_steps are proportions then.",
+        lower_bound=0,
+    )
+    flags.DEFINE_float(
+        "flops",
+        0.0,
+        "As many steps as so many floating-point operations hold, as in 1e15; see --minutes.",
+        lower_bound=0,
+    )
     flags.DEFINE_bool("estimate", False, "Only print what the run would take and cost.")
 
 

@@ -215,6 +215,8 @@ def test_estimate_of_flags(tmp_path):
         objective="mlm",
         save_checkpoints_steps=500,
         dupe_factor=3,
+        minutes=0.0,
+        flops=0.0,
     )
     config, phases = BertConfig.named("tiny", 1000), parse_phases("64:1000:32")
     files = [str(path) for path in sorted(tmp_path.glob("*.txt"))]
