@@ -4,9 +4,11 @@
         --output_dir=/tmp/distillation --tasks=sst2,mrpc,stsb,conll --layers=3,2 --seeds=3
 
 MiniLM is fine-tuned on each task: the teacher. Students begin as layers of it, and are trained on
-the same examples with its answers and without. Runs that are finished are not made again; what is
-printed are mean and standard deviation (n − 1) over the seeds, and how much of the teacher's score
-is kept. --more adds flags to the students that are taught, --only_table prints what is there.
+the same examples with its answers and without. With --general_steps they begin as layers of MiniLM
+that were first made like its own on Wikipedia, by run_pretraining.py. Runs that are finished are
+not made again; what is printed are mean and standard deviation (n − 1) over the seeds, and how much
+of the teacher's score is kept. --more adds flags to the students that are taught, --only_table
+prints what is there.
 """
 
 import dataclasses
@@ -104,9 +106,27 @@ def run(task: BenchmarkTask, folder: str, *arguments: str) -> None:
     if FLAGS.only_table or score(folder, task.metric) is not None:
         return
     data = shlex.split(task.data.replace("DATA", FLAGS.data))
-    command = [sys.executable, task.script, *data, *arguments, "--do_train", task.judged]
-    command += ["--train_batch_size=32", "--eval_batch_size=64"][: 1 + ("ner" not in task.script)]
-    command += [f"--output_dir={folder}", "--log_steps=100"]
+    command = [task.script, *data, *arguments, "--do_train", task.judged, "--train_batch_size=32"]
+    call(folder, *command, *["--eval_batch_size=64"] * ("ner" not in task.script))
+
+
+def general_student(layers: str) -> str:
+    """Where the student of so many layers lies that learned from MiniLM before any task."""
+    folder = os.path.join(FLAGS.output_dir, f"general-{layers}")
+    if not FLAGS.only_table and not os.path.exists(os.path.join(folder, "bert_model.ckpt.index")):
+        text = os.path.join(FLAGS.data, "corpora/enwiki/train/wiki_0[0-3]")
+        command = ["run_pretraining.py", f"--corpus_file={text}", "--do_train"]
+        command += [f"--init_checkpoint={FLAGS.minilm}", f"--student_num_layers={layers}"]
+        command += [f"--teacher={FLAGS.minilm}", "--match_hidden_states=even", "--match_weight=10"]
+        command += ["--max_seq_length=64", "--train_batch_size=32", *shlex.split(f"{_ADAMW}=3e-4")]
+        command += [f"--num_train_steps={FLAGS.general_steps}", "--num_warmup_steps=50"]
+        call(folder, *command)
+    return folder
+
+
+def call(folder: str, *command: str) -> None:
+    """Runs a script, its output in the folder's log."""
+    command = [sys.executable, *command, f"--output_dir={folder}", "--log_steps=100"]
     print(shlex.join(command), flush=True)
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, "log"), "w", encoding="utf-8") as log:
@@ -127,7 +147,11 @@ def main(_) -> None:
                 for kind in (WITHOUT, WITH):
                     folder = os.path.join(root, f"{layers}-{kind}-{seed}")
                     more = [f"--teacher={teacher}", *shlex.split(FLAGS.more)]
-                    student = [f"--init_checkpoint={teacher}", f"--student_num_layers={layers}"]
+                    if FLAGS.general_steps:
+                        student = [f"--init_checkpoint={general_student(layers)}"]
+                    else:
+                        student = [f"--init_checkpoint={teacher}"]
+                        student += [f"--student_num_layers={layers}"]
                     student += shlex.split(task.student)
                     seeded = f"--random_seed={seed}"
                     run(task, folder, *student, seeded, *(more if kind == WITH else ()))
@@ -160,6 +184,12 @@ if __name__ == "__main__":
     flags.DEFINE_list("tasks", list(TASKS), "Which.")
     flags.DEFINE_list("layers", ["3", "2"], "Of the students.")
     flags.DEFINE_integer("seeds", 3, "Runs of each kind.", lower_bound=1)
+    flags.DEFINE_integer(
+        "general_steps",
+        0,
+        "Of students that learn from MiniLM before any task.",
+        lower_bound=0,
+    )
     flags.DEFINE_string("more", "", "Flags of the students that are taught.")
     flags.DEFINE_bool("only_table", False, "Run nothing.")
     app.run(main)
