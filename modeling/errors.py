@@ -17,8 +17,19 @@ class ModelingError(ValueError):
     """
 
 
-class NotFiniteError(ModelingError):
-    """Training has diverged: a loss, a gradient or a weight isn't finite."""
+class DivergedError(ModelingError):
+    """Training has diverged: a loss, a gradient or a weight isn't finite, or the loss has jumped.
+
+    Args:
+        message: See `ModelingError`.
+        step: Updates done before the first one that is known to be bad.
+        until: Updates done with the last one; default: that was the only one.
+    """
+
+    def __init__(self, message: str, step: int = 0, until: int | None = None):
+        super().__init__(message)
+        self.step = step
+        self.until = step + 1 if until is None else until
 
 
 def run(

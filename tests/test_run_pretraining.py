@@ -311,6 +311,8 @@ def test_loss_that_is_not_finite_names_the_records(folder):
     # Lines are also broken behind hyphens.
     batch = f"The batch held {folder}/out/records/train-0000"
     assert batch in message.replace("- ", "-")
+    message = fail(*from_records(folder, *options, "--rollback", out="diverged"))
+    assert "The loss is nan at step 2" in message and "--rollback finds no checkpoint" in message
 
 
 def test_spoilt_weights_are_not_saved(folder):

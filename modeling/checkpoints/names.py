@@ -197,6 +197,7 @@ def is_bookkeeping(name: str) -> bool:
         "global_step",
         "loss_scale",
         "loss_scale_good_steps",
+        "loss_window",
         "position_ids",
         "token_type_ids",
     }

@@ -130,6 +130,12 @@ def define_pretraining_flags() -> None:
         "As many steps as so many floating-point operations hold, as in 1e15; see --minutes.",
         lower_bound=0,
     )
+    flags.DEFINE_bool(
+        "rollback",
+        False,
+        "Where the loss jumps or isn't finite, go back to a checkpoint from before and past the "
+        "batches since then, three times at most.",
+    )
     flags.DEFINE_bool("estimate", False, "Only print what the run would take and cost.")
 
 

@@ -25,7 +25,7 @@ from absl import logging
 from tabulate import tabulate
 
 from modeling.checkpoints.files import join, staged, write_staged_text
-from modeling.errors import ModelingError, NotFiniteError
+from modeling.errors import DivergedError, ModelingError
 from modeling.metrics import first_best_metric, metric_text
 from modeling.training.engine.distribution import is_chief
 from modeling.training.runs import charts
@@ -133,7 +133,7 @@ class Search:
         Args:
             trials: See `trial_grid`.
             train: From a trial and its folder to what it gave. A run that diverges
-                (NotFiniteError) counts as degenerate, with results NaN.
+                (DivergedError) counts as degenerate, with results NaN.
 
         Returns:
             The best run's row of search.tsv.
@@ -173,7 +173,7 @@ class Search:
         done = None
         try:
             done = train(trial, self.folder(trial))
-        except NotFiniteError as error:
+        except DivergedError as error:
             logging.warning("This run has diverged: %s", error)
         value = math.nan
         if done:

@@ -254,4 +254,5 @@ def training_settings(
 
 def training_loop_options(values) -> LoopOptions:
     """When to save, report and evaluate."""
-    return LoopOptions(**{option.name: values[option.name].value for option in fields(LoopOptions)})
+    names = [option.name for option in fields(LoopOptions) if option.name in values]
+    return LoopOptions(**{name: values[name].value for name in names})

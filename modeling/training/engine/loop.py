@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
 import numpy as np
@@ -17,7 +17,7 @@ import tensorflow as tf
 from absl import logging
 
 from modeling.checkpoints import weights_by_name
-from modeling.errors import ModelingError, NotFiniteError
+from modeling.errors import DivergedError, ModelingError
 from modeling.logs import activity
 from modeling.training.engine import distribution
 from modeling.training.engine.step import TrainStep
@@ -113,6 +113,7 @@ class LoopOptions:
             weights count. Of a run with several stages, only evaluations of the last one count:
             those before may be on other data, and no earlier weights are what the run is for.
         early_stopping_patience: See `BestKeeper`; in the last stage too.
+        rollback: Whether to go on from a checkpoint where the run diverges, see `runs.rollback`.
     """
 
     save_checkpoints_steps: int
@@ -123,6 +124,7 @@ class LoopOptions:
     eval_steps: int = 0
     best_metric: str | None = None
     early_stopping_patience: int = 0
+    rollback: bool = False
 
 
 def train_steps(
@@ -135,6 +137,7 @@ def train_steps(
     *,
     evaluate: Callable[[int], bool | None] | None = None,
     describe_examples: Callable[[np.ndarray], str] | None = None,
+    watch: Callable[[int, Mapping[str, Sequence]], None] | None = None,
     interruption: "LoopInterruption | None" = None,
     agreement: "LoopAgreement | None" = None,
 ) -> bool:
@@ -152,13 +155,14 @@ def train_steps(
         options: When to do what.
         evaluate: From a step to whether to stop training here.
         describe_examples: Says in words which examples the `example_ids` of a batch are.
+        watch: Gets the first step and the history of each call, and may raise.
         interruption, agreement: Of the caller, if that heeds signals already.
 
     Returns:
         Whether `evaluate` stopped it early.
 
     Raises:
-        NotFiniteError: The loss is not finite.
+        DivergedError: The loss is not finite, or `watch` says so.
         SystemExit: After SIGTERM or SIGINT, when the run has been saved; see `leave_training_loop`.
     """
     step = int(train_step.global_step.numpy())
@@ -195,6 +199,8 @@ def train_steps(
             taken = max(reporter.seconds - before, 1e-6)
             pace = min(2 * pace, CHUNK_SECONDS * chunk / taken) if chunk >= int(pace) else pace
             _check_finite(history, step, train_step, run_state, describe_examples, start)
+            if watch:
+                watch(step, history)
             step += chunk
             reporter.add(history)
             minutes = (time.monotonic() - saved_at) / 60
@@ -324,11 +330,12 @@ def _check_finite(history, first_step, train_step, run_state, describe_examples,
                 f"gradient norm {norm:.3g})."
             )
             if first_step + offset == 0:
-                raise NotFiniteError(f"{what} {start}{examples}")
-            raise NotFiniteError(
+                raise DivergedError(f"{what} {start}{examples}", 0)
+            raise DivergedError(
                 f"{what}{examples} The last good checkpoint, "
                 f"step {max(run_state.saved_step, 0)}, is kept in {run_state.directory}. Lower "
-                f"the learning rate or lengthen the warm-up, and look at the input records."
+                f"the learning rate or lengthen the warm-up, and look at the input records.",
+                first_step + offset,
             )
 
 

@@ -15,7 +15,7 @@ import tensorflow as tf
 from absl import logging
 
 from modeling.costs.utilisation import peak_flops
-from modeling.errors import ModelingError
+from modeling.errors import DivergedError, ModelingError
 from modeling.training.engine.distribution import is_chief
 from modeling.training.engine.loop import (
     LoopAgreement,
@@ -30,6 +30,13 @@ from modeling.training.runs import identity as run_identity
 from modeling.training.runs import run_folder
 from modeling.training.runs.best import BestKeeper, check_best_metric, load_best
 from modeling.training.runs.reporting import Reporter
+from modeling.training.runs.rollback import (
+    LOSS_WINDOW,
+    SpikeWatch,
+    batches_ahead,
+    read_rollbacks,
+    roll_back,
+)
 from modeling.training.runs.run_state import RunState, start_or_resume
 from modeling.training.runs.summary import RunSummary
 
@@ -137,8 +144,10 @@ class _Run:
 
     def __post_init__(self):
         self.agreement = LoopAgreement()
+        self.watch = SpikeWatch() if self.options.rollback else None
         keep = self.options.keep_checkpoint_max
-        self.state = RunState(self.directory, self.train_step, keep, self.vocabulary)
+        watched = {LOSS_WINDOW: self.watch.losses} if self.watch else {}
+        self.state = RunState(self.directory, self.train_step, keep, self.vocabulary, watched)
 
     def identify(self, identity: Mapping[str, Any], last_step: int) -> None:
         """Compares the settings with those that the folder's weights were trained with."""
@@ -194,13 +203,16 @@ class _Run:
                 self._start(init_checkpoint, summary)
                 if stage is stages[-1] and self.options.best_metric:
                     self._keep_best(first_step)
-                self._train(stage, iterator)
+                self._train(stage, first_step, iterator)
                 step = int(self.train_step.global_step.numpy())
             first_step = stage.last_step
         return self._best(step)
 
     def _take_up(self, stage: RunStage, first_step: int, step: int):
-        iterator, can_be_saved = make_iterator(stage.make_dataset(), max(step - first_step, 0))
+        done = max(step - first_step, 0)
+        if done:
+            done += batches_ahead(read_rollbacks(self.directory), first_step, step)
+        iterator, can_be_saved = make_iterator(stage.make_dataset(), done)
         self.state.change_data(iterator if can_be_saved else None, stage.data_id, first_step)
         self.reporter.batch_size = stage.batch_size
         return iterator
@@ -235,23 +247,32 @@ class _Run:
             vocabulary=self.vocabulary,
         )
 
-    def _train(self, stage: RunStage, iterator) -> None:
+    def _train(self, stage: RunStage, first_step: int, iterator) -> None:
         if self.keeper and self.keeper.should_stop:
             self._refuse_changes(self.state.saved_step)
             logging.info("This run has stopped early already.")
             return
-        train_steps(
-            self.train_step,
-            iterator,
-            self.state,
-            self.reporter,
-            stage.last_step,
-            self.options,
-            evaluate=self._evaluate_and_judge if self.evaluate else None,
-            describe_examples=stage.describe_examples,
-            interruption=self.interruption,
-            agreement=self.agreement,
-        )
+        try:
+            train_steps(
+                self.train_step,
+                iterator,
+                self.state,
+                self.reporter,
+                stage.last_step,
+                self.options,
+                evaluate=self._evaluate_and_judge if self.evaluate else None,
+                describe_examples=stage.describe_examples,
+                watch=self.watch,
+                interruption=self.interruption,
+                agreement=self.agreement,
+            )
+        except DivergedError as error:
+            if not self.watch:
+                raise
+            iterator = roll_back(error, stage, first_step, self.state, self.reporter)
+            if self.keeper:
+                self._keep_best(self.judged_after)
+            self._train(stage, first_step, iterator)
 
     def _evaluate_and_judge(self, step: int) -> bool:
         results = self.evaluate(step)

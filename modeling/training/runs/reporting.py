@@ -115,6 +115,7 @@ class Reporter:
     def resume(self, step: int) -> None:
         """Forgets what an interrupted run reported after `step`; step 0 forgets everything."""
         self._step = step
+        self._forget()
         self._lines = [line for line in self._lines if line["step"] <= step and step > 0]
         if self._chief:
             text = "".join(json.dumps(line) + "\n" for line in self._lines)

@@ -30,7 +30,7 @@ _KEPT = (CONFIG_NAME, VOCABULARY_NAME, TOKENIZER_NAME)
 # apart by their content, the latter may be served.
 _WRITTEN = (
     "model.ckpt-*", "data-[0-9]*", "checkpoint", "best", "runs", "training.json", "budget.json",
-    "metrics.jsonl", "events.out.tfevents.*", "run_summary.json", "training.png",
+    "rollbacks.json", "metrics.jsonl", "events.out.tfevents.*", "run_summary.json", "training.png",
     "pretraining.png", "search*.tsv", "search.png", "*_results*.txt", "eval_results.json",
     "class_report*.txt", "*_report.txt", "confusion*.png", "errors*.tsv", "test_results*.tsv",
     "predictions*.tsv", "predictions.txt", "entities.jsonl", "glue_submission",

@@ -18,7 +18,7 @@ from modeling import checkpoints
 from modeling.checkpoints import tf1, weights_by_name
 from modeling.checkpoints.files import join, staged, write_staged_text
 from modeling.checkpoints.heads import UNIT_OF_OTHERS, change_target_unit
-from modeling.errors import ModelingError, NotFiniteError
+from modeling.errors import DivergedError, ModelingError
 from modeling.logs import only_warnings
 from modeling.training.engine.distribution import is_chief
 from modeling.training.engine.step import TrainStep
@@ -38,6 +38,8 @@ class RunState:
         train_step: Holds model, optimizer and step number.
         keep: How many checkpoints stay; 0 for all.
         vocabulary: Which one the weights belong to, see `checkpoints.describe_vocabulary`.
+        watch: Variables by name that are saved too, and keep their start where a checkpoint
+            lacks them.
     """
 
     def __init__(
@@ -46,11 +48,13 @@ class RunState:
         train_step: TrainStep,
         keep: int = KEEP,
         vocabulary: Mapping[str, Any] | None = None,
+        watch: Mapping[str, tf.Variable] | None = None,
     ):
         self.directory = directory
         self.train_step = train_step
         self.keep = keep
         self.vocabulary = vocabulary
+        self.watch = watch or {}
         self.saved_step = -1
         self.change_data(None, "", 0)
 
@@ -75,7 +79,7 @@ class RunState:
     def _optional_variables(self) -> dict[str, tf.Variable]:
         """Those that keep their start where a checkpoint lacks them."""
         loss_scale = self.train_step.loss_scale
-        return loss_scale.state() if loss_scale else {}
+        return (loss_scale.state() if loss_scale else {}) | dict(self.watch)
 
     def save(self) -> str:
         """Writes a checkpoint of the present step, drops the oldest, returns its prefix.
@@ -121,10 +125,12 @@ class RunState:
         # The update that spoils the weights comes after a loss that was still finite.
         bad = [name for name, tensor in tensors.items() if not np.isfinite(tensor).all()]
         if bad:
-            raise NotFiniteError(
+            raise DivergedError(
                 f"After step {step} {len(bad)} variables are not finite, {bad[0]} among them, so "
                 f"nothing is saved. The last good checkpoint, step {max(self.saved_step, 0)}, is "
-                f"kept in {self.directory}. Lower the learning rate or lengthen the warm-up."
+                f"kept in {self.directory}. Lower the learning rate or lengthen the warm-up.",
+                step,
+                step,
             )
 
     def restore(self, prefix: str) -> int:

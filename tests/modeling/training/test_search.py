@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from modeling.errors import ModelingError, NotFiniteError
+from modeling.errors import DivergedError, ModelingError
 from modeling.training.search import FinishedTrial, Search, trial_grid
 
 
@@ -22,7 +22,7 @@ class Train:
         self.trained.append((trial.learning_rate, trial.seed))
         value = self.values[trial.learning_rate] + 0.01 * (trial.seed - 5)
         if math.isnan(value):
-            raise NotFiniteError("The loss is nan.")
+            raise DivergedError("The loss is nan.")
         results = {self.metric: value, "eval_other": 0.0}
         return FinishedTrial(results, 7, value < 0.4, {"w": np.float32(value)})
 

@@ -24,6 +24,7 @@ from modeling.training.engine.step import TrainStep
 from modeling.training.runs.reporting import Reporter
 from modeling.training.runs.run_folder import prepare_run_folder
 from modeling.training.runs.run_state import RunState, start_or_resume
+from tests.modeling.training.runs import test_rollback
 from tests.modeling.training.test_training import batches, records, tiny_model
 
 
@@ -104,6 +105,20 @@ def check_place_in_the_data(strategy):
     distribution._is_multi_worker, distribution.num_workers, distribution.worker_index = real
 
 
+def check_rollback(strategy, folder):
+    """Data that can't be saved are brought to the same place, and again by the next process."""
+    with strategy.scope():
+        whole = test_rollback.train(f"{folder}/whole", test_rollback.easy_data([150, 151]))
+        for stop in (200, test_rollback.STEPS):
+            data = test_rollback.easy_data([150, 151])
+            parted = test_rollback.train(f"{folder}/parted", data, stop)
+        data = test_rollback.easy_data(left_out=range(140, 251))
+        without = test_rollback.train(f"{folder}/without", data, rollback=False)
+    for name, value in without.items():
+        np.testing.assert_array_equal(value, whole[name], err_msg=name)
+        np.testing.assert_array_equal(value, parted[name], err_msg=name)
+
+
 def check_repeatable(strategy):
     """With dropout, the same seed gives the same weights bit for bit; another seed others."""
     runs = []
@@ -146,6 +161,7 @@ def main(folder, way):
         np.testing.assert_allclose(value, two[2][name], rtol=1e-5, atol=1e-5, err_msg=name)
     if way == "steps":
         check_the_rest(strategy)
+        check_rollback(strategy, folder)
     print("equal")
 
 

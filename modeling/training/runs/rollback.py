@@ -1,0 +1,176 @@
+"""A run that diverges goes back to a checkpoint and leaves out the batches that it diverged on.
+
+iterator = roll_back(error, stage, first_step, state, reporter)  # where training raised `error`
+
+`rollbacks.json` in the output folder tells of each time, and how far the data are ahead of the
+steps since then, so that a run that is interrupted goes on with the same batches.
+"""
+
+import collections
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+
+import tensorflow as tf
+from absl import logging
+
+from modeling.checkpoints.files import join, staged, write_staged_text
+from modeling.errors import DivergedError
+from modeling.training.engine.distribution import is_chief
+from modeling.training.engine.loop import make_iterator
+from modeling.training.runs import run_folder
+from modeling.training.runs.reporting import Reporter
+from modeling.training.runs.run_state import RunState
+
+FILE = "rollbacks.json"
+MOST = 3
+"""Times that a run goes back; then something else is wrong than a few batches."""
+LOSS_WINDOW = "loss_window"
+"""Name of `SpikeWatch.losses` in checkpoints."""
+MARGIN = 100
+"""Batches that are left out behind the last bad one: what spoiled it may not be at its end."""
+_BEFORE, _NOW = 100, 10
+"""Steps whose losses are compared: so many before, and the newest."""
+
+
+class SpikeWatch:
+    """Raises when the loss has jumped: call it with the first step of a history, and that.
+
+    It has where the median of the last ten steps is above that of the hundred before them by more
+    than six times their spread: 1.48 times the median distance from the median, as the standard
+    deviation of a normal distribution, and 0.05 at least.
+
+    Attributes:
+        losses: float32 [110], those of the newest steps in order, -1 where there are none yet. A
+            part of every checkpoint, so that an interrupted run sees the same jumps.
+    """
+
+    def __init__(self):
+        self.losses = tf.Variable(tf.fill([_BEFORE + _NOW], -1.0), trainable=False)
+
+    def __call__(self, first_step: int, history: Mapping[str, Sequence]) -> None:
+        """Raises DivergedError, with the first step whose loss was too high, if there is one."""
+        losses = collections.deque(self.losses.numpy().tolist(), maxlen=_BEFORE + _NOW)
+        for step, (loss, _) in enumerate(history["loss"], start=first_step):
+            losses.append(loss)
+            if losses[0] >= 0:
+                _check_jump(list(losses), step)
+        self.losses.assign(losses)
+
+
+def _check_jump(losses: Sequence[float], step: int) -> None:
+    """Raises DivergedError if there is one in the losses, of which the last is of `step`."""
+    before = losses[:_BEFORE]
+    median, recent = statistics.median(before), statistics.median(losses[_BEFORE:])
+    distance = statistics.median(abs(loss - median) for loss in before)
+    spread = max(1.4826 * distance, 0.05)
+    if recent <= median + 6 * spread:
+        return
+    high = [loss > median + 3 * spread for loss in losses]
+    first = high.index(True, _BEFORE)
+    while first and high[first - 1]:
+        first -= 1
+    begun = step + 1 - len(losses) + first
+    raise DivergedError(
+        f"The loss has jumped from {median:.4g} to {recent:.4g}, at step {begun}.", begun, step + 1
+    )
+
+
+def read_rollbacks(directory: str) -> list[dict[str, int]]:
+    """How often a run has gone back: `step` from which, `to` which, and `batches_ahead` since.
+
+    Raises:
+        ModelingError: The file is damaged.
+    """
+    path = join(directory, FILE)
+    if not tf.io.gfile.exists(path):
+        return []
+    return run_folder.read_run_file(
+        path,
+        "so that nobody knows which batches the run has left out. Copy it again; or remove it to "
+        "go on with batches that it may have seen or left out.",
+    )["rollbacks"]
+
+
+def batches_ahead(rollbacks: Sequence[Mapping[str, int]], first_step: int, step: int) -> int:
+    """How far a stage's data are ahead of its steps, at a checkpoint of `step`.
+
+    Args:
+        rollbacks: Of the run, in order.
+        first_step: Where the stage begins.
+        step: Of the checkpoint.
+    """
+    ahead = [r["batches_ahead"] for r in rollbacks if first_step <= r["to"] <= step]
+    return ahead[-1] if ahead else 0
+
+
+def roll_back(error: DivergedError, stage, first_step: int, state: RunState, reporter: Reporter):
+    """Puts a run back to its newest checkpoint from before it diverged, and its data ahead.
+
+    Args:
+        error: Why, and since which step.
+        stage: The `fit.RunStage` that it is in.
+        first_step: Where that begins.
+        state: Of the run; is put back, and saved with the new place in the data.
+        reporter: Of the run; forgets what came after the checkpoint.
+
+    Returns:
+        The iterator to go on with.
+
+    Raises:
+        DivergedError: It has gone back often enough, or there is no checkpoint to go back to.
+    """
+    directory, done = state.directory, read_rollbacks(state.directory)
+    if len(done) >= MOST:
+        raise DivergedError(
+            f"{error} The run has gone back {len(done)} times already, so that single batches "
+            f"aren't to blame. Lower the learning rate or lengthen the warm-up, and look at the "
+            f"input records.",
+            error.step,
+            error.until,
+        ) from error
+    # A checkpoint right before the bad step may hold the weights that it is bad with, unless the
+    # run has come back to it: then other batches are to blame.
+    returned = {rollback["to"] for rollback in done}
+    kept = [
+        step
+        for step in run_folder.run_checkpoint_steps(directory)
+        if first_step <= step < error.step or (step == error.step and step in returned)
+    ]
+    if not kept:
+        raise DivergedError(
+            f"{error} --rollback finds no checkpoint from before that: give a smaller "
+            f"--save_checkpoints_steps, or a larger --keep_checkpoint_max.",
+            error.step,
+            error.until,
+        ) from error
+    # The steps of a call to the device that came later don't count: how many they are is chance.
+    seen = error.until - first_step + batches_ahead(done, first_step, error.until)
+    if is_chief():
+        run_folder.set_damaged_run_aside(directory, kept[-1])
+    prefix = run_folder.latest_run_checkpoint(directory)
+    iterator, can_be_saved = make_iterator(stage.make_dataset(), seen + MARGIN)
+    state.change_data(iterator if can_be_saved else None, stage.data_id, first_step)
+    step = state.restore(prefix)
+    ahead = seen + MARGIN - (step - first_step)
+    left_out = ahead - batches_ahead(done, first_step, step)
+    logging.warning(
+        "%s Going back to step %d, and %d batches are left out: time %d of at most %d.",
+        error,
+        step,
+        left_out,
+        len(done) + 1,
+        MOST,
+    )
+    if can_be_saved:
+        for _ in range(left_out):
+            next(iterator)
+    if is_chief():
+        with staged(directory) as temporary:
+            entry = {"step": error.until, "to": step, "batches_ahead": ahead}
+            text = json.dumps({"rollbacks": [*done, entry]}, indent=2) + "\n"
+            write_staged_text(join(temporary, FILE), text)
+    state.saved_step = -1  # the checkpoint is written again, with the new place in the data
+    state.save()
+    reporter.resume(step)
+    return iterator

@@ -1,0 +1,171 @@
+"""A run that diverges goes back and leaves out the batches, as if its data had never had them."""
+
+import json
+import logging
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from modeling import checkpoints
+from modeling.errors import DivergedError
+from modeling.losses import PretrainingLosses
+from modeling.training.engine.setup import EngineSettings, make_train_step
+from modeling.training.runs import rollback
+from modeling.training.runs.fit import LoopOptions, RunStage, fit_run
+from modeling.training.runs.reporting import Reporter
+from modeling.training.runs.run_folder import prepare_run_folder
+from tests.modeling.training.test_training import records, tiny_model
+
+STEPS = 260
+
+
+def easy_data(spoilt=(), how="nan", left_out=()):
+    """Batches of 8 with one right answer, which is soon learned.
+
+    Args:
+        spoilt: Numbers of the batches that are spoilt.
+        how: "nan", or "other answers".
+        left_out: Numbers of batches that aren't there at all.
+    """
+    count = STEPS + 500
+    data = records(count * 8)
+    data["masked_lm_ids"][:] = 5
+    data["next_sentence_labels"][:] = 0
+    for batch in spoilt:
+        rows = slice(batch * 8, batch * 8 + 8)
+        if how == "nan":
+            data["masked_lm_weights"][rows] = np.inf
+        else:
+            data["masked_lm_ids"][rows] = 9
+            data["next_sentence_labels"][rows] = 1
+    kept = [number for number in range(count) if number not in set(left_out)]
+    order = np.concatenate([np.arange(number * 8, number * 8 + 8) for number in kept])
+    taken = {name: values[order] for name, values in data.items()}
+    return lambda: tf.data.Dataset.from_tensor_slices(taken).batch(8, drop_remainder=True)
+
+
+def train(folder, make_dataset, stop=STEPS, **options):
+    """Weights after training, in the strategy's scope, with a rate that soon learns."""
+    prepare_run_folder(str(folder))
+    model = tiny_model(dropout_prob=0.1)
+    settings = EngineSettings(1e-2, STEPS, 10, seed=7, lr_schedule="constant")
+    fit_run(
+        make_train_step(model, PretrainingLosses(), settings),
+        [RunStage(stop, make_dataset, "easy data", 8)],
+        str(folder),
+        None,
+        Reporter(str(folder), stop, 8),
+        LoopOptions(**{"save_checkpoints_steps": 20, "log_steps": 20, "rollback": True} | options),
+    )
+    return {name: w.value.numpy() for name, w in checkpoints.weights_by_name(model).items()}
+
+
+def kept(folder):
+    return json.loads((folder / "rollbacks.json").read_text())["rollbacks"]
+
+
+def check_left_out(folder, spoilt, how, before):
+    """The run ends as one without the batches from the checkpoint to where it was seen."""
+    disturbed = train(folder / "disturbed", easy_data(spoilt, how))
+    [entry] = kept(folder / "disturbed")
+    assert entry["to"] == before and entry["step"] > spoilt[0]
+    assert entry["to"] + entry["batches_ahead"] == entry["step"] + rollback.MARGIN
+    left_out = range(entry["to"], entry["step"] + rollback.MARGIN)
+    whole = train(folder / "whole", easy_data(left_out=left_out), rollback=False)
+    for name, value in whole.items():
+        np.testing.assert_array_equal(disturbed[name], value, err_msg=name)
+    return entry
+
+
+def test_a_loss_that_is_not_finite(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    # A checkpoint right before the bad batch may hold the weights that it is bad with.
+    entry = check_left_out(tmp_path, [160], "nan", 140)
+    assert entry["step"] == 161
+    assert (
+        "Going back to step 140, and 121 batches are left out: time 1 of at most 3" in caplog.text
+    )
+    lines = (tmp_path / "disturbed" / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in lines] == list(range(20, STEPS + 1, 20))
+    assert not list((tmp_path / "disturbed").glob("*.damaged"))
+
+
+def test_a_loss_that_jumps(tmp_path, caplog):
+    entry = check_left_out(tmp_path, range(170, 186), "other answers", 160)
+    assert "The loss has jumped from" in caplog.text and "at step 170." in caplog.text
+    assert entry["step"] == 175  # five of the last ten were high
+
+
+def test_an_interrupted_run_leaves_out_the_same(tmp_path):
+    data = easy_data([150, 151, 330])
+    whole = train(tmp_path / "whole", data)
+    train(tmp_path / "parted", data, stop=200)
+    parted = train(tmp_path / "parted", data)
+    assert kept(tmp_path / "whole") == kept(tmp_path / "parted")
+    assert [entry["to"] for entry in kept(tmp_path / "whole")] == [140, 200]
+    for name, value in whole.items():
+        np.testing.assert_array_equal(parted[name], value, err_msg=name)
+
+
+def test_often_enough_is_enough(tmp_path):
+    with pytest.raises(DivergedError, match=r"loss is nan.*has gone back 3 times already"):
+        train(tmp_path, easy_data(range(130, STEPS + 500)))
+    assert [entry["to"] for entry in kept(tmp_path)] == [120, 120, 120]
+    with pytest.raises(DivergedError, match="has gone back 3 times already"):
+        train(tmp_path, easy_data(range(130, STEPS + 500)))
+
+
+def test_nothing_to_go_back_to(tmp_path):
+    with pytest.raises(DivergedError, match="finds no checkpoint from before that"):
+        train(tmp_path, easy_data([5]))
+    with pytest.raises(DivergedError, match="Lower the learning rate"):
+        train(tmp_path / "plain", easy_data([35]), rollback=False)
+
+
+# ---- What counts as a jump ----
+
+
+def history(losses):
+    return {"loss": [(loss, 1.0) for loss in losses]}
+
+
+def test_noise_and_learning_are_no_jumps():
+    rng = np.random.default_rng(1)
+    steps = np.arange(30_000)
+    losses = 2 + 8 * np.exp(-steps / 4000) + rng.normal(size=steps.size) * 0.3
+    losses[::997] += 3  # single hard batches
+    watch = rollback.SpikeWatch()
+    for first in range(0, steps.size, 50):
+        watch(first, history(losses[first : first + 50]))
+
+
+def test_a_jump_is_dated():
+    rng = np.random.default_rng(2)
+    losses = 5 + rng.normal(size=400) * 0.1
+    losses[333:] += np.linspace(0.5, 3, 67)
+    with pytest.raises(DivergedError, match="has jumped from 4") as caught:
+        rollback.SpikeWatch()(1000, history(losses))
+    assert caught.value.step == 1333
+
+
+def test_hard_batches_are_no_jump_until_half_of_ten_are():
+    watch = rollback.SpikeWatch()
+    watch(0, history([5.0] * 150))
+    watch(150, history([50.0] * 4))
+    with pytest.raises(DivergedError) as caught:
+        watch(154, history([5.0, 50.0, 5.0]))
+    assert (caught.value.step, caught.value.until) == (150, 156)
+
+
+def test_how_far_the_data_are_ahead():
+    rollbacks = [
+        {"step": 40, "to": 30, "batches_ahead": 10},
+        {"step": 130, "to": 110, "batches_ahead": 20},
+        {"step": 160, "to": 120, "batches_ahead": 60},
+    ]
+    ahead = {
+        step: rollback.batches_ahead(rollbacks, 100, step) for step in (100, 110, 115, 120, 500)
+    }
+    assert ahead == {100: 0, 110: 20, 115: 20, 120: 60, 500: 60}
+    assert rollback.batches_ahead(rollbacks, 0, 35) == 10
