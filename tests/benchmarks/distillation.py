@@ -7,17 +7,20 @@ MiniLM is fine-tuned on each task: the teacher. Students begin as layers of it, 
 the same examples with its answers and without. With --general_steps they begin as layers of MiniLM
 that were first made like its own on Wikipedia, by run_pretraining.py. Runs that are finished are
 not made again; what is printed are mean and standard deviation (n − 1) over the seeds, and how much
-of the teacher's score is kept. --more adds flags to the students that are taught, --only_table
-prints what is there.
+of the teacher's score is kept. --more adds flags to the students that are taught, --at_once trains
+several side by side, which small models make better use of the cores with, --only_table prints what
+is there.
 """
 
 import dataclasses
+import itertools
 import json
 import os
 import shlex
 import statistics
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 from absl import app, flags
 
@@ -129,34 +132,51 @@ def call(folder: str, *command: str) -> None:
     command = [sys.executable, *command, f"--output_dir={folder}", "--log_steps=100"]
     print(shlex.join(command), flush=True)
     os.makedirs(folder, exist_ok=True)
+    threads = {"TF_NUM_INTRAOP_THREADS": str(max(1, os.cpu_count() // FLAGS.at_once))}
     with open(os.path.join(folder, "log"), "w", encoding="utf-8") as log:
-        subprocess.run(command, check=True, stdout=log, stderr=subprocess.STDOUT)
+        streams = {"stdout": log, "stderr": subprocess.STDOUT}
+        subprocess.run(command, check=True, env=os.environ | threads, **streams)
+
+
+def teacher_of(name: str) -> str:
+    """Where the teacher of a task lies, which is trained if it isn't there."""
+    given = FLAGS.teacher_dir and os.path.join(FLAGS.teacher_dir, f"t-{name}")
+    if given and os.path.exists(given):
+        return given
+    folder = os.path.join(FLAGS.output_dir, name, "teacher")
+    flags_ = shlex.split(TASKS[name].teacher)
+    run(TASKS[name], folder, f"--init_checkpoint={FLAGS.minilm}", *flags_)
+    return folder
+
+
+def student_run(name: str, teacher: str, layers: str, seed: int, kind: str) -> float | None:
+    """What a student reaches, which is trained if it isn't there."""
+    task = TASKS[name]
+    start = [f"--init_checkpoint={teacher}", f"--student_num_layers={layers}"]
+    if FLAGS.general_steps:
+        start = [f"--init_checkpoint={general_student(layers)}"]
+    more = [f"--teacher={teacher}", *shlex.split(FLAGS.more)] if kind == WITH else []
+    folder = os.path.join(FLAGS.output_dir, name, f"{layers}-{kind}-{seed}")
+    run(task, folder, *start, *shlex.split(task.student), f"--random_seed={seed}", *more)
+    return score(folder, task.metric)
 
 
 def main(_) -> None:
+    with ThreadPoolExecutor(FLAGS.at_once) as pool:
+        teachers = dict(zip(FLAGS.tasks, pool.map(teacher_of, FLAGS.tasks), strict=True))
+        if FLAGS.general_steps:
+            list(pool.map(general_student, FLAGS.layers))
+        seeds = range(1, FLAGS.seeds + 1)
+        wanted = list(itertools.product(FLAGS.tasks, FLAGS.layers, seeds, (WITHOUT, WITH)))
+        reached = pool.map(lambda w: student_run(w[0], teachers[w[0]], *w[1:]), wanted)
+        scores = dict(zip(wanted, reached, strict=True))
     rows = []
-    for name in FLAGS.tasks:
-        task, root = TASKS[name], os.path.join(FLAGS.output_dir, name)
-        teacher = FLAGS.teacher_dir and os.path.join(FLAGS.teacher_dir, f"t-{name}")
-        if not teacher or not os.path.exists(teacher):
-            teacher = os.path.join(root, "teacher")
-            run(task, teacher, f"--init_checkpoint={FLAGS.minilm}", *shlex.split(task.teacher))
-        for layers in FLAGS.layers:
-            found = {}
-            for seed in range(1, FLAGS.seeds + 1):
-                for kind in (WITHOUT, WITH):
-                    folder = os.path.join(root, f"{layers}-{kind}-{seed}")
-                    more = [f"--teacher={teacher}", *shlex.split(FLAGS.more)]
-                    if FLAGS.general_steps:
-                        student = [f"--init_checkpoint={general_student(layers)}"]
-                    else:
-                        student = [f"--init_checkpoint={teacher}"]
-                        student += [f"--student_num_layers={layers}"]
-                    student += shlex.split(task.student)
-                    seeded = f"--random_seed={seed}"
-                    run(task, folder, *student, seeded, *(more if kind == WITH else ()))
-                    found.setdefault(kind, []).append(score(folder, task.metric))
-            rows.append([name, task.metric, score(teacher, task.metric), layers, found])
+    for name, layers in itertools.product(FLAGS.tasks, FLAGS.layers):
+        found = {
+            kind: [scores[name, layers, seed, kind] for seed in seeds] for kind in (WITHOUT, WITH)
+        }
+        metric = TASKS[name].metric
+        rows.append([name, metric, score(teachers[name], metric), layers, found])
     print("| task | metric | teacher | layers | without | with | kept | seeds |")
     print("|---|---|---:|---:|---:|---:|---:|---:|")
     for name, metric, best, layers, found in rows:
@@ -191,5 +211,6 @@ if __name__ == "__main__":
         lower_bound=0,
     )
     flags.DEFINE_string("more", "", "Flags of the students that are taught.")
+    flags.DEFINE_integer("at_once", 1, "Runs side by side.", lower_bound=1)
     flags.DEFINE_bool("only_table", False, "Run nothing.")
     app.run(main)

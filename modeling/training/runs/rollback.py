@@ -17,7 +17,7 @@ from absl import logging
 from modeling.checkpoints.files import join, staged, write_staged_text
 from modeling.errors import DivergedError
 from modeling.training.engine.distribution import is_chief
-from modeling.training.engine.loop import make_iterator
+from modeling.training.engine.loop import LoopAgreement, make_iterator
 from modeling.training.runs import run_folder
 from modeling.training.runs.reporting import Reporter
 from modeling.training.runs.run_state import RunState
@@ -137,7 +137,11 @@ def roll_back(error: DivergedError, stage, first_step: int, state: RunState, rep
         for step in run_folder.run_checkpoint_steps(directory)
         if first_step <= step < error.step or (step == error.step and step in returned)
     ]
-    if not kept:
+    if kept and is_chief():
+        run_folder.set_damaged_run_aside(directory, kept[-1])
+    LoopAgreement().reach(False, False, 1.0)  # no worker reads on before the chief is here
+    prefix = run_folder.latest_run_checkpoint(directory) if kept else None
+    if not prefix or int(prefix.rpartition("-")[2]) < first_step:
         raise DivergedError(
             f"{error} --rollback finds no checkpoint from before that: give a smaller "
             f"--save_checkpoints_steps, or a larger --keep_checkpoint_max.",
@@ -146,9 +150,6 @@ def roll_back(error: DivergedError, stage, first_step: int, state: RunState, rep
         ) from error
     # The steps of a call to the device that came later don't count: how many they are is chance.
     seen = error.until - first_step + batches_ahead(done, first_step, error.until)
-    if is_chief():
-        run_folder.set_damaged_run_aside(directory, kept[-1])
-    prefix = run_folder.latest_run_checkpoint(directory)
     iterator, can_be_saved = make_iterator(stage.make_dataset(), seen + MARGIN)
     state.change_data(iterator if can_be_saved else None, stage.data_id, first_step)
     step = state.restore(prefix)
