@@ -67,6 +67,14 @@ flags.DEFINE_integer(
 )
 flags.DEFINE_enum("compression", "none", shards.COMPRESSIONS, "Of the record files.")
 flags.DEFINE_bool("drop_duplicates", False, "Of equal documents, use only the first.")
+flags.DEFINE_float(
+    "near_duplicates",
+    0.0,
+    "Leave out documents that share so much of their runs of five words with an earlier one, as "
+    "in 0.8; 0: none.",
+    lower_bound=0,
+    upper_bound=1,
+)
 pretraining_flags.define_pretraining_worker_flags()
 flags.adopt_module_key_flags(data_flags)
 flags.adopt_module_key_flags(pretraining_flags)
@@ -106,6 +114,7 @@ def write(files: list[str], name: str, output_files: list[str]) -> None:
         text_field=FLAGS.text_field,
         compression=FLAGS.compression,
         drop_duplicates=FLAGS.drop_duplicates,
+        near_duplicates=FLAGS.near_duplicates,
     )
     logging.info(
         "%.1f MB of text in %d parts, to %d files",

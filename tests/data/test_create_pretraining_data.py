@@ -38,6 +38,7 @@ def test_flags_and_defaults_are_the_originals():
         "num_shards": 0,
         "compression": "none",
         "drop_duplicates": False,
+        "near_duplicates": 0.0,
         "num_workers": 1,
         "runner": "local",
         "beam_options": "",

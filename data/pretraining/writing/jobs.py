@@ -57,6 +57,8 @@ class Job:
         settings: See there.
         compression: One of `shards.COMPRESSIONS`.
         drop_duplicates: Whether of equal documents only the first is used.
+        near_duplicates: Least similarity to an earlier document of those that are left out, see
+            `near_copies`; 0 leaves out none.
     """
 
     name: str
@@ -67,6 +69,12 @@ class Job:
     settings: InstanceSettings
     compression: str
     drop_duplicates: bool
+    near_duplicates: float = 0.0
+
+    @property
+    def leaves_out_copies(self) -> bool:
+        """Whether some documents aren't used: those of `job_copies_file`."""
+        return bool(self.drop_duplicates or self.near_duplicates)
 
     @property
     def folder(self) -> str:
@@ -75,13 +83,7 @@ class Job:
 
     def fingerprint(self) -> str:
         """Equal for jobs that make the same bytes under the same names, in whatever folder."""
-        asked = dataclasses.asdict(self) | {"version": _VERSION}
-        asked["settings"] = self.settings.identity()
-        asked["output_files"] = [os.path.basename(path) for path in self.output_files]
-        asked["corpus"]["spans"] = len(self.corpus)
-        # A copy of the vocabulary elsewhere is the same vocabulary.
-        del asked["name"], asked["vocab_file"]
-        text = json.dumps(asked, sort_keys=True)
+        text = json.dumps(asked_of_job(self), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
     def note(self, kind: str, number: int) -> str:
@@ -114,12 +116,25 @@ class Job:
     def documents(self, part: int) -> Iterator[Document]:
         """Streams the documents of one part, without copies if they are to be dropped."""
         copies = None
-        if self.drop_duplicates:
+        if self.leaves_out_copies:
             with tf.io.gfile.GFile(job_copies_file(self, part), "rb") as file:
                 copies = set(np.frombuffer(file.read(), np.int64).tolist())
         for number, document in enumerate(self.corpus.documents(part)):
             if copies is None or number not in copies:
                 yield document
+
+
+def asked_of_job(job: Job) -> dict[str, Any]:
+    """What the bytes of a job depend on."""
+    asked = dataclasses.asdict(job) | {"version": _VERSION}
+    asked["settings"] = job.settings.identity()
+    asked["output_files"] = [os.path.basename(path) for path in job.output_files]
+    asked["corpus"]["spans"] = len(job.corpus)
+    # A copy of the vocabulary elsewhere is the same vocabulary.
+    del asked["name"], asked["vocab_file"]
+    if not job.near_duplicates:  # records of versions that didn't have this stay the same job
+        del asked["near_duplicates"]
+    return asked
 
 
 def plan_job(
@@ -132,6 +147,7 @@ def plan_job(
     text_field: str = corpus.TEXT_FIELD,
     compression: str = "none",
     drop_duplicates: bool = False,
+    near_duplicates: float = 0.0,
     held_out: tuple[str, float] | None = None,
     part_bytes: int = PART_BYTES,
 ) -> Job:
@@ -158,6 +174,7 @@ def plan_job(
         settings,
         compression,
         drop_duplicates,
+        near_duplicates,
     )
 
 
@@ -259,6 +276,14 @@ def write_job_copies(job: Job, part: int, numbers: np.ndarray) -> None:
     """Writes `job_copies_file`."""
     with atomic.writing(job_copies_file(job, part)) as file:
         file.write(np.sort(np.asarray(numbers, np.int64)).tobytes())
+
+
+def count_job_copies(job: Job) -> int | None:
+    """How many documents are left out as copies; None where none are looked for."""
+    if not job.leaves_out_copies:
+        return None
+    paths = [job_copies_file(job, part) for part in range(len(job.corpus))]
+    return sum(tf.io.gfile.stat(path).length for path in paths) // 8
 
 
 def find_job_copies(hashes: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -32,7 +32,7 @@ from data.pretraining.instances.generate import CHUNK_BYTES, InstanceCounts
 from data.pretraining.instances.settings import InstanceSettings
 from data.pretraining.records import schema
 from data.pretraining.records.shard_marks import ShardMark
-from data.pretraining.writing import jobs, manifest, shards
+from data.pretraining.writing import jobs, manifest, near_copies, shards
 from data.pretraining.writing.jobs import Job
 from data.pretraining.writing.shards import ShardWriters
 
@@ -107,13 +107,21 @@ def carry_out_job(
         job: A `prepared_job` one.
         each: Calls a function with the job and each number below a count, and waits; its last
             argument says what is counted.
-        find_copies: Writes the `jobs.job_copies_file` of every part.
+        find_copies: Writes the `jobs.job_copies_file` of every part, of exact copies.
     """
     parts, files = range(len(job.corpus)), range(len(job.output_files))
-    if job.drop_duplicates and not all(
+    if job.leaves_out_copies and not all(
         tf.io.gfile.exists(jobs.job_copies_file(job, part)) for part in parts
     ):
-        find_copies()
+        if job.near_duplicates:
+            each(near_copies.write_job_signatures, len(parts), "parts searched for near copies")
+            for part, numbers in enumerate(near_copies.find_near_copies(job)):
+                jobs.write_job_copies(job, part, numbers)
+        else:
+            find_copies()
+    left_out = jobs.count_job_copies(job)
+    if left_out is not None:
+        logging.info("%s documents are copies of earlier ones, and left out.", f"{left_out:,}")
     each(jobs.write_job_part, len(parts), "parts")
     notes = [jobs.read_job_note(job.note("part", part)) for part in parts]
     counts = sum((InstanceCounts(**note["counts"]) for note in notes), InstanceCounts())
@@ -203,11 +211,6 @@ def _find_copies(job: Job, workers: "_Workers") -> None:
     copies = jobs.find_job_copies([hashes[number] for number in numbers])
     for number, copies_of_part in enumerate(copies):
         jobs.write_job_copies(job, number, copies_of_part)
-    logging.info(
-        "Of %s documents %s are copies of earlier ones and are left out.",
-        f"{sum(map(len, hashes.values())):,}",
-        f"{sum(map(len, copies)):,}",
-    )
 
 
 class _Counter:

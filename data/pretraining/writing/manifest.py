@@ -70,6 +70,8 @@ def write_manifest(job: Job, counts: InstanceCounts, files: Sequence[dict[str, A
         "settings": dataclasses.asdict(job.settings),
         "compression": job.compression,
         "drop_duplicates": job.drop_duplicates,
+        "near_duplicates": job.near_duplicates,
+        "copies_left_out": jobs.count_job_copies(job),
         "held_out": job.corpus.held_out,
         "vocab_file": os.path.basename(job.vocab_file),
         "vocab_sha256": job.vocab_sha256,
