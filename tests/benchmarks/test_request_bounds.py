@@ -8,6 +8,7 @@ SIZES = (500_000, 4_000_000)
 
 
 @pytest.mark.slow
+@pytest.mark.hours
 def test_linear_growth(tmp_path):
     """Of what squares, eight times the text would take 64 times as much; some 75 CPU seconds.
 

@@ -29,7 +29,7 @@ VOCABULARIES = (
     ("uncased-en", True, True),
     pytest.param("cased-en", False, False, marks=pytest.mark.hours),
     ("chinese", True, True),
-    ("multilingual-cased", False, False),
+    pytest.param("multilingual-cased", False, False, marks=pytest.mark.hours),
     pytest.param("multilingual-cased", True, False, marks=pytest.mark.hours),
     ("cased-en", False, True),
 )

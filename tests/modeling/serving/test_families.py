@@ -12,7 +12,7 @@ from tests.modeling.serving.stand_in import StandIn
 from tests.scripts import served
 
 FEW = 20
-VERSIONS = ("2.12", pytest.param("2.17", marks=pytest.mark.hours), "2.20")
+VERSIONS = ("2.12", *(pytest.param(v, marks=pytest.mark.hours) for v in ("2.17", "2.20")))
 """Of TensorFlow, each with TF Text of the servers' release; the tests themselves run on a newer."""
 FAMILIES = ("classes", "labels", "numbers", "choices", "questions", "tags", "vectors", "words")
 
