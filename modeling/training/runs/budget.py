@@ -29,7 +29,7 @@ from modeling.training.settings import training_settings
 FILE = "budget.json"
 MEASURED_SHARE = 0.02
 """Of the minutes, for which steps are timed; of each phase at least `LEAST_SECONDS`."""
-LEAST_SECONDS = 3.0
+LEAST_SECONDS = 10.0
 
 
 def budgeted_phases(
