@@ -123,12 +123,14 @@ def define_pretraining_flags() -> None:
         "As many steps as so many minutes of training hold, measured before the first one; "
         "--num_train_steps (or those of --phases) and --num_warmup_steps are proportions then.",
         lower_bound=0,
+        upper_bound=1e6,
     )
     flags.DEFINE_float(
         "flops",
         0.0,
         "As many steps as so many floating-point operations hold, as in 1e15; see --minutes.",
         lower_bound=0,
+        upper_bound=1e30,
     )
     flags.DEFINE_bool(
         "rollback",

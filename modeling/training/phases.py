@@ -52,7 +52,13 @@ def phase_folders(phases: Sequence[Phase]) -> list[str]:
 
 
 def given_phases(values) -> list[Phase]:
-    """The phases that the flags mean: those of --phases, or the one that the others describe."""
+    """The phases that the flags mean: those of --phases, or the one that the others describe.
+
+    Raises:
+        ModelingError: See `parse_phases`; or their steps are to be as many as two budgets hold.
+    """
+    if values.minutes and values.flops:
+        raise ModelingError("--minutes and --flops are two budgets; give one of them.")
     if values.phases:
         return parse_phases(values.phases)
     names = ("max_seq_length", "num_train_steps", "train_batch_size", "max_predictions_per_seq")

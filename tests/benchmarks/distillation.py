@@ -105,33 +105,50 @@ def score(folder: str, metric: str) -> float | None:
 
 
 def run(task: BenchmarkTask, folder: str, *arguments: str) -> None:
-    """Makes a run unless it is finished."""
-    if FLAGS.only_table or score(folder, task.metric) is not None:
+    """Makes a run unless it is finished; one that was made otherwise is refused."""
+    if FLAGS.only_table:
         return
     data = shlex.split(task.data.replace("DATA", FLAGS.data))
     command = [task.script, *data, *arguments, "--do_train", task.judged, "--train_batch_size=32"]
-    call(folder, *command, *["--eval_batch_size=64"] * ("ner" not in task.script))
+    command += ["--eval_batch_size=64"] * ("ner" not in task.script)
+    call(folder, *command, finished=score(folder, task.metric) is not None)
 
 
 def general_student(layers: str) -> str:
     """Where the student of so many layers lies that learned from MiniLM before any task."""
     folder = os.path.join(FLAGS.output_dir, f"general-{layers}")
-    if not FLAGS.only_table and not os.path.exists(os.path.join(folder, "bert_model.ckpt.index")):
+    if not FLAGS.only_table:
         text = os.path.join(FLAGS.data, "corpora/enwiki/train/wiki_0[0-3]")
         command = ["run_pretraining.py", f"--corpus_file={text}", "--do_train"]
         command += [f"--init_checkpoint={FLAGS.minilm}", f"--student_num_layers={layers}"]
         command += [f"--teacher={FLAGS.minilm}", "--match_hidden_states=even", "--match_weight=10"]
         command += ["--max_seq_length=64", "--train_batch_size=32", *shlex.split(f"{_ADAMW}=3e-4")]
         command += [f"--num_train_steps={FLAGS.general_steps}", "--num_warmup_steps=50"]
-        call(folder, *command)
+        made = os.path.exists(os.path.join(folder, "bert_model.ckpt.index"))
+        call(folder, *command, finished=made)
     return folder
 
 
-def call(folder: str, *command: str) -> None:
-    """Runs a script, its output in the folder's log."""
+def call(folder: str, *command: str, finished: bool) -> None:
+    """Runs a script, its output in the folder's log, unless this very command has finished there.
+
+    Raises:
+        SystemExit: Another command has begun in the folder.
+    """
     command = [sys.executable, *command, f"--output_dir={folder}", "--log_steps=100"]
-    print(shlex.join(command), flush=True)
     os.makedirs(folder, exist_ok=True)
+    note, text = os.path.join(folder, "command"), shlex.join(command)
+    begun = None
+    if os.path.exists(note):
+        with open(note, encoding="utf-8") as file:
+            begun = file.read()
+    if begun != text and (begun is not None or finished):
+        raise SystemExit(f"{folder} is of another command than {text}. Choose another folder.")
+    if finished:
+        return
+    print(text, flush=True)
+    with open(note, "w", encoding="utf-8") as file:
+        file.write(text)
     threads = {"TF_NUM_INTRAOP_THREADS": str(max(1, os.cpu_count() // FLAGS.at_once))}
     with open(os.path.join(folder, "log"), "w", encoding="utf-8") as log:
         streams = {"stdout": log, "stderr": subprocess.STDOUT}

@@ -7,8 +7,8 @@ Two documents are as similar as their shingles, runs of five words, are the same
 both have by the number that either has (Jaccard). A signature of 128 hashes estimates that, with a
 standard error of 0.04 at most. A document is compared only with documents whose signatures agree
 in a whole band of hashes: with the first of those, and with the one right before it, so that the
-work grows with the number of documents. Signatures lie on disk, part by part; memory holds less
-than a hundred bytes of a document.
+work grows with the number of documents. Signatures lie on disk, part by part; memory holds those of
+64 parts, and of every document some numbers.
 """
 
 import functools
@@ -42,7 +42,7 @@ def shingles(document: Document) -> Iterator[bytes]:
 
 @functools.cache
 def _sketch():
-    from datasketch import MinHash  # takes a second, which most jobs needn't wait for
+    from datasketch import MinHash  # only jobs that need it wait for its import
 
     # Named, as another version of the package may have another scheme by default.
     return MinHash(HASHES, seed=1, scheme="affine32")
@@ -141,11 +141,12 @@ def _similarities(paths, starts, ours: np.ndarray, others: np.ndarray) -> np.nda
     found = np.zeros(len(ours))
     parts = [np.searchsorted(starts, side, "right") - 1 for side in (ours, others)]
     # Together what lies in the same two parts, which are then read once.
-    for pair in np.unique(np.stack(parts, 1), axis=0):
-        at = np.flatnonzero((parts[0] == pair[0]) & (parts[1] == pair[1]))
+    order = np.lexsort(parts)
+    ends = np.flatnonzero(np.any([np.diff(part[order]) for part in parts], axis=0)) + 1
+    for at in np.split(order, ends) if len(order) else ():
         sides = [
-            signatures(part)[:, side[at] - starts[part]]
-            for part, side in zip(pair, (ours, others), strict=True)
+            signatures(part[at[0]])[:, side[at] - starts[part[at[0]]]]
+            for part, side in zip(parts, (ours, others), strict=True)
         ]
         found[at] = (sides[0] == sides[1]).mean(0)
     return found

@@ -55,13 +55,10 @@ def budgeted_phases(
         Both as they are without a budget.
 
     Raises:
-        ModelingError: Two budgets, one that holds less than a step of each phase, or a damaged
-            file.
+        ModelingError: A budget that holds less than a step of each phase, or a damaged file.
     """
     if not (values.minutes or values.flops):
         return list(phases), values.num_warmup_steps
-    if values.minutes and values.flops:
-        raise ModelingError("--minutes and --flops are two budgets; give one of them.")
     asked = {
         "minutes": values.minutes,
         "flops": values.flops,

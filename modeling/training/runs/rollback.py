@@ -8,6 +8,7 @@ steps since then, so that a run that is interrupted goes on with the same batche
 
 import collections
 import json
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 
@@ -52,7 +53,8 @@ class SpikeWatch:
         """Raises DivergedError, with the first step whose loss was too high, if there is one."""
         losses = collections.deque(self.losses.numpy().tolist(), maxlen=_BEFORE + _NOW)
         for step, (loss, _) in enumerate(history["loss"], start=first_step):
-            losses.append(loss)
+            # float16 skips updates whose loss overflows; they are no news, and can't be saved.
+            losses.append(loss if math.isfinite(loss) else losses[-1])
             if losses[0] >= 0:
                 _check_jump(list(losses), step)
         self.losses.assign(losses)

@@ -1,5 +1,7 @@
 """Phases as they are written on the command line, and settings that contradict each other."""
 
+import types
+
 import pytest
 
 from modeling import checkpoints
@@ -7,7 +9,7 @@ from modeling.checkpoints import tf1
 from modeling.errors import ModelingError
 from modeling.losses import PretrainingLosses
 from modeling.training.engine.setup import EngineSettings, make_train_step
-from modeling.training.phases import Phase, parse_phases, phase_folders
+from modeling.training.phases import Phase, given_phases, parse_phases, phase_folders
 from modeling.training.runs import fit
 from modeling.training.runs.reporting import Reporter
 from modeling.training.runs.run_folder import prepare_run_folder
@@ -21,6 +23,12 @@ def test_phases_follow_each_other():
     ]
     assert parse_phases("512:3:1")[0].max_predictions_per_seq == 77
     assert parse_phases("8:2:1,8:3:1")[1].last_step == 5
+
+
+def test_two_budgets_are_refused():
+    values = types.SimpleNamespace(phases="8:2:1", minutes=1.0, flops=1e9)
+    with pytest.raises(ModelingError, match="two budgets"):
+        given_phases(values)
 
 
 def test_only_equal_records_share_a_folder():

@@ -98,8 +98,6 @@ def test_a_run_that_goes_on_keeps_its_steps(tmp_path, clock, monkeypatch):
 
 
 def test_what_is_refused(tmp_path, clock):
-    with pytest.raises(ModelingError, match="two budgets"):
-        planned(tmp_path, clock, minutes=1.0, flops=1.0)
     with pytest.raises(ModelingError, match=r"--minutes=0.001 holds 0, 0 steps, at 0.25 s, 0.5 s"):
         planned(tmp_path, clock, minutes=0.001)
     (tmp_path / "budget.json").write_text("{")

@@ -158,6 +158,13 @@ def test_hard_batches_are_no_jump_until_half_of_ten_are():
     assert (caught.value.step, caught.value.until) == (150, 156)
 
 
+def test_overflows_of_float16_are_no_news():
+    watch = rollback.SpikeWatch()
+    for first in range(0, 300, 3):
+        watch(first, history([5.0, np.inf, np.nan]))
+    assert watch.losses.numpy().tolist() == [5.0] * 110
+
+
 def test_how_far_the_data_are_ahead():
     rollbacks = [
         {"step": 40, "to": 30, "batches_ahead": 10},
