@@ -68,7 +68,7 @@ from modeling.training import settings as training_settings
 from modeling.training.distillation.pretraining import taught_pretraining
 from modeling.training.engine import distribution
 from modeling.training.engine.evaluation import Evaluator
-from modeling.training.engine.setup import make_train_step
+from modeling.training.engine.setup import OPTIMIZATION, make_train_step
 from modeling.training.given_student import take_student
 from modeling.training.phases import Phase, given_phases, phase_folders
 from modeling.training.runs import run_folder, run_state
@@ -343,9 +343,8 @@ def run(summary: RunSummary) -> None:
                 )
                 for phase, found, training_set in zip(phases, records, training_sets, strict=True)
             ]
-            names = ("objective", "learning_rate", "num_warmup_steps", "random_seed", "optimizer")
-            names += ("lr_schedule", "lr_decay_power", "weight_decay_rate", "layerwise_lr_decay")
-            names += ("freeze_layers",) + (() if FLAGS.phases else ("train_batch_size",))
+            names = ("objective", "learning_rate", "num_warmup_steps", "random_seed", *OPTIMIZATION)
+            names += () if FLAGS.phases else ("train_batch_size",)
             step = fit_run(
                 make_step(settings),
                 stages,

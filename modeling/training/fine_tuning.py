@@ -26,7 +26,7 @@ from modeling.logs import activity
 from modeling.training.distillation.opening import open_teaching
 from modeling.training.distillation.teaching import TeacherModel, Teaching
 from modeling.training.engine import distribution, precision
-from modeling.training.engine.setup import make_train_step
+from modeling.training.engine.setup import OPTIMIZATION, make_train_step
 from modeling.training.reading_flags import keep_reading_flags
 from modeling.training.reports.facts import JudgedSplit
 from modeling.training.reports.writing import write_reports
@@ -223,15 +223,13 @@ class _Driver:
     def identity(self) -> dict[str, Any]:
         """What every run of this command depends on."""
         optimization = dataclasses.asdict(self.settings.optimization)
-        names = ("optimizer", "lr_schedule", "lr_decay_power", "weight_decay_rate")
-        names += ("layerwise_lr_decay", "freeze_layers")
         return {
             **self.task.identity,
             **(self.teaching.identity if self.teaching else {"teacher": []}),
             "train_file": [split.fingerprint for split in self.train_splits],
             "init_checkpoint": weights_identity(self.settings.init_checkpoint),
             "warmup_proportion": self.settings.warmup_proportion,
-            **{name: optimization[name] for name in names},
+            **{name: optimization[name] for name in OPTIMIZATION},
         }
 
     @functools.cached_property

@@ -95,6 +95,16 @@ def _define_optimizer_flags() -> None:
         "First layers (and the embeddings) that are not trained; 0 trains all.",
         lower_bound=0,
     )
+    flags.DEFINE_float(
+        "average_last",
+        0.0,
+        "Share of the steps, the last ones, the mean of whose weights is the result; 0: none.",
+        lower_bound=0,
+        upper_bound=1,
+    )
+    flags.DEFINE_bool(
+        "dropout", True, "Train with the dropout of the configuration, which stays as it is."
+    )
 
 
 def define_pretraining_flags() -> None:

@@ -247,6 +247,8 @@ def training_settings(
         weight_decay_rate=values.weight_decay_rate,
         layerwise_lr_decay=values.layerwise_lr_decay,
         freeze_layers=values.freeze_layers,
+        average_last=values.average_last,
+        dropout=values.dropout,
         accumulation_steps=values.gradient_accumulation_steps,
         jit_compile=values.xla,
     )

@@ -46,6 +46,9 @@ class Optimizer(abc.ABC):
         schedule: Learning rate by step.
         weight_decay_rate: Decay, multiplied by the learning rate.
         rate_factors: Name → factor of the learning rate; 1 where a name is missing.
+        averaged: Numbers of the updates, from 1, whose weights are averaged (Izmailov et al. 2018;
+            Kaddour 2022): their mean becomes the weights with the last of them. Up to there it is
+            kept in slots and changes nothing. None: no averaging.
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class Optimizer(abc.ABC):
         schedule: Schedule,
         weight_decay_rate: float = 0.01,
         rate_factors: Mapping[str, float] | None = None,
+        averaged: range | None = None,
     ):
         self.names = list(variables)
         self.variables = list(variables.values())
@@ -69,6 +73,11 @@ class Optimizer(abc.ABC):
             tf.Variable(tf.zeros_like(v), trainable=False) if self._has_second_moment(i) else None
             for i, v in enumerate(self.variables)
         ]
+        self.averaged = averaged
+        self.averages = [
+            tf.Variable(tf.zeros_like(v), trainable=False) if averaged else None
+            for v in self.variables
+        ]
 
     def _has_second_moment(self, index: int) -> bool:
         return True
@@ -76,10 +85,9 @@ class Optimizer(abc.ABC):
     def slots(self) -> dict[str, tf.Variable]:
         """Slot variables by the names that the original gave them in checkpoints."""
         named = {}
-        for name, m, v in zip(self.names, self.m, self.v, strict=True):
-            named[f"{name}/adam_m"] = m
-            if v is not None:
-                named[f"{name}/adam_v"] = v
+        for name, m, v, average in zip(self.names, self.m, self.v, self.averages, strict=True):
+            slots = {"adam_m": m, "adam_v": v, "average": average}
+            named |= {f"{name}/{kind}": slot for kind, slot in slots.items() if slot is not None}
         return named
 
     def apply(
@@ -97,7 +105,7 @@ class Optimizer(abc.ABC):
             learning_rate: float32 scalar.
             scale: float32 scalar that multiplies every gradient (clipping, loss scaling).
             step: Integer scalar, the updates done before this one; for the bias correction.
-            finite: bool scalar; where it is False nothing changes at all. None: as True.
+            finite: bool scalar; where it is False no weight or moment changes. None: as True.
         """
         pairs = [(i, g) for i, g in enumerate(gradients) if g is not None]
         indices = [i for i, _ in pairs]
@@ -112,6 +120,13 @@ class Optimizer(abc.ABC):
                     kwargs={"index": i},
                     group=False,
                 )
+                if self.averages[i] is not None:
+                    strategy.extended.update(
+                        self.variables[i],
+                        self._average,
+                        args=(self.averages[i], number),
+                        group=False,
+                    )
 
         tf.distribute.get_replica_context().merge_call(
             apply_all, args=(learning_rate, scale, number, finite, *(g for _, g in pairs))
@@ -127,6 +142,22 @@ class Optimizer(abc.ABC):
             update()
         else:
             tf.cond(finite, update, lambda: tf.constant(False))
+
+    def _average(self, variable, average, number):
+        """Takes the weights after update `number` into their mean, which replaces them at last."""
+        counted = number - (self.averaged.start - 1)
+
+        def add():
+            average.assign_add((variable - average) / counted)
+            return tf.constant(True)
+
+        def finish():
+            variable.assign(average)
+            return tf.constant(True)
+
+        tf.cond((counted >= 1) & (number < self.averaged.stop), add, lambda: tf.constant(False))
+        last = tf.equal(number, self.averaged.stop - 1)
+        tf.cond(last, finish, lambda: tf.constant(False))
 
     @abc.abstractmethod
     def _update(self, variable, m, v, gradient, learning_rate, number, index):

@@ -5,6 +5,7 @@ with strategy.scope():
 """
 
 import dataclasses
+import math
 
 import keras
 import tensorflow as tf
@@ -25,6 +26,12 @@ CHAINS_FROM = 256
 """Least hidden_size whose chains are compiled: that takes 1.7 seconds for each shape of a batch,
 however many layers there are, which narrower models hardly win back."""
 
+OPTIMIZATION = (
+    *("optimizer", "lr_schedule", "lr_decay_power", "weight_decay_rate", "layerwise_lr_decay"),
+    *("freeze_layers", "average_last", "dropout"),
+)
+"""Settings, and flags, that are part of what a run is; beside those that its schedule is of."""
+
 
 @dataclasses.dataclass(frozen=True)
 class EngineSettings:
@@ -41,6 +48,8 @@ class EngineSettings:
         layerwise_lr_decay: Factor of the learning rate from each layer to the one below it.
         freeze_layers: First layers of the encoder that aren't trained, see
             `layerwise.layerwise_trained_weights`.
+        average_last: Share of the updates, the last ones, whose weights' mean is the result.
+        dropout: Whether the configuration's dropout is applied.
         accumulation_steps: Micro-batches of a step, one after the other.
         jit_compile: Compile with XLA. TPUs do anyway, and there it is left out.
     """
@@ -55,6 +64,8 @@ class EngineSettings:
     weight_decay_rate: float = 0.01
     layerwise_lr_decay: float = 1.0
     freeze_layers: int = 0
+    average_last: float = 0.0
+    dropout: bool = True
     accumulation_steps: int = 1
     jit_compile: bool = False
 
@@ -86,18 +97,22 @@ def make_train_step(model, losses: Losses, settings: EngineSettings) -> TrainSte
         settings.num_warmup_steps,
         settings.lr_decay_power,
     )
+    last = settings.num_train_steps
+    averaged = range(last + 1 - math.ceil(settings.average_last * last), last + 1)
     optimizer = make_optimizer(
         settings.optimizer,
         {name: weights[name] for name in names},
         schedule,
         weight_decay_rate=settings.weight_decay_rate,
         rate_factors=layerwise.rate_factors(names, settings.layerwise_lr_decay, layers),
+        averaged=averaged or None,
     )
     return TrainStep(
         model,
         losses,
         optimizer,
         settings.seed,
+        dropout=settings.dropout,
         accumulation_steps=settings.accumulation_steps,
         loss_scale=make_loss_scale(),
         jit_compile=settings.jit_compile and not strategy_on_tpu(),

@@ -29,6 +29,7 @@ class TrainStep:
         losses: See `modeling.losses`.
         optimizer: Updates its variables, which may be a part of the model's.
         seed: Of the dropout masks, together with step, replica and micro-batch.
+        dropout: Whether there are any dropout masks.
         accumulation_steps: Micro-batches that a replica's batch is cut into, which has to be
             possible. The update is that of the whole batch; only the dropout masks are others.
         loss_scale: For float16; None for other types.
@@ -44,6 +45,7 @@ class TrainStep:
         optimizer: Optimizer,
         seed: int,
         *,
+        dropout: bool = True,
         accumulation_steps: int = 1,
         loss_scale: LossScale | None = None,
         jit_compile: bool = False,
@@ -53,6 +55,7 @@ class TrainStep:
         self.losses = losses
         self.optimizer = optimizer
         self.seed = seed
+        self.dropout = dropout
         self.accumulation_steps = accumulation_steps
         self.loss_scale = loss_scale
         self.strategy = tf.distribute.get_strategy()
@@ -197,7 +200,8 @@ class TrainStep:
 
     def _micro_batch_gradients(self, batch, key, weights, scale):
         with tf.GradientTape() as tape:
-            outputs = self.model(batch, dropout_key=key, execution=self.execution)
+            dropout_key = key if self.dropout else None
+            outputs = self.model(batch, dropout_key=dropout_key, execution=self.execution)
             losses, metrics = self.losses(outputs, batch)
             loss = tf.add_n(
                 [

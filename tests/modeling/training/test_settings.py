@@ -15,6 +15,8 @@ VALUES = types.SimpleNamespace(
     weight_decay_rate=0.01,
     layerwise_lr_decay=1.0,
     freeze_layers=0,
+    average_last=0.0,
+    dropout=True,
     gradient_accumulation_steps=1,
     xla=False,
 )

@@ -77,7 +77,8 @@ class Run:
         names = checkpoints.weights_by_name(self.model)
         self.weights = {name: weight.value for name, weight in names.items()}
         schedule = make_schedule("linear", 1e-2, steps, 3)
-        optimizer = make_optimizer(optimizer, self.weights, schedule)
+        averaged = range(5, steps + 1) if optimizer == "muon" else None
+        optimizer = make_optimizer(optimizer, self.weights, schedule, averaged=averaged)
         self.step = TrainStep(self.model, PretrainingLosses(), optimizer, seed=7)
         self.iterator = iter(dataset or batches())
         self.state = RunState(str(directory), self.step, keep=2)
@@ -139,6 +140,7 @@ def test_same_seed_same_run_and_other_seed_other_run(tmp_path):
 
 @pytest.mark.parametrize("optimizer", ["adam", "muon"])
 def test_resumed_run_is_the_uninterrupted_one(tmp_path, optimizer):
+    """Interrupted among the steps whose weights are averaged, too."""
     whole = Run(tmp_path / "whole", optimizer=optimizer)
     whole.go()
     parted = Run(tmp_path / "parted", optimizer=optimizer)

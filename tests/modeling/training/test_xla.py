@@ -110,7 +110,11 @@ def test_bfloat16_reaches_what_is_compiled():
         ("mlm_nsp", {}),
         ("mlm", {"optimizer": "lamb", "lr_schedule": "polynomial"}),
         ("mlm remat", {"optimizer": "adamw", "accumulation_steps": 2}),
-        pytest.param("mlm packed", {"optimizer": "muon"}, marks=pytest.mark.slow),
+        pytest.param(
+            "mlm packed",
+            {"optimizer": "muon", "average_last": 0.9, "dropout": False},
+            marks=pytest.mark.slow,
+        ),
         pytest.param("ltr", {}, marks=pytest.mark.slow),
         pytest.param(
             "classifier", {"freeze_layers": 1, "layerwise_lr_decay": 0.9}, marks=pytest.mark.slow

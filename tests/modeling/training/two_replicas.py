@@ -34,7 +34,9 @@ def train(strategy, folder, optimizer="adam", **options):
     with strategy.scope():
         model = tiny_model(dropout_prob=0.0)
         weights = {n: w.value for n, w in checkpoints.weights_by_name(model).items()}
-        optimizer = make_optimizer(optimizer, weights, make_schedule("linear", 1e-2, 40, 3))
+        schedule = make_schedule("linear", 1e-2, 40, 3)
+        averaged = range(15, 21) if optimizer == "muon" else None
+        optimizer = make_optimizer(optimizer, weights, schedule, averaged=averaged)
         step = TrainStep(model, PretrainingLosses(), optimizer, seed=7, **options)
         iterator, _ = loop.make_iterator(batches())
         losses = [total for total, _ in step.run(iterator, 20)["loss"]]

@@ -60,13 +60,13 @@ def oracle(name, start, gradients, rates, scale):
     return w, m, v
 
 
-def make_problem(name):
+def make_problem(name, averaged=None):
     rng = np.random.default_rng(3)
     start = {n: rng.normal(size=s) * (n != "zeros/kernel") for n, s in NAMES.items()}
     gradients = {n: rng.normal(size=(STEPS, *s)) for n, s in NAMES.items()}
     variables = {n: tf.Variable(value, dtype=tf.float32) for n, value in start.items()}
     schedule = make_schedule("linear", 0.02, 30, 4)
-    optimizer = make_optimizer(name, variables, schedule, rate_factors=FACTORS)
+    optimizer = make_optimizer(name, variables, schedule, rate_factors=FACTORS, averaged=averaged)
     return start, gradients, variables, optimizer
 
 
@@ -91,6 +91,40 @@ def test_updates_against_float64(name, compiled):
         assert (f"{variable}/adam_v" in slots) == (v is not None)
         if v is not None:
             np.testing.assert_allclose(slots[f"{variable}/adam_v"], v, rtol=3e-5, atol=1e-9)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("name", ["adam", "muon"])
+def test_averages_against_float64(name, compiled):
+    """The mean of the weights after updates 14 to 20, one of which isn't finite and so is none."""
+    averaged, skipped = range(14, STEPS + 1), 16
+    _, gradients, variables, optimizer = make_problem(name, averaged)
+    _, _, plain, without = make_problem(name)
+
+    @tf.function(jit_compile=compiled)
+    def apply(step, *dense):
+        finite = tf.not_equal(step + 1, skipped)
+        for each in (optimizer, without):
+            each.apply(dense, each.schedule(step), tf.constant(0.5), step=step, finite=finite)
+
+    sums = {n: np.zeros(s) for n, s in NAMES.items()}
+    for step in range(STEPS):
+        dense = [tf.constant(g[step], tf.float32) for g in gradients.values()]
+        apply(tf.constant(step, tf.int64), *dense)
+        for n in NAMES:
+            if step + 1 in averaged:
+                sums[n] += plain[n].numpy().astype(np.float64)
+            if step + 1 < STEPS:
+                np.testing.assert_array_equal(variables[n], plain[n])
+    for n in NAMES:
+        mean = sums[n] / len(averaged)
+        np.testing.assert_allclose(variables[n], mean, rtol=1e-6, atol=1e-6, err_msg=n)
+        assert (variables[n].numpy() == optimizer.slots()[f"{n}/average"].numpy()).all()
+        assert np.abs(variables[n] - plain[n]).max() > 1e-3
+    # Further updates, of a run that goes on, are what they were.
+    before = {n: optimizer.slots()[f"{n}/average"].numpy() for n in NAMES}
+    apply(tf.constant(STEPS, tf.int64), *dense)
+    assert all((before[n] == optimizer.slots()[f"{n}/average"].numpy()).all() for n in NAMES)
 
 
 @pytest.mark.parametrize("name", ["adam", "adamw", "lamb", "muon"])
