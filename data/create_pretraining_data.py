@@ -75,6 +75,15 @@ flags.DEFINE_float(
     lower_bound=0,
     upper_bound=1,
 )
+flags.DEFINE_list(
+    "languages", [], "Leave out documents that are in none of these, as in en,de; default: none."
+)
+flags.DEFINE_integer(
+    "boilerplate_documents",
+    0,
+    "Leave out lines that stand in at least so many documents, as in 20; 0: none.",
+    lower_bound=0,
+)
 pretraining_flags.define_pretraining_worker_flags()
 flags.adopt_module_key_flags(data_flags)
 flags.adopt_module_key_flags(pretraining_flags)
@@ -115,6 +124,8 @@ def write(files: list[str], name: str, output_files: list[str]) -> None:
         compression=FLAGS.compression,
         drop_duplicates=FLAGS.drop_duplicates,
         near_duplicates=FLAGS.near_duplicates,
+        languages=FLAGS.languages,
+        boilerplate_documents=FLAGS.boilerplate_documents,
     )
     logging.info(
         "%.1f MB of text in %d parts, to %d files",

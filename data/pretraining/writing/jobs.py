@@ -18,6 +18,7 @@ import itertools
 import json
 import math
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -37,6 +38,7 @@ from data.pretraining.instances.settings import InstanceSettings
 from data.pretraining.records import schema
 from data.pretraining.records.shard_marks import ShardMark
 from data.pretraining.writing import shards
+from data.pretraining.writing.cleaning import Cleaner, check_languages
 from data.tokenization import Tokenizer
 from data.tokenization.vocabulary import load_vocab
 
@@ -59,6 +61,7 @@ class Job:
         drop_duplicates: Whether of equal documents only the first is used.
         near_duplicates: Least similarity to an earlier document of those that are left out, see
             `near_copies`; 0 leaves out none.
+        languages, boilerplate_documents: See `cleaning.Cleaner`.
     """
 
     name: str
@@ -70,6 +73,8 @@ class Job:
     compression: str
     drop_duplicates: bool
     near_duplicates: float = 0.0
+    languages: tuple[str, ...] = ()
+    boilerplate_documents: int = 0
 
     @property
     def leaves_out_copies(self) -> bool:
@@ -113,13 +118,25 @@ class Job:
         """Numbers of the parts that feed a shard."""
         return [part for part in range(len(self.corpus)) if shard in self.shards_of(part)]
 
-    def documents(self, part: int) -> Iterator[Document]:
-        """Streams the documents of one part, without copies if they are to be dropped."""
+    @property
+    def cleaner(self) -> Cleaner:
+        """What rids documents of what isn't wanted in them."""
+        return Cleaner(self.folder, self.languages, self.boilerplate_documents)
+
+    def clean_documents(
+        self, part: int, left_out: Counter[str] | None = None
+    ) -> Iterator[Document]:
+        """Streams the documents of one part as its cleaner leaves them."""
+        documents = self.corpus.documents(part)
+        return self.cleaner.clean(part, documents, left_out) if self.cleaner else documents
+
+    def documents(self, part: int, left_out: Counter[str] | None = None) -> Iterator[Document]:
+        """Streams the clean documents of one part, without copies if they are to be dropped."""
         copies = None
         if self.leaves_out_copies:
             with tf.io.gfile.GFile(job_copies_file(self, part), "rb") as file:
                 copies = set(np.frombuffer(file.read(), np.int64).tolist())
-        for number, document in enumerate(self.corpus.documents(part)):
+        for number, document in enumerate(self.clean_documents(part, left_out)):
             if copies is None or number not in copies:
                 yield document
 
@@ -132,8 +149,9 @@ def asked_of_job(job: Job) -> dict[str, Any]:
     asked["corpus"]["spans"] = len(job.corpus)
     # A copy of the vocabulary elsewhere is the same vocabulary.
     del asked["name"], asked["vocab_file"]
-    if not job.near_duplicates:  # records of versions that didn't have this stay the same job
-        del asked["near_duplicates"]
+    for name in ("near_duplicates", "languages", "boilerplate_documents"):
+        if not asked[name]:  # records of versions that didn't have this stay the same job
+            del asked[name]
     return asked
 
 
@@ -148,6 +166,8 @@ def plan_job(
     compression: str = "none",
     drop_duplicates: bool = False,
     near_duplicates: float = 0.0,
+    languages: Sequence[str] = (),
+    boilerplate_documents: int = 0,
     held_out: tuple[str, float] | None = None,
     part_bytes: int = PART_BYTES,
 ) -> Job:
@@ -157,6 +177,7 @@ def plan_job(
         DataError: Settings out of range, files that can't be read, an output file named twice.
     """
     settings.check()
+    check_languages(languages)
     shards.check_output_shards(output_files)
     load_vocab(vocab_file)  # says what is wrong with it
     if compression not in shards.COMPRESSIONS:
@@ -175,6 +196,8 @@ def plan_job(
         compression,
         drop_duplicates,
         near_duplicates,
+        tuple(languages),
+        boilerplate_documents,
     )
 
 
@@ -207,9 +230,9 @@ def write_job_part(
     finished = unless_damaged(read_job_note, note, counts=InstanceCounts, records=list)
     if finished is not None:
         return InstanceCounts(**finished["counts"])
-    counts = InstanceCounts()
+    counts, left_out = InstanceCounts(), Counter()
     batches = generate.generate_instances(
-        job.documents(number),
+        job.documents(number, left_out),
         _tokenizer(job.vocab_file, job.settings),
         job.settings,
         (number,),
@@ -222,7 +245,8 @@ def write_job_part(
     with shards.ShardWriters(job.pieces(number)) as writers:
         for batch in batches:
             writers.write(schema.encode_records(batch))
-    write_job_note(note, {"counts": dataclasses.asdict(counts), "records": writers.counts})
+    made = {"counts": dataclasses.asdict(counts), "records": writers.counts, "left_out": left_out}
+    write_job_note(note, made)
     return counts
 
 
@@ -268,8 +292,7 @@ def job_copies_file(job: Job, part: int) -> str:
 
 def job_document_hashes(job: Job, number: int) -> np.ndarray:
     """The 64-bit hash of each document of a part, uint64 [documents]."""
-    hashes = (corpus.corpus_document_hash(document) for document in job.corpus.documents(number))
-    return np.fromiter(hashes, np.uint64)
+    return np.fromiter(map(corpus.corpus_document_hash, job.clean_documents(number)), np.uint64)
 
 
 def write_job_copies(job: Job, part: int, numbers: np.ndarray) -> None:
@@ -284,6 +307,11 @@ def count_job_copies(job: Job) -> int | None:
         return None
     paths = [job_copies_file(job, part) for part in range(len(job.corpus))]
     return sum(tf.io.gfile.stat(path).length for path in paths) // 8
+
+
+def scan_job_part(job: Job, part: int) -> None:
+    """Finds out what the job's cleaner has to know of a part."""
+    job.cleaner.scan(part, job.corpus.documents(part))
 
 
 def find_job_copies(hashes: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -13,7 +13,7 @@ import os
 import resource
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -33,6 +33,7 @@ from data.pretraining.instances.settings import InstanceSettings
 from data.pretraining.records import schema
 from data.pretraining.records.shard_marks import ShardMark
 from data.pretraining.writing import jobs, manifest, near_copies, shards
+from data.pretraining.writing.cleaning import left_out_text
 from data.pretraining.writing.jobs import Job
 from data.pretraining.writing.shards import ShardWriters
 
@@ -110,6 +111,9 @@ def carry_out_job(
         find_copies: Writes the `jobs.job_copies_file` of every part, of exact copies.
     """
     parts, files = range(len(job.corpus)), range(len(job.output_files))
+    if job.cleaner:
+        each(jobs.scan_job_part, len(parts), "parts looked through")
+        job.cleaner.find_boilerplate(len(parts))
     if job.leaves_out_copies and not all(
         tf.io.gfile.exists(jobs.job_copies_file(job, part)) for part in parts
     ):
@@ -125,6 +129,9 @@ def carry_out_job(
     each(jobs.write_job_part, len(parts), "parts")
     notes = [jobs.read_job_note(job.note("part", part)) for part in parts]
     counts = sum((InstanceCounts(**note["counts"]) for note in notes), InstanceCounts())
+    cleaned = sum((Counter(note["left_out"]) for note in notes), Counter()) if job.cleaner else None
+    if cleaned is not None:
+        logging.info("Left out as told to: %s.", left_out_text(cleaned))
     generate.check_instances_generated(counts, job.corpus.names())
     manifest.remove_manifest(job.name)
     filled = {
@@ -135,7 +142,7 @@ def carry_out_job(
     }
     each(partial(jobs.make_shard, empty=len(files) - len(filled)), len(files), "shards")
     manifest.write_manifest(
-        job, counts, [jobs.read_job_note(job.note("shard", number)) for number in files]
+        job, counts, [jobs.read_job_note(job.note("shard", number)) for number in files], cleaned
     )
     tf.io.gfile.rmtree(job.folder)
     return counts

@@ -7,7 +7,7 @@ checksum of every record file. It is written last: where it is, all files are wh
 import dataclasses
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -63,7 +63,12 @@ def remove_manifest(name: str) -> None:
         tf.io.gfile.remove(manifest_path(name))
 
 
-def write_manifest(job: Job, counts: InstanceCounts, files: Sequence[dict[str, Any]]) -> None:
+def write_manifest(
+    job: Job,
+    counts: InstanceCounts,
+    files: Sequence[dict[str, Any]],
+    cleaned: Mapping[str, int] | None,
+) -> None:
     """Writes the manifest of a finished job; the same for the same job, however it went."""
     value = {
         "fingerprint": job.fingerprint(),
@@ -72,6 +77,9 @@ def write_manifest(job: Job, counts: InstanceCounts, files: Sequence[dict[str, A
         "drop_duplicates": job.drop_duplicates,
         "near_duplicates": job.near_duplicates,
         "copies_left_out": jobs.count_job_copies(job),
+        "languages": job.languages,
+        "boilerplate_documents": job.boilerplate_documents,
+        "cleaned_of": cleaned,
         "held_out": job.corpus.held_out,
         "vocab_file": os.path.basename(job.vocab_file),
         "vocab_sha256": job.vocab_sha256,

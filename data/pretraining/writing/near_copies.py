@@ -67,7 +67,7 @@ def write_job_signatures(job: Job, part: int) -> None:
     path = _signatures_file(job, part)
     if tf.io.gfile.exists(path):
         return
-    rows = [document_signature(document) for document in job.corpus.documents(part)]
+    rows = [document_signature(document) for document in job.clean_documents(part)]
     with atomic.writing(path) as file:
         file.write(np.array(rows, np.uint32).reshape(-1, HASHES).T.tobytes())
 

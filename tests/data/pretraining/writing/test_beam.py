@@ -69,9 +69,9 @@ def test_direct_runner_writes_the_same_bytes(beam_python, tmp_path):
     # Near copies too, by the signatures that the workers leave.
     for name in ("local_near", "beam_near"):
         (tmp_path / name).mkdir()
-    near = "--near_duplicates=0.8"
-    assert make(sys.executable, tmp_path / "local_near", near).returncode == 0
-    done = make(beam_python, tmp_path / "beam_near", near, *runner)
+    near = "--near_duplicates=0.8", "--boilerplate_documents=3"
+    assert make(sys.executable, tmp_path / "local_near", *near).returncode == 0
+    done = make(beam_python, tmp_path / "beam_near", *near, *runner)
     assert done.returncode == 0 and "50 documents are copies" in done.stderr
     assert everything(tmp_path / "beam_near") == everything(tmp_path / "local_near")
 
