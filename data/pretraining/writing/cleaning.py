@@ -176,6 +176,6 @@ def check_languages(languages: Sequence[str]) -> None:
 
 
 def left_out_text(left_out: Counter[str]) -> str:
-    """What `Cleaner.clean` counted, the most first: "12 documents in de, 3 documents in fr"."""
+    """What `Cleaner.clean` counted, the most first: "documents in de: 12, documents in fr: 3"."""
     ordered = sorted(left_out.items(), key=lambda item: (-item[1], item[0]))
-    return ", ".join(f"{count:,} {what}" for what, count in ordered if count) or "nothing"
+    return ", ".join(f"{what}: {count:,}" for what, count in ordered if count) or "nothing"

@@ -82,7 +82,7 @@ def test_languages(tmp_path):
     ]
     assert found == expected
     assert left_out == {"documents in en": len(made) - len(expected)}
-    assert cleaning.left_out_text(left_out) == "153 documents in en"
+    assert cleaning.left_out_text(left_out) == "documents in en: 153"
 
 
 def test_lines_of_other_languages_are_not_counted(tmp_path):
