@@ -49,7 +49,7 @@ from absl import logging
 
 from data.errors import DataError
 from data.files.locks import one_run
-from data.pretraining import corpus, demo, from_text
+from data.pretraining import corpus, demo, domain, from_text
 from data.pretraining.batches import pipeline
 from data.pretraining.instances.masking import MaskSettings
 from data.pretraining.instances.settings import MLM, MLM_NSP, InstanceSettings
@@ -65,37 +65,29 @@ from modeling.serving.export import Export
 from modeling.serving.pretraining import export_pretrainer
 from modeling.training import given_model
 from modeling.training import settings as training_settings
+from modeling.training.adaptation.adapting import Adaptation
+from modeling.training.adaptation.plan import ADAPTED_VOCABULARY, set_adaptation_flags
 from modeling.training.distillation.pretraining import taught_pretraining
 from modeling.training.engine import distribution
 from modeling.training.engine.evaluation import Evaluator
 from modeling.training.engine.setup import OPTIMIZATION, make_train_step
 from modeling.training.given_student import take_student
-from modeling.training.phases import Phase, given_phases, phase_folders
+from modeling.training.phases import Phase, check_phases_fit, given_phases, phase_folders
 from modeling.training.runs import run_folder, run_state
 from modeling.training.runs.best import load_best
 from modeling.training.runs.budget import budgeted_phases
+from modeling.training.runs.charts import PRETRAINING_CURVES
 from modeling.training.runs.fit import RunStage, fit_run
 from modeling.training.runs.reporting import Reporter, reported_evaluation, write_run_results
 from modeling.training.runs.session import run_outputs, session
 from modeling.training.runs.summary import RunSummary
 
 DIRECTIONS = {pipeline.LTR: LEFT_TO_RIGHT, pipeline.RTL: RIGHT_TO_LEFT}
-CURVES = {
-    "Loss": ["masked_lm_loss", "next_sentence_loss"],
-    "Accuracy": ["masked_lm_accuracy", "next_sentence_accuracy"],
-    "Perplexity": ["masked_lm_perplexity"],
-}
 
 
 def check_flags() -> None:
     """Refuses combinations that can't work, before anything is read or written."""
-    if not (FLAGS.do_train or FLAGS.do_eval or FLAGS.do_export):
-        raise errors.ModelingError(
-            "Nothing to do: give --do_train, --do_eval, --do_export or several of them, or --demo "
-            "for a first run."
-        )
-    if not FLAGS.output_dir:
-        raise errors.ModelingError("--output_dir is missing: the folder for checkpoints.")
+    training_settings.check_pretraining_run(FLAGS)
     reading = FLAGS.do_train or FLAGS.do_eval
     if reading:
         pretraining_flags.check_pretraining_sources(FLAGS)
@@ -109,9 +101,6 @@ def check_flags() -> None:
         raise errors.ModelingError(
             "--vocab_file is missing: the vocabulary that the exported model reads texts with."
         )
-    training_settings.teaching_settings(FLAGS)
-    if FLAGS.phases and FLAGS.demo:
-        raise errors.ModelingError("--phases and --demo exclude each other.")
     if FLAGS.init_checkpoint and not FLAGS.input_file and not FLAGS.vocab_file:
         raise errors.ModelingError(
             f"--init_checkpoint={FLAGS.init_checkpoint} needs the --vocab_file that it was trained "
@@ -125,16 +114,17 @@ def read_config(phases: list[Phase]) -> BertConfig:
         config = BertConfig.named("tiny", demo.VOCAB_SIZE, **demo.CONFIG)
     else:
         config = given_model.open_given_model(FLAGS, learns_vocabulary=True)
-    longest = max(phase.max_seq_length for phase in phases)
-    if longest > config.max_position_embeddings:
-        raise errors.ModelingError(
-            f"--max_seq_length (or --phases) is {longest}, but max_position_embeddings in "
-            f"{FLAGS.bert_config_file or 'the configuration beside the weights'} is "
-            f"{config.max_position_embeddings}: give that, or less."
-        )
+    check_phases_fit(phases, config.max_position_embeddings, FLAGS.bert_config_file)
     if FLAGS.objective in DIRECTIONS:
         config = dataclasses.replace(config, attention_direction=DIRECTIONS[FLAGS.objective])
     return config
+
+
+def raw_text(files: str | None) -> from_text.PretrainingText | None:
+    """The text of files that a flag names."""
+    if not files:
+        return None
+    return from_text.PretrainingText(corpus.expand(files), text_field=FLAGS.text_field)
 
 
 def find_records(
@@ -159,12 +149,7 @@ def find_records(
         dynamic_masking=FLAGS.dynamic_masking,
         **pretraining_flags.pretraining_instance_settings(FLAGS),
     )
-    text, held_out = (
-        from_text.PretrainingText(corpus.expand(files), text_field=FLAGS.text_field)
-        if files
-        else None
-        for files in (FLAGS.corpus_file, FLAGS.eval_corpus_file)
-    )
+    text, held_out = map(raw_text, (FLAGS.corpus_file, FLAGS.eval_corpus_file))
     return from_text.make_records_from_text(
         demo.demo_text() if FLAGS.demo else text,
         directory,
@@ -234,9 +219,25 @@ def export(model: BertPretrainer, vocab_file: str) -> None:
     logging.info("Wrote the SavedModel %s", folder)
 
 
+def adapt(summary: RunSummary) -> None:
+    """From a released model and own text to a model of that text, with a report."""
+    distribution.check_text_for_one_worker()
+    sides = from_text.PretrainingSides(*map(raw_text, (FLAGS.corpus_file, FLAGS.eval_corpus_file)))
+    extended = os.path.join(FLAGS.output_dir, ADAPTED_VOCABULARY, "vocab.txt")
+    folding = FLAGS.do_lower_case, FLAGS.strip_accents
+    found = domain.study_domain(sides, FLAGS.vocab_file, extended, *folding)
+    texts = domain.held_out_texts(sides, raw_text(FLAGS.general_corpus_file))
+    adaptation = Adaptation(FLAGS, found, texts, from_pretrained)
+    adaptation.begin()
+    run(summary)
+    adaptation.finish(summary)
+
+
 def main(_) -> None:
     if FLAGS.demo:
         demo.set_demo_flags(FLAGS)
+    if FLAGS.adapt:
+        set_adaptation_flags(FLAGS)
     if FLAGS.estimate:
         phases = given_phases(FLAGS)
         files = corpus.expand(FLAGS.corpus_file) if FLAGS.corpus_file else []
@@ -245,7 +246,9 @@ def main(_) -> None:
     check_flags()
     with one_run(FLAGS, *run_outputs(FLAGS, FLAGS.do_train)), session(FLAGS) as summary:
         take_student(FLAGS)
-        if FLAGS.do_train or FLAGS.do_eval:
+        if FLAGS.adapt:
+            adapt(summary)
+        elif FLAGS.do_train or FLAGS.do_eval:
             run(summary)
         else:
             model = make_model(read_config(given_phases(FLAGS)))
@@ -256,11 +259,8 @@ def main(_) -> None:
 
 def run(summary: RunSummary) -> None:
     """Everything, in the strategy's scope."""
-    if distribution.num_workers() > 1 and not FLAGS.input_file:
-        raise errors.ModelingError(
-            "Several workers can't make records from raw text together: make them first with "
-            "python -m data.create_pretraining_data, and give them as --input_file."
-        )
+    if not FLAGS.input_file:
+        distribution.check_text_for_one_worker()
     # ---- Data ----
     phases = given_phases(FLAGS)
     config = read_config(phases)
@@ -310,7 +310,7 @@ def run(summary: RunSummary) -> None:
     num_train_steps = phases[-1].last_step
     reporter = Reporter(FLAGS.output_dir, num_train_steps, phases[0].batch_size)
     evaluator = Evaluator(model, losses)
-    plot = functools.partial(reporter.plot, "pretraining.png", CURVES)
+    plot = functools.partial(reporter.plot, "pretraining.png", PRETRAINING_CURVES)
 
     def held_out(step: int) -> dict[str, float]:
         """On the held-out records of the phase that the step belongs to."""

@@ -52,6 +52,17 @@ def define_pretraining_flags() -> None:
         "Raw text to evaluate on; default: a share of --corpus_file's documents.",
     )
     flags.DEFINE_bool(
+        "adapt",
+        False,
+        "Adapt --init_checkpoint to --corpus_file: look at it, add its words to the vocabulary "
+        "where that pays, choose lengths and steps, train, and report what it has changed.",
+    )
+    flags.DEFINE_string(
+        "general_corpus_file",
+        None,
+        "With --adapt: text that is not of the domain, to measure how much of it is forgotten.",
+    )
+    flags.DEFINE_bool(
         "dynamic_masking",
         False,
         "Mask while training, anew whenever a record is read, whether it is masked already or not.",
@@ -173,6 +184,7 @@ def check_pretraining_sources(flag_values) -> None:
             f"Give exactly one of --input_file (TFRecords), --corpus_file (raw text) and --demo; "
             f"got {', '.join('--' + name for name in sources) or 'none'}."
         )
-    for name, needed in (("eval_file", "input_file"), ("eval_corpus_file", "corpus_file")):
+    pairs = [("eval_file", "input_file"), ("eval_corpus_file", "corpus_file")]
+    for name, needed in [*pairs, ("general_corpus_file", "adapt")]:
         if flag_values[name].value and not flag_values[needed].value:
-            raise DataError(f"--{name} goes with --{needed}, but --{sources[0]} is given.")
+            raise DataError(f"--{name} goes with --{needed}, and that isn't given.")

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -80,6 +80,7 @@ def convert(
     config_file: str | os.PathLike | None = None,
     vocab_file: str | os.PathLike | None = None,
     kept_ids: Sequence[int] | None = None,
+    mean_rows: Mapping[int, Sequence[int]] | None = None,
 ) -> Conversion:
     """Writes the weights of any checkpoint that can be read in the given format.
 
@@ -96,6 +97,9 @@ def convert(
         vocab_file: By default vocab.txt beside or inside; none is written if there is none.
         kept_ids: Of the vocabulary, ascending: the result is a model of these alone, in this
             order, whose tokens `vocab_file` has. By default all.
+        mean_rows: Id of a token that is new in `vocab_file` → the ids of the pieces that its word
+            was cut into: its row of the embeddings, and its bias of the masked-LM head, are the
+            mean of theirs.
 
     Raises:
         ModelingError: No checkpoint, no configuration, one that doesn't describe the weights, one
@@ -116,6 +120,8 @@ def convert(
     before = held.shapes
     if kept_ids is not None:
         held, config = _with_ids(held, config, kept_ids)
+    if mean_rows:
+        held = _with_means(held, mean_rows)
     config = config_with_trained_head(held.shapes, config, held.head)
     heads = checkpoint_heads(held.shapes, config, held.head)
     unit = [name for name in kept if name in UNIT_OF_OTHERS]
@@ -225,6 +231,21 @@ def _with_ids(
         dataclasses.replace(held, shapes=held.shapes | shapes, read=read),
         dataclasses.replace(config, vocab_size=len(rows), extra=extra),
     )
+
+
+def _with_means(held: Contents, mean_rows: Mapping[int, Sequence[int]]) -> Contents:
+    """A checkpoint as if some of its tokens had the means of others' rows."""
+
+    def read(name: str) -> np.ndarray:
+        array = held.read(name)
+        if name not in (names.WORD_EMBEDDINGS, names.MASKED_LM_BIAS):
+            return array
+        new = np.array(array)
+        for row, pieces in mean_rows.items():
+            new[row] = array[list(pieces)].mean(0, dtype=np.float64)
+        return new
+
+    return dataclasses.replace(held, read=read)
 
 
 def _check(held: Contents, config: BertConfig) -> None:

@@ -65,6 +65,21 @@ def given_phases(values) -> list[Phase]:
     return [Phase(*(values[name].value for name in names))]
 
 
+def check_phases_fit(phases: Sequence[Phase], longest: int, config_file: str | None) -> None:
+    """Refuses records that are longer than a model's `max_position_embeddings`, `longest`.
+
+    Raises:
+        ModelingError: Names the file of the configuration, if one was given.
+    """
+    length = max(phase.max_seq_length for phase in phases)
+    if length > longest:
+        raise ModelingError(
+            f"--max_seq_length (or --phases) is {length}, but max_position_embeddings in "
+            f"{config_file or 'the configuration beside the weights'} is {longest}: give that, or "
+            f"less."
+        )
+
+
 def parse_phases(text: str) -> list[Phase]:
     """Reads "LENGTH:STEPS:BATCH[:PREDICTIONS],…", as in "128:900000:256,512:100000:256".
 

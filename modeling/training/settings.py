@@ -119,6 +119,24 @@ def fine_tuning_settings(values) -> FineTuningSettings:
     )
 
 
+def check_pretraining_run(values) -> None:
+    """Refuses a pre-training run that has nothing to do, nowhere to write or too many sources.
+
+    Raises:
+        ModelingError: Says which.
+    """
+    if not (values.do_train or values.do_eval or values.do_export):
+        raise ModelingError(
+            "Nothing to do: give --do_train, --do_eval, --do_export or several of them, or --demo "
+            "for a first run."
+        )
+    if not values.output_dir:
+        raise ModelingError("--output_dir is missing: the folder for checkpoints.")
+    if values.phases and values.demo:
+        raise ModelingError("--phases and --demo exclude each other.")
+    teaching_settings(values)
+
+
 def teaching_settings(values) -> TeachingSettings:
     """Who teaches, and how.
 

@@ -195,6 +195,15 @@ def _task_index() -> int:
     return int(task.get("index", 0)) + (len(chiefs) if task.get("type") == "worker" else 0)
 
 
+def check_text_for_one_worker() -> None:
+    """Raises ModelingError where several workers would have to make records from raw text."""
+    if num_workers() > 1:
+        raise ModelingError(
+            "Several workers can't make records from raw text together: make them first with "
+            "python -m data.create_pretraining_data, and give them as --input_file."
+        )
+
+
 def num_workers() -> int:
     """Processes that train together."""
     return len(_cluster()) if _is_multi_worker() else 1

@@ -45,7 +45,7 @@ def page_html(facts: RunFacts, split: JudgedSplit, metrics: Sequence[Mapping], c
         command: How to ask the model.
     """
     report = split.report
-    return _template().render(
+    return page_template("page.html").render(
         title=f"{facts.name}: {report.data}",
         subtitle=f"{facts.model}, step {facts.step:,}; {report.described}; "
         f"{report.examples:,} {report.unit}; {facts.date}",
@@ -53,7 +53,7 @@ def page_html(facts: RunFacts, split: JudgedSplit, metrics: Sequence[Mapping], c
         notes=[*report.notes, intervals_note(report)],
         limits=report.limits,
         curves=_curves(metrics),
-        tables=list(map(_table, report.tables)),
+        tables=list(map(page_table, report.tables)),
         matrices=list(map(_matrix, report.matrices)),
         numbers=numbers_drawing(*report.numbers) if report.numbers else None,
         by_length=_by_length(report),
@@ -84,7 +84,8 @@ def page_html(facts: RunFacts, split: JudgedSplit, metrics: Sequence[Mapping], c
 
 
 @functools.cache
-def _template():
+def page_template(name: str):
+    """A template of this folder, compiled."""
     # Here, since most commands write no page.
     import jinja2
 
@@ -95,7 +96,7 @@ def _template():
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    return environment.get_template("page.html")
+    return environment.get_template(name)
 
 
 def score_name(name: str) -> str:
@@ -178,7 +179,8 @@ def _cell(value: Any, bars: bool) -> dict[str, Any]:
     return {"text": f"{value:,}" if isinstance(value, int) else str(value), "share": None}
 
 
-def _table(table: ReportTable) -> dict[str, Any]:
+def page_table(table: ReportTable) -> dict[str, Any]:
+    """A table as the templates take it."""
     rows = [[_cell(value, table.bars) for value in row] for row in table.rows]
     return table._asdict() | {"rows": rows}
 
@@ -219,7 +221,7 @@ def _matrix(matrix: ReportMatrix) -> dict[str, Any]:
         "names": names,
         "rows": rows if small else [],
         # Of two classes the matrix says it all.
-        "pairs": _table(ReportTable(title, columns, pairs if len(names) > 2 else [])),
+        "pairs": page_table(ReportTable(title, columns, pairs if len(names) > 2 else [])),
     }
 
 

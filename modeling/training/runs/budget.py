@@ -103,6 +103,8 @@ def _new_plan(values, phases, step: TrainStep, datasets) -> dict:
         costs = [_step_cost(step, make_dataset, seconds) for make_dataset in datasets]
     budget = 60 * values.minutes if of_minutes else values.flops
     factor = budget / sum(p.num_steps * cost for p, cost in zip(phases, costs, strict=True))
+    if values.adapt:  # to a small corpus, which is gone over so often at most
+        factor = min(factor, 1.0)
     steps = [round(phase.num_steps * factor) for phase in phases]
     given = f"--minutes={values.minutes:g}" if of_minutes else f"--flops={values.flops:g}"
     shown = [f"{cost:.3g} {'s' if of_minutes else 'FLOPs'}" for cost in costs]

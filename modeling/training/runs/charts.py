@@ -28,6 +28,12 @@ MAX_INCHES = 22.0
 # Blue and orange of Okabe and Ito's palette, which the colour-blind can tell apart.
 _BLUE, _ORANGE, _GRAY = "#0072B2", "#D55E00", "#555555"
 _FONTS = ("Noto Sans CJK SC", "Source Han Sans SC", "WenQuanYi Zen Hei", "SimHei", "PingFang SC")
+PRETRAINING_CURVES = {
+    "Loss": ["masked_lm_loss", "next_sentence_loss"],
+    "Accuracy": ["masked_lm_accuracy", "next_sentence_accuracy"],
+    "Perplexity": ["masked_lm_perplexity"],
+}
+"""Of a pre-training run: title → names of quantities."""
 
 
 def confusion_png(matrix, names: Sequence[str], path: str) -> None:

@@ -94,6 +94,12 @@ class RunSummary:
         """Entries of all sessions of the run, this one last."""
         return [*self._earlier, self.entry]
 
+    @property
+    def elapsed_seconds(self) -> float:
+        """Of all sessions that ended, and of this one until now."""
+        earlier = sum(entry.get("wall_seconds") or 0 for entry in self._earlier)
+        return earlier + time.monotonic() - self._start
+
     def attach(
         self,
         *,

@@ -96,3 +96,21 @@ def test_ids_that_the_weights_lack(release, tmp_path):
     with pytest.raises(ModelingError, match=r"has 13 rows, and token 13 is to be kept"):
         checkpoints.convert(release, tmp_path / "small", "tf1", kept_ids=[0, 13])
     assert not (tmp_path / "small").exists()
+
+
+def test_rows_of_new_tokens_are_means(release, tmp_path):
+    """Everything else stays as it is, bit for bit."""
+    rows = {1: [5, 6, 7], 3: [8]}
+    checkpoints.convert(release, tmp_path / "extended", "tf1", mean_rows=rows)
+    before, after = (
+        tf.train.load_checkpoint(str(folder / "bert_model.ckpt"))
+        for folder in (release, tmp_path / "extended")
+    )
+    for name in before.get_variable_to_shape_map():
+        old, new = before.get_tensor(name), after.get_tensor(name)
+        wanted = old.copy()
+        if name in ("bert/embeddings/word_embeddings", "cls/predictions/output_bias"):
+            for row, pieces in rows.items():
+                wanted[row] = old[pieces].astype(np.float64).mean(0)
+                assert (new[row] != old[row]).any()
+        np.testing.assert_array_equal(new, wanted.astype(np.float32), name)

@@ -1,0 +1,209 @@
+"""A corpus that a released model is adapted to: how it fits the vocabulary, and words it lacks.
+
+    domain = study_domain(PretrainingSides(text), "vocab.txt", "out/vocab.txt")
+    held_out = masked_words(sides.documents(training=False), tokenizer, "out/held_out.tfrecord")
+
+Words take the places of [unusedN] tokens where that pays, so that the vocabulary keeps its size and
+all other ids.
+"""
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from data.errors import DataError
+from data.files import atomic
+from data.pretraining.batches import pipeline
+from data.pretraining.corpus import Document
+from data.pretraining.from_text import PretrainingSides, PretrainingText
+from data.pretraining.instances.settings import MLM, InstanceSettings
+from data.pretraining.writing import local
+from data.tokenization import Tokenizer, vocabulary
+from data.tokenization.learning import extension, learner
+
+LEAST_COUNT = 50
+"""How often a new word has to occur: rarer ones wouldn't learn their row."""
+LEAST_SAVED = 0.01
+"""Share of the pieces of held-out text that new words have to save; for less, none are added."""
+MOST_CHARACTERS = 300_000
+"""Of held-out text that is evaluated on."""
+_UNUSED = "[unused"
+
+
+@dataclasses.dataclass(frozen=True)
+class Domain:
+    """What was found out about a corpus.
+
+    Attributes:
+        words: How many there are to train on.
+        pieces: About how many pieces these are, with the vocabulary that is used.
+        document_pieces: Of nine of ten held-out documents, at most.
+        known_share: Share of the words that are tokens of the given vocabulary.
+        tokens_seen: Share of that vocabulary's words that occur.
+        before, after: How the given vocabulary and the one that is used fit held-out text.
+        vocab_file: The one that is used: the given one, or the extended one.
+        new_words: Id → the new word there; none where adding words doesn't pay.
+        new_pieces: Id → the ids of the pieces that the word was cut into.
+        frequent: Words that are tokens, of letters alone, the most frequent first.
+    """
+
+    words: int
+    pieces: int
+    document_pieces: int
+    known_share: float
+    tokens_seen: float
+    before: learner.Coverage
+    after: learner.Coverage
+    vocab_file: str
+    new_words: Mapping[int, str]
+    new_pieces: Mapping[int, Sequence[int]]
+    frequent: Sequence[str]
+
+
+def study_domain(
+    sides: PretrainingSides,
+    vocab_file: str,
+    extended_file: str,
+    do_lower_case: bool = True,
+    strip_accents: bool | None = None,
+) -> Domain:
+    """Looks at a corpus, and extends a vocabulary by its words where that pays.
+
+    Args:
+        sides: Of the corpus.
+        vocab_file: The released model's vocabulary.
+        extended_file: Where the extended one is written, if there is one.
+        do_lower_case, strip_accents: As the vocabulary was made.
+
+    Raises:
+        DataError: The corpus has no words, or the vocabulary is of the other case.
+    """
+    folding = {"do_lower_case": do_lower_case, "strip_accents": strip_accents}
+    tokens = vocabulary.load_vocab(vocab_file)
+    extension.check_vocabulary_case(tokens, do_lower_case)
+    counts = learner.count_words(_sentences(sides.documents(True)), *folding.values())
+    if not counts:
+        raise DataError("The corpus to adapt to has no words. Give text files with sentences.")
+    plain = Tokenizer.from_vocab(tokens, **folding)
+    held_out = [document.sentences for document in _beginning(sides.documents(False))]
+    texts = list(itertools.chain.from_iterable(held_out))
+    before = after = learner.measure_coverage(plain, texts)
+    new: dict[int, str] = {}
+    if any(token.startswith(_UNUSED) for token in tokens):
+        extended = extension.extend_vocabulary(tokens, counts, **folding, min_frequency=LEAST_COUNT)
+        longer = Tokenizer.from_vocab(extended.tokens, **folding)
+        measured = learner.measure_coverage(longer, texts)
+        if extended.replaced and measured.pieces < (1 - LEAST_SAVED) * before.pieces:
+            new, after = extended.replaced, measured
+            atomic.make_folder(extended_file)
+            vocabulary.write_replaced_vocabulary(vocab_file, new, extended_file)
+            logging.info(
+                "Vocabulary: %s", dataclasses.replace(extended, before=before, after=after).report()
+            )
+    if not new:
+        logging.info("Vocabulary: as it is; new words would save too little. %s", before.report())
+    pieces = plain.tokenize(list(new.values())).to_list() if new else []
+    known = set(tokens)
+    words = sum(counts.values())
+    whole = {token for token in tokens if token.isalpha()}
+    used = known.union(new.values())
+    lengths = [sum(map(len, text)) for text in held_out]
+    characters = max(1, sum(lengths))
+    return Domain(
+        words=words,
+        pieces=round(words * after.pieces_per_word),
+        document_pieces=math.ceil(np.quantile(lengths, 0.9) * after.pieces / characters),
+        known_share=sum(n for word, n in counts.items() if word in known) / words,
+        tokens_seen=len(whole & counts.keys()) / max(1, len(whole)),
+        before=before,
+        after=after,
+        vocab_file=extended_file if new else vocab_file,
+        new_words=new,
+        new_pieces=dict(zip(new, pieces, strict=True)),
+        frequent=[word for word, _ in counts.most_common() if word in used and word.isalpha()],
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class MaskedWords:
+    """Records of held-out text in which whole words are masked.
+
+    A loss per word can be compared across vocabularies, one per piece can't.
+
+    Attributes:
+        batches: As of `pipeline.pretraining_dataset`, once.
+        pieces, words: How many are masked.
+    """
+
+    batches: tf.data.Dataset
+    pieces: int
+    words: int
+
+
+def masked_words(
+    documents: Iterable[Document],
+    tokenizer: Tokenizer,
+    path: str,
+    max_seq_length: int,
+    batch_size: int = 32,
+) -> MaskedWords:
+    """Masks 15 % of the words of the first documents, as the paper does.
+
+    Args:
+        documents: Of one side of a corpus.
+        tokenizer: Of the model.
+        path: Of the records, which are written anew.
+        max_seq_length: Pieces in a record.
+        batch_size: Records in a batch.
+    """
+    settings = InstanceSettings(
+        max_seq_length=max_seq_length,
+        max_predictions_per_seq=math.ceil(0.2 * max_seq_length),
+        dupe_factor=1,
+        do_whole_word_mask=True,
+        objective=MLM,
+    )
+    local.create_pretraining_records(_beginning(documents), tokenizer, [path], settings)
+    sizes = max_seq_length, settings.max_predictions_per_seq, tokenizer.vocab_size
+    batches = pipeline.pretraining_dataset(
+        [path], *sizes, batch_size, training=False, objective=MLM
+    )
+    pieces = words = 0
+    begins = ~np.asarray(tokenizer.is_continuation)
+    for batch in batches.as_numpy_iterator():
+        ids = batch["masked_lm_ids"][batch["masked_lm_weights"] > 0]
+        pieces += len(ids)
+        words += int(begins[ids].sum())
+    return MaskedWords(batches, pieces, words)
+
+
+def held_out_texts(
+    sides: PretrainingSides, general: PretrainingText | None
+) -> dict[str, Callable[[Tokenizer, str, int], MaskedWords]]:
+    """What a model is judged by: held-out text of the domain, and text of none if there is any.
+
+    Returns:
+        "domain" and "general" → from tokenizer, path and length as of `masked_words` to that.
+    """
+    texts = {"domain": lambda *place: masked_words(sides.documents(False), *place)}
+    if general:
+        texts["general"] = lambda *place: masked_words(general.read(), *place)
+    return texts
+
+
+def _beginning(documents: Iterable[Document]) -> Iterator[Document]:
+    characters = 0
+    for document in documents:
+        yield document
+        characters += sum(map(len, document.sentences))
+        if characters >= MOST_CHARACTERS:
+            return
+
+
+def _sentences(documents: Iterable[Document]) -> Iterator[str]:
+    return itertools.chain.from_iterable(document.sentences for document in documents)
