@@ -73,6 +73,7 @@ from modeling.training.engine.evaluation import Evaluator
 from modeling.training.engine.setup import OPTIMIZATION, make_train_step
 from modeling.training.given_student import take_student
 from modeling.training.phases import Phase, check_phases_fit, given_phases, phase_folders
+from modeling.training.recipes import set_recipe_flags
 from modeling.training.runs import run_folder, run_state
 from modeling.training.runs.best import load_best
 from modeling.training.runs.budget import budgeted_phases
@@ -191,8 +192,7 @@ def make_dataset(
 
 def make_model(config: BertConfig) -> BertPretrainer:
     """With the heads that the objective trains."""
-    next_sentence = FLAGS.objective == pipeline.MLM_NSP
-    model = BertPretrainer(config, next_sentence=next_sentence, remat=FLAGS.remat)
+    model = BertPretrainer(config, FLAGS.objective == pipeline.MLM_NSP, remat=FLAGS.remat)
     model.build()
     return model
 
@@ -236,6 +236,7 @@ def adapt(summary: RunSummary) -> None:
 def main(_) -> None:
     if FLAGS.demo:
         demo.set_demo_flags(FLAGS)
+    set_recipe_flags(FLAGS)
     if FLAGS.adapt:
         set_adaptation_flags(FLAGS)
     if FLAGS.estimate:

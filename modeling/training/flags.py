@@ -3,6 +3,7 @@
 from absl import flags
 
 from modeling.training.engine.flags import OPTIMIZERS, SCHEDULES
+from modeling.training.recipes import RECIPES
 
 MAX_BATCH_SIZE = 100_000
 """Of examples over all replicas; beyond it a batch is a mistake that takes all memory."""
@@ -141,6 +142,14 @@ def define_pretraining_flags() -> None:
         "As many steps as so many floating-point operations hold, as in 1e15; see --minutes.",
         lower_bound=0,
         upper_bound=1e30,
+    )
+    flags.DEFINE_enum(
+        "recipe",
+        "paper",
+        list(RECIPES),
+        "paper: the defaults; fast: "
+        + " ".join(f"--{name}={str(value).lower()}" for name, value in RECIPES["fast"].items())
+        + ", each unless it is given.",
     )
     flags.DEFINE_bool(
         "rollback",

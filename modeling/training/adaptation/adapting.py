@@ -21,7 +21,7 @@ from modeling.checkpoints.files import join, staged, write_staged_text
 from modeling.losses import PretrainingLosses
 from modeling.training.adaptation.neighbours import changed_neighbours, word_vectors
 from modeling.training.adaptation.page import adaptation_html
-from modeling.training.adaptation.plan import Domain, make_start, plan_adaptation
+from modeling.training.adaptation.plan import StudiedText, make_start, plan_adaptation
 from modeling.training.engine.evaluation import Evaluator
 from modeling.training.reports.facts import RunFacts
 from modeling.training.runs.run_folder import latest_run_step
@@ -41,13 +41,13 @@ class Adaptation:
         domain: What `data.pretraining.domain.study_domain` found out.
         texts: "domain" and, if there is any, "general" → from tokenizer, path of records and
             length to `data.pretraining.domain.MaskedWords` of held-out text.
-        from_pretrained: `modeling.from_pretrained`.
+        from_pretrained: `pretrained.from_pretrained`.
     """
 
     def __init__(
         self,
         values,
-        domain: Domain,
+        domain: StudiedText,
         texts: Mapping[str, Callable],
         from_pretrained: Callable[..., Any],
     ):

@@ -16,6 +16,7 @@ from modeling import checkpoints
 from modeling.checkpoints.files import join
 from modeling.checkpoints.model_folder import CONFIG_NAME
 from modeling.errors import ModelingError
+from modeling.training.given_model import check_run_vocabulary
 from modeling.training.phases import MASKED_SHARE
 
 ADAPTED_VOCABULARY = "adapted_vocabulary"
@@ -38,7 +39,7 @@ _EXCLUDED = ("demo", "input_file", "phases", "student_layers", "student_num_laye
 _EXCLUDED += ("student_hidden_size",)
 
 
-class Domain(Protocol):
+class StudiedText(Protocol):
     """What is known of the text; see `data.pretraining.domain.Domain`."""
 
     pieces: int
@@ -77,7 +78,7 @@ def _set(values, name: str, value: Any) -> None:
         values[name].value = value
 
 
-def make_start(values, domain: Domain) -> str:
+def make_start(values, domain: StudiedText) -> str:
     """The model that training starts from: the given one, or one with the new words' rows.
 
     A row is the mean of those of the pieces that the word was cut into. --init_checkpoint,
@@ -89,8 +90,12 @@ def make_start(values, domain: Domain) -> str:
 
     Returns:
         Its folder or checkpoint.
+
+    Raises:
+        ModelingError: The output folder's weights are of another vocabulary: of other text.
     """
     if not domain.new_pieces:
+        check_run_vocabulary(values)
         return values.init_checkpoint
     folder = join(values.output_dir, ADAPTED_VOCABULARY)
     checkpoints.convert(
@@ -105,11 +110,12 @@ def make_start(values, domain: Domain) -> str:
     values["vocab_file"].value = join(folder, "vocab.txt")
     if values.bert_config_file:
         values["bert_config_file"].value = join(folder, CONFIG_NAME)
+    check_run_vocabulary(values)
     return folder
 
 
 def plan_adaptation(
-    values, domain: Domain, hidden_size: int, longest: int, head: str | None
+    values, domain: StudiedText, hidden_size: int, longest: int, head: str | None
 ) -> str:
     """Chooses lengths, steps and rate where the flags don't; what it chose, in words.
 
@@ -117,7 +123,7 @@ def plan_adaptation(
         values: The flags' values, which are changed.
         domain: Of the text.
         hidden_size, longest: Of the model: its width and the most pieces that it takes.
-        head: Of its checkpoint, see `checkpoints.checkpoint_head`.
+        head: Of its checkpoint, see `heads.checkpoint_head`.
     """
     fitting = [n for n in LENGTHS if n >= domain.document_pieces + 2] or [LENGTHS[-1]]
     length = min(fitting[0], longest)

@@ -47,6 +47,7 @@ def planned(folder, clock, trained=False, **given):
     values |= dict.fromkeys(
         ("learning_rate", "lr_decay_power", "weight_decay_rate", "layerwise_lr_decay"), 0.5
     )
+    values |= {"average_last": 0.0, "dropout": True, "adapt": False} | given
     values |= {"freeze_layers": 0, "gradient_accumulation_steps": 1, "output_dir": str(folder)}
     if trained:
         tf1.write_bundle(str(folder / "model.ckpt-7"), {"global_step": np.array(7)})
@@ -67,6 +68,11 @@ def planned(folder, clock, trained=False, **given):
 def test_without_a_budget_nothing_changes(tmp_path, clock):
     assert planned(tmp_path, clock) == ([900, 100], 100, [])
     assert not list(tmp_path.iterdir())
+
+
+def test_an_adaptation_takes_no_more_steps_than_its_passes(tmp_path, clock):
+    assert planned(tmp_path, clock, minutes=11.0, adapt=True)[:2] == ([900, 100], 100)
+    assert planned(tmp_path, clock, minutes=2.75, adapt=True)[:2] == ([540, 60], 60)
 
 
 def test_minutes(tmp_path, clock):

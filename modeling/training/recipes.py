@@ -1,0 +1,38 @@
+"""Named sets of flags for pre-training.
+
+    set_recipe_flags(values)  # before the flags are checked
+
+`paper` is the original's defaults. `fast` is what tests/paper/recipes.py found to need the least
+time for the same held-out loss. Each of a recipe's flags can be given besides, and then counts.
+"""
+
+from typing import Any
+
+from absl import logging
+
+RECIPES: dict[str, dict[str, Any]] = {
+    "paper": {},
+    "fast": {
+        # Orthogonal updates leave the plateau of word frequencies in a third of Adam's steps.
+        "optimizer": "muon",
+        "learning_rate": 4e-3,
+        "lr_schedule": "linear_from_peak",
+        # Little text is gone over a few times at most, too few for dropout to help.
+        "dropout": False,
+    },
+}
+
+
+def set_recipe_flags(values) -> None:
+    """Gives a recipe's values to the flags that the command line leaves alone, and says so.
+
+    Args:
+        values: The flags' values: `values.recipe`, `values[name].present` and `.value`.
+    """
+    recipe = RECIPES[values.recipe]
+    for name, value in recipe.items():
+        if not values[name].present:
+            values[name].value = value
+    if recipe:
+        shown = (f"--{name}={str(values[name].value).lower()}" for name in recipe)
+        logging.info("Recipe %s: %s", values.recipe, " ".join(shown))
