@@ -41,7 +41,8 @@ class Run:
     Attributes:
         name: Of its folder; runs of one name are one run.
         command: A script such as "run_squad.py", or a module such as "data.learn_vocabulary".
-        flags: By name. "{folder}" stands for the run's folder.
+        flags: By name. "{folder}" stands for the run's folder, "{seed_folder}" for its last part,
+            which is that of the same seed in other runs.
         result: File in the folder that is there when the command has ended well.
         seeds: From the first on, one more each.
         after: What has to be there before.
@@ -85,7 +86,8 @@ class Run:
         if self.searches:
             flags["num_runs"] = len(self.seeds)
         command = [self.command] if script else ["-m", self.command]
-        return command + [flag(name, value, folder) for name, value in flags.items()]
+        given = [flag(name, value, folder) for name, value in flags.items()]
+        return command + [text.replace("{seed_folder}", folder.name) for text in given]
 
 
 def flag(name: str, value: object, folder: object = "{folder}") -> str:

@@ -75,10 +75,18 @@ def vocabulary(place: Place) -> Run:
     return Run("vocabulary", "data.learn_vocabulary", flags, "vocab.txt")
 
 
-def records(place: Place, held_out: bool = False, of_minilm: bool = False) -> Run:
+def records(
+    place: Place,
+    held_out: bool = False,
+    of_minilm: bool = False,
+    length: int | None = None,
+    predictions: int = PREDICTIONS,
+) -> Run:
     """Records of pairs, two passes; or of articles that no model is trained on.
 
     With MiniLM's vocabulary they are of a third of the text and one pass, enough to go on with.
+    A length is part of their name. More predictions than 15 % of it are places that stay empty:
+    the masks are the same.
     """
     words = None if of_minilm else vocabulary(place)
     part, files = ("heldout", "wiki_00") if held_out else ("train", FILES)
@@ -90,13 +98,14 @@ def records(place: Place, held_out: bool = False, of_minilm: bool = False) -> Ru
         "input_file": place.data / "corpora/enwiki" / part / files,
         "output_file": "{folder}/records.tfrecord",
         "vocab_file": place.of(words, "vocab.txt") if words else place.minilm / "vocab.txt",
-        "max_seq_length": LENGTH,
-        "max_predictions_per_seq": PREDICTIONS,
+        "max_seq_length": length or LENGTH,
+        "max_predictions_per_seq": predictions,
         "dupe_factor": 1 if held_out or of_minilm else 2,
         "num_shards": 1 if held_out else 4,
         "num_workers": 2,
     }
     name = ("held-out" if held_out else "records") + ("-minilm" if of_minilm else "")
+    name += f"-{length}" * bool(length) + f"-of-{predictions}" * (predictions != PREDICTIONS)
     done = "records.tfrecord.manifest.json"
     return Run(name, "data.create_pretraining_data", flags, done, after=[words] if words else [])
 
