@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from modeling.layers.execution import INFERENCE
+from modeling.training.engine.evaluation import ReplicaPredictor
 
 NEIGHBOURS = 10
 _BATCH = 256
@@ -42,22 +42,31 @@ def word_vectors(encoder, ids: Sequence[int], cls_id: int, sep_id: int) -> np.nd
     Returns:
         float32 [words, hidden_size].
     """
-    run = tf.function(
-        lambda inputs: encoder(inputs, None, execution=INFERENCE)["sequence_output"][:, 1],
-        reduce_retracing=True,
-        autograph=False,
-    )
-    rows = np.array([[cls_id, i, sep_id] for i in ids], np.int32).reshape(-1, 3)
-    vectors = []
-    for start in range(0, len(rows), _BATCH):
-        batch = rows[start : start + _BATCH]
-        inputs = {
-            "input_ids": batch,
-            "input_mask": np.ones_like(batch),
-            "segment_ids": np.zeros_like(batch),
-        }
-        vectors.append(run({name: tf.constant(value) for name, value in inputs.items()}).numpy())
-    return np.concatenate(vectors).astype(np.float32)
+    if not len(ids):
+        return np.zeros((0, 0), np.float32)
+    # All batches of one shape, as accelerators want them.
+    filled = -len(ids) % _BATCH
+    rows = np.array([[cls_id, i, sep_id] for i in [*ids, *[sep_id] * filled]], np.int32)
+    examples = {
+        "input_ids": rows,
+        "input_mask": np.ones_like(rows),
+        "segment_ids": np.zeros_like(rows),
+        "index": np.arange(len(rows)),
+        "is_real_example": (np.arange(len(rows)) < len(ids)).astype(np.float32),
+    }
+    batches = tf.data.Dataset.from_tensor_slices(examples).batch(_BATCH, drop_remainder=True)
+    return ReplicaPredictor(_WordVectors(encoder), "vectors")(batches).astype(np.float32)
+
+
+class _WordVectors:
+    """An encoder as a model whose output is the vector of each row's second piece."""
+
+    def __init__(self, encoder):
+        self._encoder = encoder
+
+    def __call__(self, batch, execution):
+        sequence = self._encoder(batch, None, execution=execution)["sequence_output"]
+        return {"vectors": sequence[:, 1]}
 
 
 def changed_neighbours(

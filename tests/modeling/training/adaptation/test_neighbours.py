@@ -53,7 +53,8 @@ def test_vectors_are_the_models():
     model.build()
     ids = [*range(5, 300)]
     vectors = word_vectors(model.encoder, ids, cls_id=2, sep_id=3)
-    assert vectors.shape == (len(ids), 128)
+    assert vectors.shape == (len(ids), 128) and vectors.dtype == np.float32
+    assert word_vectors(model.encoder, [], cls_id=2, sep_id=3).size == 0
     for number in (0, 17, len(ids) - 1):
         inputs = {
             "input_ids": tf.constant([[2, ids[number], 3]]),

@@ -1,0 +1,84 @@
+"""The recipes' ablation: its variants, its commands, and curves from what runs have logged."""
+
+import json
+import re
+import sys
+
+import pytest
+
+from modeling.training.recipes import RECIPES
+from tests.paper import experiment, recipes
+from tests.paper.test_experiment import flags_there_are, place  # noqa: F401
+
+
+def test_each_ingredient_is_tried_alone_and_left_out_or_added():
+    found = recipes.variants()
+    assert found["paper"] == {} and found["fast"] == RECIPES["fast"]
+    for name, flags in recipes.INGREDIENTS.items():
+        assert found[name] == flags
+    in_fast = {n for n, f in recipes.INGREDIENTS.items() if f.items() <= RECIPES["fast"].items()}
+    # What the recipe consists of is all tried.
+    assert {f for n in in_fast for f in recipes.INGREDIENTS[n]} == set(RECIPES["fast"])
+    for name in in_fast:
+        left = found[f"fast-without-{name}"]
+        assert left.keys() == RECIPES["fast"].keys() - recipes.INGREDIENTS[name].keys()
+    assert found["fast-with-average"] == RECIPES["fast"] | {"average_last": 0.2}
+
+
+@pytest.mark.parametrize("name", list(recipes.variants()))
+@pytest.mark.parametrize("minutes", [0.0, 2.0])
+def test_commands(place, name, minutes):  # noqa: F811
+    flags = recipes.variants()[name]
+    run = recipes.pretraining(place, "4x256", name, flags, 100, minutes)
+    assert (
+        set(run.flags) <= flags_there_are()
+        and run.flags.items()
+        >= {key: value for key, value in flags.items() if key != "phases"}.items()
+    )
+    assert ("minutes" in run.flags) == bool(minutes)
+    assert not any(re.search(r"\{(?!max_seq_length)", str(v)) for v in run.flags.values())
+    made = {str(folder) for each in run.after for folder in each.folders(place.work)}
+    for file in (run.flags["input_file"], run.flags["eval_file"]):
+        for length in (32, 64) if name == "short-first" else (64,):
+            folder = str(file).replace("{max_seq_length}", str(length)).rpartition("/")[0]
+            assert folder in made
+    # The tasks begin with the weights of their own seed.
+    task = recipes.tuning(place, run, "MRPC")
+    for folder, seed in zip(task.folders(place.work), task.seeds, strict=True):
+        [start] = [a for a in task.arguments(folder, seed) if a.startswith("--init_checkpoint")]
+        assert start.endswith(f"runs/{run.name}/seed-{seed}/bert_model.ckpt")
+
+
+def test_curves(tmp_path):
+    lines = [
+        {"kind": "train", "step": 10, "examples_per_second": 32.0},
+        {"kind": "eval", "step": 10, "masked_lm_loss": 7.0},
+        {"kind": "train", "step": 20, "examples_per_second": 64.0},
+        {"kind": "eval", "step": 20, "masked_lm_loss": 6.0},
+        {"kind": "eval", "step": 20, "masked_lm_loss": 6.0},
+    ]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    points = recipes.curve(tmp_path, 32 * 64)
+    seconds = 10.0, 10.0 + 5.0  # 320 rows at 32, then at 64 a second
+    for point, step, second, loss in zip(
+        points, (10, 20, 20), (*seconds, seconds[1]), (7, 6, 6), strict=True
+    ):
+        assert point == pytest.approx((step * 2048 / 1e6, second / 60, loss))
+    recipes.draw({"one": [points], "two": [points, points[:2]]}, tmp_path / "curves.png")
+    assert (tmp_path / "curves.png").stat().st_size > 10_000
+
+
+def test_an_unknown_variant_is_named(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["recipes", "--only=paper,quick"])
+    with pytest.raises(SystemExit):
+        recipes.main()
+    assert "'quick' is no variant; they are paper, muon, " in capsys.readouterr().err
+
+
+def test_the_last_part_of_a_folder_is_the_seeds(tmp_path):
+    run = experiment.Run(
+        "tuned", "run_classifier.py", {"x": "{seed_folder}"}, seeds=(1, 2), apart=True
+    )
+    folders = run.folders(tmp_path)
+    said = [run.arguments(folder, seed)[1] for folder, seed in zip(folders, run.seeds, strict=True)]
+    assert said == ["--x=seed-1", "--x=seed-2"]
