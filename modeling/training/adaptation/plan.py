@@ -8,6 +8,7 @@
 """
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from absl import logging
@@ -45,7 +46,9 @@ class StudiedText(Protocol):
     pieces: int
     document_pieces: int
     vocab_file: str
-    new_pieces: Any
+    new_words: Mapping[int, str]
+    new_pieces: Mapping[int, Sequence[int]]
+    frequent: Sequence[str]
 
 
 def set_adaptation_flags(values) -> None:

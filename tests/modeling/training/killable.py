@@ -1,12 +1,14 @@
 """A small run, made to be killed; `test_killed.py` starts it again and again.
 
-    python -m tests.modeling.training.killable FOLDER REPLICAS [FATAL_OPERATION]
+    python -m tests.modeling.training.killable FOLDER REPLICAS [FATAL_OPERATION [RECIPE]]
 
 Trains with dropout, saving often, and leaves the weights in FOLDER/weights.npz when it is done.
+With a recipe other than "paper" the last half of the steps is averaged besides.
 With FATAL_OPERATION = N the process kills itself, as SIGKILL would, at the N-th file operation of
 saving checkpoints.
 """
 
+import dataclasses
 import itertools
 import os
 import signal
@@ -19,6 +21,7 @@ from modeling import checkpoints
 from modeling.checkpoints import tf1
 from modeling.losses import PretrainingLosses
 from modeling.training.engine.setup import EngineSettings, make_train_step
+from modeling.training.recipes import RECIPES
 from modeling.training.runs.fit import LoopOptions, RunStage, fit_run
 from modeling.training.runs.reporting import Reporter
 from modeling.training.runs.run_folder import prepare_run_folder
@@ -48,7 +51,7 @@ def die_at(number: int) -> None:
         setattr(module, name, fatal(getattr(module, name)))
 
 
-def main(folder: str, replicas: int, fatal_operation: int) -> None:
+def main(folder: str, replicas: int, fatal_operation: int, recipe: str) -> None:
     cpus = tf.config.list_physical_devices("CPU")
     tf.config.set_logical_device_configuration(
         cpus[0], [tf.config.LogicalDeviceConfiguration()] * replicas
@@ -61,9 +64,10 @@ def main(folder: str, replicas: int, fatal_operation: int) -> None:
         die_at(fatal_operation)
     with strategy.scope():
         model = tiny_model(dropout_prob=0.2)
-        train_step = make_train_step(
-            model, PretrainingLosses(), EngineSettings(1e-3, STEPS, 20, seed=7)
-        )
+        settings = EngineSettings(1e-3, STEPS, 20, seed=7)
+        if recipe != "paper":
+            settings = dataclasses.replace(settings, average_last=0.5, **RECIPES[recipe])
+        train_step = make_train_step(model, PretrainingLosses(), settings)
         fit_run(
             train_step,
             [RunStage(150, batches, "first data", 8), RunStage(STEPS, batches, "second data", 8)],
@@ -79,4 +83,5 @@ def main(folder: str, replicas: int, fatal_operation: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 0)
+    folder, replicas, fatal, recipe = [*sys.argv[1:], *("0", "paper")[len(sys.argv) - 3 :]]
+    main(folder, int(replicas), int(fatal), recipe)

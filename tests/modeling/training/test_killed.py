@@ -15,9 +15,9 @@ from tests.scripts import Script
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 
-def start(folder, replicas, fatal_operation=0) -> Script:
+def start(folder, replicas, fatal_operation=0, recipe="paper") -> Script:
     program = "tests.modeling.training.killable"
-    return Script("-m", program, folder, replicas, fatal_operation)
+    return Script("-m", program, folder, replicas, fatal_operation, recipe)
 
 
 def finish(process: Script) -> str:
@@ -30,9 +30,9 @@ def steps(folder) -> list[int]:
     return sorted(int(p.stem.split("-")[1]) for p in folder.glob("model.ckpt-*.index"))
 
 
-def interrupt(folder, replicas, number, wait) -> int:
+def interrupt(folder, replicas, number, wait, recipe="paper") -> int:
     """Starts the run and sends it a signal `wait` seconds after its next checkpoint; its code."""
-    process = start(folder, replicas)
+    process = start(folder, replicas, recipe=recipe)
     before = steps(folder)
     while steps(folder) == before and process.poll() is None:
         time.sleep(0.002)
@@ -46,22 +46,22 @@ def weights(folder) -> dict[str, np.ndarray]:
         return dict(file)
 
 
-def check(tmp_path, replicas, kills, deaths_in_writes, terms, tolerance) -> None:
-    finish(start(tmp_path / "whole", replicas))
+def check(tmp_path, replicas, kills, deaths_in_writes, terms, tolerance, recipe="paper") -> None:
+    finish(start(tmp_path / "whole", replicas, recipe=recipe))
     folder = tmp_path / "killed"
     draw = random.Random(replicas)
     ended = []
     for operation in deaths_in_writes:
-        ended.append(start(folder, replicas, operation).wait(120).returncode)
+        ended.append(start(folder, replicas, operation, recipe).wait(120).returncode)
     for number in [signal.SIGKILL] * kills + [signal.SIGTERM] * terms:
-        ended.append(interrupt(folder, replicas, number, draw.uniform(0, 0.1)))
+        ended.append(interrupt(folder, replicas, number, draw.uniform(0, 0.1), recipe))
     # A run that had already got to its end before the signal came proves nothing.
     assert ended.count(-signal.SIGKILL) >= 0.8 * (kills + len(deaths_in_writes))
     # Past the end of training a signal does what it does to any program.
     assert set(ended) <= {-signal.SIGKILL, 143} | (
         {-signal.SIGTERM, 0} if STEPS in steps(folder) else set()
     )
-    finish(start(folder, replicas))
+    finish(start(folder, replicas, recipe=recipe))
     expected, values = weights(tmp_path / "whole"), weights(folder)
     for name, value in expected.items():
         if tolerance:
@@ -80,6 +80,12 @@ def test_killed_and_resumed(tmp_path):
 def test_killed_twenty_times_and_told_to_stop_five_times(tmp_path):
     deaths = [1, 2, 3, 4, 5, 6, 11, 17]
     check(tmp_path, 1, kills=12, deaths_in_writes=deaths, terms=5, tolerance=0)
+
+
+@pytest.mark.slow
+@pytest.mark.hours
+def test_a_fast_run_is_killed_ten_times(tmp_path):
+    check(tmp_path, 1, kills=6, deaths_in_writes=[1, 4, 7, 12], terms=0, tolerance=0, recipe="fast")
 
 
 @pytest.mark.slow

@@ -140,6 +140,7 @@ def test_the_result_is_a_release_with_its_report(folder):
     assert "was not measured" not in page and "have no head" not in page
 
 
+@pytest.mark.slow
 def test_an_interrupted_adaptation_goes_on(folder):
     out = folder / "parted"
     more = "--num_train_steps=8", f"--general_corpus_file={folder}/general.txt"
@@ -155,6 +156,7 @@ def test_an_interrupted_adaptation_goes_on(folder):
         assert again[name] == whole[name]
 
 
+@pytest.mark.slow
 def test_weights_without_a_head_and_without_general_text(folder):
     more = ("--num_train_steps=4", f"--eval_corpus_file={folder}/general.txt")
     log = succeed(*command(folder, "headless", *more, model="bare"))
