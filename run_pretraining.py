@@ -224,8 +224,8 @@ def adapt(summary: RunSummary) -> None:
     distribution.check_text_for_one_worker()
     sides = from_text.PretrainingSides(*map(raw_text, (FLAGS.corpus_file, FLAGS.eval_corpus_file)))
     extended = os.path.join(FLAGS.output_dir, ADAPTED_VOCABULARY, "vocab.txt")
-    folding = FLAGS.do_lower_case, FLAGS.strip_accents
-    found = domain.study_domain(sides, FLAGS.vocab_file, extended, *folding)
+    how = FLAGS.do_lower_case, FLAGS.strip_accents, run_folder.trained_vocabulary(FLAGS.output_dir)
+    found = domain.study_domain(sides, FLAGS.vocab_file, extended, *how)
     texts = domain.held_out_texts(sides, raw_text(FLAGS.general_corpus_file))
     adaptation = Adaptation(FLAGS, found, texts, from_pretrained)
     adaptation.begin()

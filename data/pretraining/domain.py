@@ -71,6 +71,7 @@ def study_domain(
     extended_file: str,
     do_lower_case: bool = True,
     strip_accents: bool | None = None,
+    kept_vocab_file: str | None = None,
 ) -> Domain:
     """Looks at a corpus, and extends a vocabulary by its words where that pays.
 
@@ -79,13 +80,14 @@ def study_domain(
         vocab_file: The released model's vocabulary.
         extended_file: Where the extended one is written, if there is one.
         do_lower_case, strip_accents: As the vocabulary was made.
+        kept_vocab_file: That of a run that goes on, whose words stay; None without one.
 
     Raises:
-        DataError: The corpus has no words, or the vocabulary is of the other case.
+        DataError: The corpus has no words, the vocabulary is of the other case, or that of the
+            run isn't made of it.
     """
     folding = {"do_lower_case": do_lower_case, "strip_accents": strip_accents}
     tokens = vocabulary.load_vocab(vocab_file)
-    extension.check_vocabulary_case(tokens, do_lower_case)
     counts = learner.count_words(_sentences(sides.documents(True)), *folding.values())
     if not counts:
         raise DataError("The corpus to adapt to has no words. Give text files with sentences.")
@@ -93,20 +95,21 @@ def study_domain(
     held_out = [document.sentences for document in _beginning(sides.documents(False))]
     texts = list(itertools.chain.from_iterable(held_out))
     before = after = learner.measure_coverage(plain, texts)
-    new: dict[int, str] = {}
-    if any(token.startswith(_UNUSED) for token in tokens):
-        extended = extension.extend_vocabulary(tokens, counts, **folding, min_frequency=LEAST_COUNT)
-        longer = Tokenizer.from_vocab(extended.tokens, **folding)
-        measured = learner.measure_coverage(longer, texts)
-        if extended.replaced and measured.pieces < (1 - LEAST_SAVED) * before.pieces:
-            new, after = extended.replaced, measured
-            atomic.make_folder(extended_file)
-            vocabulary.write_replaced_vocabulary(vocab_file, new, extended_file)
-            logging.info(
-                "Vocabulary: %s", dataclasses.replace(extended, before=before, after=after).report()
-            )
-    if not new:
-        logging.info("Vocabulary: as it is; new words would save too little. %s", before.report())
+    new = None
+    if kept_vocab_file and tf.io.gfile.exists(kept_vocab_file):
+        new = _kept_words(tokens, vocab_file, kept_vocab_file)
+    if new is None:
+        new = _words_that_pay(tokens, counts, texts, before, folding)
+    if new:
+        after = learner.measure_coverage(
+            Tokenizer.from_vocab([new.get(i, t) for i, t in enumerate(tokens)], **folding), texts
+        )
+        atomic.make_folder(extended_file)
+        vocabulary.write_replaced_vocabulary(vocab_file, new, extended_file)
+    logging.info(
+        "Vocabulary: %d words in place of [unused…] tokens; %s; now %.4f pieces per word",
+        *(len(new), before.report(), after.pieces_per_word),
+    )
     pieces = plain.tokenize(list(new.values())).to_list() if new else []
     known = set(tokens)
     words = sum(counts.values())
@@ -127,6 +130,34 @@ def study_domain(
         new_pieces=dict(zip(new, pieces, strict=True)),
         frequent=[word for word, _ in counts.most_common() if word in used and word.isalpha()],
     )
+
+
+def _words_that_pay(
+    tokens: Sequence[str],
+    counts: Mapping[str, int],
+    texts: Sequence[str],
+    before: learner.Coverage,
+    folding: Mapping[str, bool | None],
+) -> dict[int, str]:
+    """Id → word that takes the place of an [unusedN] token; {} where that saves too little."""
+    if not any(token.startswith(_UNUSED) for token in tokens):
+        return {}
+    extended = extension.extend_vocabulary(tokens, counts, **folding, min_frequency=LEAST_COUNT)
+    measured = learner.measure_coverage(Tokenizer.from_vocab(extended.tokens, **folding), texts)
+    return extended.replaced if measured.pieces < (1 - LEAST_SAVED) * before.pieces else {}
+
+
+def _kept_words(tokens: Sequence[str], vocab_file: str, kept_vocab_file: str) -> dict[int, str]:
+    """Id → word by which the vocabulary of a run differs from the one that it was made of."""
+    kept = vocabulary.load_vocab(kept_vocab_file)
+    new = {n: word for n, (t, word) in enumerate(zip(tokens, kept, strict=False)) if t != word}
+    if len(kept) != len(tokens) or not all(tokens[n].startswith(_UNUSED) for n in new):
+        raise DataError(
+            f"{kept_vocab_file}, of the run that would go on, isn't {vocab_file} with words in "
+            f"[unused…] places: it was begun with another model. Give that one, or another "
+            f"--output_dir."
+        )
+    return new
 
 
 @dataclasses.dataclass(frozen=True)

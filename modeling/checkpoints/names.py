@@ -194,6 +194,8 @@ def is_bookkeeping(name: str) -> bool:
     return last in {
         "adam_m",
         "adam_v",
+        "average",
+        "averaged_updates",
         "global_step",
         "loss_scale",
         "loss_scale_good_steps",

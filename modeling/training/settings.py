@@ -246,7 +246,17 @@ def _numbers(items: list[str], flag: str, of: type) -> list:
 def training_settings(
     values, num_train_steps: int = 0, num_warmup_steps: int = 0
 ) -> EngineSettings:
-    """How a model is trained; a warning if its learning rate never gets to where it should."""
+    """How a model is trained; a warning if its learning rate never gets to where it should.
+
+    Raises:
+        ModelingError: The result is to be both the mean of the last weights and the best ones.
+    """
+    if values.average_last and values.best_metric:
+        raise ModelingError(
+            f"--average_last={values.average_last:g} makes the mean of the last weights the "
+            f"result, --best_metric={values.best_metric} the best ones on the way: give one of "
+            f"them."
+        )
     if 0 < num_train_steps <= num_warmup_steps:
         logging.warning(
             "The learning rate rises for --num_warmup_steps=%d, and training ends before, at step "

@@ -20,7 +20,7 @@ import json
 import os
 import pathlib
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from tabulate import tabulate
@@ -139,21 +139,40 @@ def tuning(place: Place, model: Run, task: str) -> Run:
     return Run(run.name, run.command, run.flags, seeds=run.seeds, after=run.after, apart=True)
 
 
-def curve(folder: pathlib.Path, batch_tokens: int) -> list[tuple[float, float, float]]:
+def phases_of(run: Run) -> list[tuple[int, int, int]]:
+    """(last step, rows in a batch, length) of each phase."""
+    text = str(run.flags.get("phases") or f"{small.LENGTH}:{run.flags['num_train_steps']}:32")
+    parts = [list(map(int, part.split(":")[:3])) for part in text.split(",")]
+    ends = itertools.accumulate(steps for _, steps, _ in parts)
+    return [(end, rows, length) for end, (length, _, rows) in zip(ends, parts, strict=True)]
+
+
+def curve(
+    folder: pathlib.Path, phases: Sequence[tuple[int, int, int]]
+) -> list[tuple[float, float, float]]:
     """(millions of tokens, minutes, held-out loss of masked words) at each evaluation.
 
-    Minutes are those of training steps, by the speeds that were logged.
+    Minutes are those of training steps, by the speeds that were logged. Evaluations of a phase of
+    shorter records, which are of other records, are left out.
     """
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    found, steps, seconds = [], [0], [0.0]
+    found, steps, tokens, seconds = [], [0], [0.0], [0.0]
+
+    def phase_of(step: int) -> tuple[int, int, int]:
+        return next(phase for phase in phases if step <= phase[0])
+
     for line in lines:
-        if line["kind"] == "train" and line["step"] > steps[-1]:
-            rows = (line["step"] - steps[-1]) * batch_tokens / small.LENGTH
-            seconds.append(seconds[-1] + rows / line["examples_per_second"])
-            steps.append(line["step"])
-        elif line["kind"] == "eval":
-            minutes = float(np.interp(line["step"], steps, seconds)) / 60
-            found.append((line["step"] * batch_tokens / 1e6, minutes, line["masked_lm_loss"]))
+        step = line["step"]
+        if line["kind"] == "train" and step > steps[-1]:
+            _, rows, length = phase_of(step)
+            done = (step - steps[-1]) * rows
+            tokens.append(tokens[-1] + done * length)
+            seconds.append(seconds[-1] + done / line["examples_per_second"])
+            steps.append(step)
+        elif line["kind"] == "eval" and phase_of(step)[2] == small.LENGTH:
+            until = (float(np.interp(step, steps, values)) for values in (tokens, seconds))
+            millions, minutes = (n / by for n, by in zip(until, (1e6, 60), strict=True))
+            found.append((millions, minutes, line["masked_lm_loss"]))
     return found
 
 
@@ -232,8 +251,10 @@ def main() -> None:
     text = tabulate([line for _, _, line in made], header + list(TASKS)) + "\n"
     print(text)
     (place.work / "recipes.txt").write_text(text, encoding="utf-8")
-    tokens = 32 * small.LENGTH
-    curves = {n: [curve(f, tokens) for f in run.folders(place.work)] for n, run, _ in made}
+    curves = {
+        n: [curve(folder, phases_of(run)) for folder in run.folders(place.work)]
+        for n, run, _ in made
+    }
     draw(curves, place.work / "recipes.png")
 
 

@@ -10,6 +10,8 @@ from modeling.training.recipes import RECIPES
 from tests.paper import experiment, recipes
 from tests.paper.test_experiment import flags_there_are, place  # noqa: F401
 
+SHORT = recipes.INGREDIENTS["short-first"]
+
 
 def test_each_ingredient_is_tried_alone_and_left_out_or_added():
     found = recipes.variants()
@@ -49,7 +51,7 @@ def test_commands(place, name, minutes):  # noqa: F811
         assert start.endswith(f"runs/{run.name}/seed-{seed}/bert_model.ckpt")
 
 
-def test_curves(tmp_path):
+def test_curves(place, tmp_path):  # noqa: F811
     lines = [
         {"kind": "train", "step": 10, "examples_per_second": 32.0},
         {"kind": "eval", "step": 10, "masked_lm_loss": 7.0},
@@ -58,12 +60,19 @@ def test_curves(tmp_path):
         {"kind": "eval", "step": 20, "masked_lm_loss": 6.0},
     ]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    points = recipes.curve(tmp_path, 32 * 64)
+    points = recipes.curve(tmp_path, [(100, 32, 64)])
     seconds = 10.0, 10.0 + 5.0  # 320 rows at 32, then at 64 a second
     for point, step, second, loss in zip(
         points, (10, 20, 20), (*seconds, seconds[1]), (7, 6, 6), strict=True
     ):
         assert point == pytest.approx((step * 2048 / 1e6, second / 60, loss))
+    # Two phases; what is evaluated in the first one is of other records.
+    short = recipes.curve(tmp_path, [(10, 64, 32), (20, 32, 64)])
+    assert short == [pytest.approx((2 * 10 * 2048 / 1e6, (640 / 32 + 320 / 64) / 60, 6))] * 2
+    run = recipes.pretraining(place, "4x256", "short-first", SHORT, 100, 0)
+    assert recipes.phases_of(run) == [(50, 64, 32), (100, 32, 64)]
+    run = recipes.pretraining(place, "4x256", "paper", {}, 100, 0)
+    assert recipes.phases_of(run) == [(100, 32, 64)]
     recipes.draw({"one": [points], "two": [points, points[:2]]}, tmp_path / "curves.png")
     assert (tmp_path / "curves.png").stat().st_size > 10_000
 

@@ -7,7 +7,7 @@
 
 Menus, notices and footers are the lines that documents have in common. A line is known by 64 bits
 of BLAKE2b of its words in lower case. The hashes lie on disk, part by part and in order, and are
-counted in 256 ranges, so that memory holds a 256th of them.
+counted range by range, so that memory holds some 20 million of them, or a 256th.
 """
 
 import dataclasses
@@ -28,7 +28,9 @@ from data.pretraining.corpus import Document
 LANGUAGE_CHARACTERS = 2000
 """What a document's language is told by; more costs time and tells no more."""
 _RANGES = 256
+_AT_ONCE = 20_000_000  # hashes
 _INDEX = np.dtype(np.int64).itemsize * (_RANGES + 1)
+_LINE = np.dtype(np.uint64).itemsize + np.dtype(np.uint32).itemsize
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +76,12 @@ class Cleaner:
         if not self.boilerplate_documents or tf.io.gfile.exists(self._boilerplate):
             return
         paths = [self._path(part, "lines") for part in range(parts)]
-        found = [_common(paths, each, self.boilerplate_documents) for each in range(_RANGES)]
+        total = sum(tf.io.gfile.stat(path).length - _INDEX for path in paths) // _LINE
+        step = max(1, _RANGES * _AT_ONCE // max(1, total))
+        found = []
+        for first in range(0, _RANGES, step):
+            last = min(first + step, _RANGES)
+            found.append(_common(paths, first, last, self.boilerplate_documents))
         with atomic.writing(self._boilerplate) as file:
             file.write(np.concatenate(found).tobytes())
 
@@ -95,7 +102,9 @@ class Cleaner:
         boilerplate: frozenset[int] = frozenset()
         if self.boilerplate_documents:
             with tf.io.gfile.GFile(self._boilerplate, "rb") as file:
-                boilerplate = frozenset(np.frombuffer(file.read(), np.uint64).tolist())
+                common = np.frombuffer(file.read(), np.uint64)
+            own, _ = _lines_of_part(self._path(part, "lines"), 0, _RANGES)
+            boilerplate = frozenset(np.intersect1d(common, own).tolist())
         for number, document in enumerate(documents):
             if not self._wanted(languages[number : number + 1]):
                 left_out[f"documents in {languages[number]}"] += 1
@@ -120,17 +129,20 @@ class Cleaner:
         return os.path.join(self.folder, f"part-{part:05d}.{kind}")
 
 
-def _common(paths: Sequence[str], number: int, least: int) -> np.ndarray:
-    """The hashes of one range that stand in so many documents, uint64."""
-    hashes, counts = [np.zeros(0, np.uint64)], [np.zeros(0, np.uint32)]
-    for path in paths:
-        with tf.io.gfile.GFile(path, "rb") as file:
-            index = np.frombuffer(file.read(_INDEX), np.int64)
-            start, end, total = (int(index[n]) for n in (number, number + 1, -1))
-            file.seek(_INDEX + 8 * start)
-            hashes.append(np.frombuffer(file.read(8 * (end - start)), np.uint64))
-            file.seek(_INDEX + 8 * total + 4 * start)
-            counts.append(np.frombuffer(file.read(4 * (end - start)), np.uint32))
+def _lines_of_part(path: str, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
+    """Hashes, uint64, and in how many documents they are, uint32, of the ranges from … to."""
+    with tf.io.gfile.GFile(path, "rb") as file:
+        index = np.frombuffer(file.read(_INDEX), np.int64)
+        start, end, total = (int(index[n]) for n in (first, last, -1))
+        file.seek(_INDEX + 8 * start)
+        hashes = np.frombuffer(file.read(8 * (end - start)), np.uint64)
+        file.seek(_INDEX + 8 * total + 4 * start)
+        return hashes, np.frombuffer(file.read(4 * (end - start)), np.uint32)
+
+
+def _common(paths: Sequence[str], first: int, last: int, least: int) -> np.ndarray:
+    """The hashes of some ranges that stand in so many documents, uint64, in order."""
+    hashes, counts = zip(*(_lines_of_part(path, first, last) for path in paths), strict=True)
     values, places = np.unique(np.concatenate(hashes), return_inverse=True)
     # Exact below 2⁵³.
     sums = np.bincount(places, weights=np.concatenate(counts), minlength=len(values))

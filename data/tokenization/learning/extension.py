@@ -25,6 +25,7 @@ _SHOWN = 10
 # Shares of a vocabulary's tokens with a capital letter: the released cased ones have more than a
 # quarter, the others next to none.
 _CASED, _LOWER_CASED = 0.05, 0.002
+_HAVE_CASE = 0.05  # share of the tokens with letters that have a case, for that to tell anything
 
 
 @dataclasses.dataclass(frozen=True)
@@ -264,8 +265,13 @@ class _Chooser:
 
 
 def check_vocabulary_case(tokens: Sequence[str], do_lower_case: bool) -> None:
-    """Raises DataError if a vocabulary is evidently of the other case than a flag says."""
+    """Raises DataError if a vocabulary is evidently of the other case than a flag says.
+
+    One of a script without case, in which few tokens have any, tells nothing.
+    """
     plain = [token for token in tokens if not learner.IN_BRACKETS.fullmatch(token)]
+    if sum(token.lower() != token.upper() for token in plain) < _HAVE_CASE * len(plain):
+        return
     share = sum(token != token.lower() for token in plain) / max(1, len(plain))
     if (do_lower_case and share > _CASED) or (not do_lower_case and share < _LOWER_CASED):
         raise DataError(

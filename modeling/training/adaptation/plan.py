@@ -69,6 +69,11 @@ def set_adaptation_flags(values) -> None:
             f"--adapt and {', '.join(given)} exclude each other: it takes a whole model and raw "
             f"text, and chooses lengths and steps itself."
         )
+    if values.recipe != "paper":
+        raise ModelingError(
+            f"--adapt and --recipe={values.recipe} exclude each other: the recipe is for models "
+            f"from nothing, and --adapt has one of its own. Give single flags of it."
+        )
     for name, value in _FIXED.items():
         _set(values, name, value)
     budgets = ("minutes", "flops", "num_train_steps")
@@ -134,13 +139,17 @@ def plan_adaptation(
     _set(values, "objective", "mlm_nsp" if head == "pretraining" else "mlm")
     _set(values, "max_seq_length", length)
     length = values.max_seq_length
-    _set(values, "max_predictions_per_seq", math.ceil(MASKED_SHARE * length))
+    _set(
+        values,
+        "max_predictions_per_seq",
+        math.ceil(max(MASKED_SHARE, values.masked_lm_prob) * length),
+    )
     _set(values, "learning_rate", 5e-5 if hidden_size >= WIDE else 1e-4)
     steps = math.ceil(PASSES * domain.pieces / (values.train_batch_size * length))
     _set(values, "num_train_steps", steps)
     _set(values, "num_warmup_steps", max(1, values.num_train_steps // 10))
     names = ("objective", "max_seq_length", "max_predictions_per_seq", "train_batch_size")
-    names += ("learning_rate", "num_train_steps", "num_warmup_steps")
+    names += ("optimizer", "learning_rate", "lr_schedule", "num_train_steps", "num_warmup_steps")
     chosen = " ".join(f"--{name}={values[name].value}" for name in names)
     limit = next(
         (f"--{n}={values[n].value:g}" for n in ("minutes", "flops") if values[n].value), ""

@@ -48,7 +48,7 @@ class Optimizer(abc.ABC):
         rate_factors: Name → factor of the learning rate; 1 where a name is missing.
         averaged: Numbers of the updates, from 1, whose weights are averaged (Izmailov et al. 2018;
             Kaddour 2022): their mean becomes the weights with the last of them. Up to there it is
-            kept in slots and changes nothing. None: no averaging.
+            kept beside them and changes nothing. None: no averaging.
     """
 
     def __init__(
@@ -78,6 +78,8 @@ class Optimizer(abc.ABC):
             tf.Variable(tf.zeros_like(v), trainable=False) if averaged else None
             for v in self.variables
         ]
+        # Counted, not told by the step: a run may go on with another range than it began with.
+        self.averaged_updates = tf.Variable(0, dtype=tf.int64, trainable=False)
 
     def _has_second_moment(self, index: int) -> bool:
         return True
@@ -85,10 +87,20 @@ class Optimizer(abc.ABC):
     def slots(self) -> dict[str, tf.Variable]:
         """Slot variables by the names that the original gave them in checkpoints."""
         named = {}
-        for name, m, v, average in zip(self.names, self.m, self.v, self.averages, strict=True):
-            slots = {"adam_m": m, "adam_v": v, "average": average}
-            named |= {f"{name}/{kind}": slot for kind, slot in slots.items() if slot is not None}
+        for name, m, v in zip(self.names, self.m, self.v, strict=True):
+            named[f"{name}/adam_m"] = m
+            if v is not None:
+                named[f"{name}/adam_v"] = v
         return named
+
+    def averaging_state(self) -> dict[str, tf.Variable]:
+        """The weights' means so far by name, and how many updates are in them; {} without any."""
+        if not self.averaged:
+            return {}
+        means = zip(self.names, self.averages, strict=True)
+        return {f"{n}/average": mean for n, mean in means} | {
+            "averaged_updates": self.averaged_updates
+        }
 
     def apply(
         self,
@@ -112,6 +124,10 @@ class Optimizer(abc.ABC):
         number = tf.cast(step, tf.float32) + 1.0
 
         def apply_all(strategy, learning_rate, scale, number, finite, *dense):
+            if self.averaged:
+                strategy.extended.update(
+                    self.averaged_updates, self._count_averaged, args=(number,), group=False
+                )
             for i, gradient in zip(indices, dense, strict=True):
                 strategy.extended.update(
                     self.variables[i],
@@ -124,7 +140,7 @@ class Optimizer(abc.ABC):
                     strategy.extended.update(
                         self.variables[i],
                         self._average,
-                        args=(self.averages[i], number),
+                        args=(self.averages[i], self.averaged_updates, number),
                         group=False,
                     )
 
@@ -143,19 +159,26 @@ class Optimizer(abc.ABC):
         else:
             tf.cond(finite, update, lambda: tf.constant(False))
 
-    def _average(self, variable, average, number):
+    def _count_averaged(self, counter, number):
+        number = tf.cast(number, tf.int64)
+        more = tf.where(number < self.averaged.stop, counter + 1, counter)
+        counter.assign(tf.where(number < self.averaged.start, tf.zeros_like(more), more))
+
+    def _average(self, variable, average, counter, number):
         """Takes the weights after update `number` into their mean, which replaces them at last."""
-        counted = number - (self.averaged.start - 1)
+        count = tf.cast(counter, variable.dtype)
 
         def add():
-            average.assign_add((variable - average) / counted)
+            moved = average + (variable - average) / tf.maximum(count, 1.0)
+            average.assign(tf.where(count > 1, moved, variable))
             return tf.constant(True)
 
         def finish():
             variable.assign(average)
             return tf.constant(True)
 
-        tf.cond((counted >= 1) & (number < self.averaged.stop), add, lambda: tf.constant(False))
+        inside = (number >= self.averaged.start) & (number < self.averaged.stop)
+        tf.cond(inside, add, lambda: tf.constant(False))
         last = tf.equal(number, self.averaged.stop - 1)
         tf.cond(last, finish, lambda: tf.constant(False))
 

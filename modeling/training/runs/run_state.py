@@ -79,7 +79,8 @@ class RunState:
     def _optional_variables(self) -> dict[str, tf.Variable]:
         """Those that keep their start where a checkpoint lacks them."""
         loss_scale = self.train_step.loss_scale
-        return (loss_scale.state() if loss_scale else {}) | dict(self.watch)
+        means = self.train_step.optimizer.averaging_state()
+        return (loss_scale.state() if loss_scale else {}) | means | dict(self.watch)
 
     def save(self) -> str:
         """Writes a checkpoint of the present step, drops the oldest, returns its prefix.

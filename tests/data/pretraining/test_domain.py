@@ -93,6 +93,41 @@ def test_words_that_do_not_pay_stay_out(tmp_path, words, count):
     assert not (tmp_path / "new").exists()
 
 
+def test_a_run_that_goes_on_keeps_its_words(tmp_path):
+    """Whatever the text has become; and another model's vocabulary is refused."""
+    words = ["the", "cell", "mitosis", "genome", "divides", "kinase", "plasmid"]
+    _, found = study(tmp_path, words)
+    kept = tmp_path / "kept.txt"
+    kept.write_text((tmp_path / "new/vocab.txt").read_text())
+    place = str(tmp_path / "vocab.txt"), str(tmp_path / "again/vocab.txt")
+    text = sides(["the", "ribosome", "cell", "genome"])
+    again = domain.study_domain(text, *place, kept_vocab_file=str(kept))
+    assert again.new_words == found.new_words and again.new_pieces == found.new_pieces
+    assert (tmp_path / "again/vocab.txt").read_text() == kept.read_text()
+    plain = domain.study_domain(text, *place, kept_vocab_file=place[0])
+    assert plain.new_words == {} and plain.vocab_file == place[0]
+    missing = domain.study_domain(text, *place, kept_vocab_file=str(tmp_path / "none"))
+    assert "ribosome" in missing.new_words.values()
+    kept.write_text(kept.read_text().replace("\ncell\n", "\nsell\n"))
+    with pytest.raises(DataError, match="was begun with another model"):
+        domain.study_domain(text, *place, kept_vocab_file=str(kept))
+
+
+def test_scripts_without_case_have_no_wrong_case(tmp_path):
+    arabic = [chr(n) for n in range(0x620, 0x64A)]
+    tokens = [
+        *SPECIAL,
+        *arabic,
+        *(f"##{c}" for c in arabic),
+        *(a + b for a in arabic for b in arabic),
+    ]
+    (tmp_path / "vocab.txt").write_text("\n".join([*tokens, "A", "b"]) + "\n")
+    text = sides([arabic[1] * 3, arabic[2] * 4, arabic[3]])
+    place = str(tmp_path / "vocab.txt"), str(tmp_path / "new/vocab.txt")
+    for lower in (True, False):
+        assert len(domain.study_domain(text, *place, do_lower_case=lower).new_words) == 2
+
+
 def test_a_corpus_without_words(tmp_path):
     (tmp_path / "vocab.txt").write_text("\n".join(TOKENS) + "\n")
     blank = [Document(["\u200b"], str(n)) for n in range(8)]

@@ -84,7 +84,8 @@ def test_unknown_huggingface_names(name):
 
 
 def test_bookkeeping():
-    for name in ("bert/pooler/dense/kernel/adam_m", "global_step", "embeddings.position_ids"):
+    slots = [f"bert/pooler/dense/kernel/{kind}" for kind in ("adam_m", "adam_v", "average")]
+    for name in (*slots, "averaged_updates", "global_step", "embeddings.position_ids"):
         assert names.is_bookkeeping(name)
     for name in numpy_bert.variable_shapes(CONFIG, ("pretraining", "classifier", "squad")):
         assert not names.is_bookkeeping(name)

@@ -57,8 +57,10 @@ def cleaned(folder, made, parts, **options):
 
 
 @pytest.mark.parametrize("least", [1, 6, 7, 64, 65])
-@pytest.mark.parametrize("parts", [1, 7])
-def test_boilerplate_against_sets(tmp_path, least, parts):
+@pytest.mark.parametrize(("parts", "at_once"), [(1, 10**9), (7, 10**9), (7, 100), (3, 1)])
+def test_boilerplate_against_sets(tmp_path, monkeypatch, least, parts, at_once):
+    """Whatever is counted at once: all lines, those of some of the ranges, or of one."""
+    monkeypatch.setattr(cleaning, "_AT_ONCE", at_once)
     made = documents()
     folded = [[" ".join(line.lower().split()) for line in d.sentences] for d in made]
     counts = Counter(line for lines in folded for line in set(lines))

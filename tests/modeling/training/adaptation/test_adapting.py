@@ -87,7 +87,8 @@ def test_it_starts_with_the_new_words(folder):
 def test_the_plan(folder):
     log = (folder / "log").read_text()
     assert "Plan: --objective=mlm_nsp --max_seq_length=32 --max_predictions_per_seq=5" in log
-    assert "--learning_rate=0.0001 --num_train_steps=8 --num_warmup_steps=1" in log
+    assert "--optimizer=adamw --learning_rate=0.0001 --lr_schedule=linear_from_peak" in log
+    assert "--num_train_steps=8 --num_warmup_steps=1" in log
     # Without a number of steps minutes count, and passes over the text.
     log = succeed(*command(folder, "passes", "--flops=1e30", "--train_batch_size=64"))
     [line] = [line for line in log.splitlines() if "Plan: " in line]

@@ -119,12 +119,42 @@ def test_averages_against_float64(name, compiled):
     for n in NAMES:
         mean = sums[n] / len(averaged)
         np.testing.assert_allclose(variables[n], mean, rtol=1e-6, atol=1e-6, err_msg=n)
-        assert (variables[n].numpy() == optimizer.slots()[f"{n}/average"].numpy()).all()
+        assert (variables[n].numpy() == optimizer.averaging_state()[f"{n}/average"].numpy()).all()
         assert np.abs(variables[n] - plain[n]).max() > 1e-3
+    assert optimizer.averaging_state()["averaged_updates"].numpy() == len(averaged)
     # Further updates, of a run that goes on, are what they were.
-    before = {n: optimizer.slots()[f"{n}/average"].numpy() for n in NAMES}
+    before = {n: optimizer.averaging_state()[f"{n}/average"].numpy() for n in NAMES}
     apply(tf.constant(STEPS, tf.int64), *dense)
-    assert all((before[n] == optimizer.slots()[f"{n}/average"].numpy()).all() for n in NAMES)
+    assert all(
+        (before[n] == optimizer.averaging_state()[f"{n}/average"].numpy()).all() for n in NAMES
+    )
+
+
+def test_a_run_that_goes_on_with_another_range_averages_what_it_has_seen():
+    """The mean is of the updates that were really averaged, wherever the range begins now."""
+    _, gradients, variables, first = make_problem("adamw", range(90, 101))
+    _, _, plain, without = make_problem("adamw")
+    schedule = make_schedule("linear", 0.02, 30, 4)
+    second = make_optimizer(
+        "adamw", variables, schedule, rate_factors=FACTORS, averaged=range(4, 17)
+    )
+    after = []
+    for step in range(10, 16):
+        optimizer = first if step < 13 else second
+        if step == 13:
+            for mine, others in (
+                (second.slots(), first.slots()),
+                (second.averaging_state(), first.averaging_state()),
+            ):
+                for name, variable in mine.items():
+                    variable.assign(others[name])
+        dense = [tf.constant(g[step], tf.float32) for g in gradients.values()]
+        for each in (optimizer, without):
+            each.apply(dense, tf.constant(0.01), tf.constant(0.5), step=step)
+        after.append({name: value.numpy().astype(np.float64) for name, value in plain.items()})
+    for name in NAMES:
+        mean = np.mean([values[name] for values in after[3:]], 0)
+        np.testing.assert_allclose(variables[name], mean, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["adam", "adamw", "lamb", "muon"])
