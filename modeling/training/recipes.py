@@ -2,9 +2,9 @@
 
     set_recipe_flags(values)  # before the flags are checked
 
-`paper` is the original's defaults. `fast` needs a third of its steps on the demo's model; what each
-of its flags does there and elsewhere, tests/paper/recipes.py finds out. Each of a recipe's flags
-can be given besides, and then counts.
+`paper` is the original's defaults. What each flag of `fast` does, tests/paper/recipes.py finds out;
+what was measured stands in data/pretraining/README.md. Each of a recipe's flags can be given
+besides, and then counts.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ RECIPES: dict[str, dict[str, Any]] = {
     "fast": {
         # Orthogonal updates leave the plateau of word frequencies sooner than Adam's.
         "optimizer": "muon",
-        "learning_rate": 4e-3,
+        "learning_rate": 1.5e-3,
         "lr_schedule": "linear_from_peak",
         # Little text is gone over a few times at most, too few for dropout to help.
         "dropout": False,

@@ -31,7 +31,7 @@ from tests.paper.experiment import ROOT, Cell, Place, Run, complete, numbers
 from tests.paper.report import COLOURS
 
 INGREDIENTS: dict[str, dict[str, object]] = {
-    "muon": {"optimizer": "muon", "learning_rate": 4e-3},
+    "muon": {"optimizer": "muon", "learning_rate": 1.5e-3},
     "adamw": {"optimizer": "adamw", "learning_rate": 1e-3},
     "from-peak": {"lr_schedule": "linear_from_peak"},
     "no-dropout": {"dropout": False},
