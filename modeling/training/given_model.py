@@ -74,7 +74,8 @@ def open_given_model(values, learns_vocabulary: bool = False) -> BertConfig:
         config = BertConfig.from_file_or_name(values.bert_config_file, vocab_size)
     if known:
         take_text_folding(values, known.folding)
-    if learns_vocabulary and values.vocab_file and not values.adapt:
+    adapts = "adapt" in values and values.adapt  # and checks when it has chosen the words
+    if learns_vocabulary and values.vocab_file and not adapts:
         check_run_vocabulary(values)  # before records are made with it
     return config
 
