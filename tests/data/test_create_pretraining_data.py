@@ -39,6 +39,8 @@ def test_flags_and_defaults_are_the_originals():
         "compression": "none",
         "drop_duplicates": False,
         "near_duplicates": 0.0,
+        "languages": [],
+        "boilerplate_documents": 0,
         "num_workers": 1,
         "runner": "local",
         "beam_options": "",
