@@ -15,6 +15,7 @@ seeds, to recipes.png.
 from modeling import quiet  # noqa: F401  isort: skip
 
 import argparse
+import dataclasses
 import itertools
 import json
 import os
@@ -136,7 +137,7 @@ def tuning(place: Place, model: Run, task: str) -> Run:
         "max_seq_length": small.LENGTH,
     }
     run = small.glue(place, model.name, task, start, TUNING_STEPS, 1e-4, [model], model.seeds)
-    return Run(run.name, run.command, run.flags, seeds=run.seeds, after=run.after, apart=True)
+    return dataclasses.replace(run, apart=True)
 
 
 def phases_of(run: Run) -> list[tuple[int, int, int]]:

@@ -2,7 +2,7 @@
 
     set_adaptation_flags(values)             # before the flags are checked
     folder = make_start(values, domain)      # within the run's lock
-    plan_adaptation(values, domain, head)
+    plan_adaptation(values, domain, hidden_size, longest, head)
 
 `domain` is what `data.pretraining.domain.study_domain` found out about the text.
 """
