@@ -69,6 +69,7 @@ def classifier(folder, out, init, *more):
     )
 
 
+@pytest.mark.slow
 def test_classifier_from_training_to_its_export(folder):
     files = ("--train_file=train.tsv", "--dev_file=dev.tsv")
     succeed(*classifier(folder, "classes", "model", *TRAIN, *files))
@@ -134,6 +135,7 @@ def test_vectors(folder, tmp_path):
     assert said.startswith(REFUSED)
 
 
+@pytest.mark.slow
 def test_pretraining(folder):
     (folder / "corpus.txt").write_text(("Schön oder\nschon. Nicht\n\nDas KLEID\nist SCHÖN\n\n") * 9)
     config = BertConfig(vocab_size=40, hidden_size=8, num_hidden_layers=1, num_attention_heads=2)

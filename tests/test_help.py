@@ -26,6 +26,7 @@ for module, of_module in flags.FLAGS.flags_by_module_dict().items():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_every_flag_and_none_of_others(script):
     listed = subprocess.run(

@@ -74,6 +74,7 @@ def results(path):
     return {key: float(value) for key, value in (line.split(" = ") for line in lines)}
 
 
+@pytest.mark.slow
 def test_own_files_from_training_to_predictions(folder):
     # A file to predict that says what is right, but for one line that isn't JSON.
     (folder / "again.jsonl").write_text((folder / "other.jsonl").read_text() + "{\n")

@@ -104,6 +104,7 @@ def command(folder, out, *more):
 TRAIN = ("--do_train", "--train_batch_size=16", "--learning_rate=3e-3", "--num_train_epochs=8")
 
 
+@pytest.mark.slow
 def test_training_learns_resumes_predicts_and_serves(folder):
     log = succeed(*command(folder, "out", *TRAIN, "--do_eval", "--log_steps=50"))
     assert "Start: random weights" in log and "step 200/200" in log

@@ -96,6 +96,7 @@ def trained(folder):
     return succeed(*command(folder, "a", *FILES, *do, "--num_train_epochs=25", "--eval_steps=200"))
 
 
+@pytest.mark.slow
 def test_learns_and_is_exported(folder, trained):
     out, log = folder / "a", trained
     scores = results(out / "eval_results.txt")

@@ -66,6 +66,7 @@ def from_records(folder, *more, out="bad"):
     )
 
 
+@pytest.mark.slow
 def test_output_folder_holds_the_release_and_the_results(folder):
     out = folder / "out"
     assert json.loads((out / "bert_config.json").read_text())["vocab_size"] == 60
@@ -110,6 +111,7 @@ def test_interrupted_run_goes_on_to_the_same_numbers(folder):
         np.testing.assert_array_equal(whole.get_tensor(name), again.get_tensor(name), name)
 
 
+@pytest.mark.slow
 def test_a_budget_of_operations(folder):
     """The same steps as by their number, to the last bit, and kept when it goes on."""
     per_step = train_step_flops(BertConfig.from_json_file(folder / "config.json"), 4, 24, 4, 2)
@@ -133,6 +135,7 @@ def test_a_budget_of_minutes(folder):
     assert f"global_step = {steps}\n" in (folder / "minutes" / "eval_results.txt").read_text()
 
 
+@pytest.mark.slow
 def test_records_as_input_hold_out_a_share(folder):
     start = f"--init_checkpoint={folder}/out/bert_model.ckpt"
     log = succeed(*from_records(folder, "--do_eval", start, out="other"))
@@ -304,6 +307,7 @@ def test_two_phases_left_to_right_with_everything_on(folder):
     assert "Nothing to train" in again
 
 
+@pytest.mark.slow
 def test_loss_that_is_not_finite_names_the_records(folder):
     options = ("--learning_rate=1e38", "--num_train_steps=20", "--save_checkpoints_steps=10")
     message = fail(*from_records(folder, *options, out="diverged"))
@@ -390,6 +394,7 @@ def test_interrupted_dynamic_masking_goes_on_to_the_same_numbers(folder, record_
     assert (trained()[name] != whole[name]).any()
 
 
+@pytest.mark.slow
 def test_dynamic_masking_of_raw_text(folder):
     log = succeed(*command(folder, "dynamic_text", "--num_train_steps=4", "--dynamic_masking"))
     assert "held out at step 4" in log

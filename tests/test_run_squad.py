@@ -46,6 +46,7 @@ def golden_command(golden, shared_data, version, out, *more):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("version", "name", "more"),
     [

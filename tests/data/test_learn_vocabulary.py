@@ -70,6 +70,7 @@ def test_extending_through_the_command(tmp_path):
     assert lines[:1] + lines[3:] == tokens[:1] + tokens[3:]
 
 
+@pytest.mark.slow
 def test_accents_that_stay(tmp_path):
     assert "--[no]strip_accents: " in learn("--help").stdout
     (tmp_path / "a.txt").write_text("Das Kleid ist SCHÖN.\n\nEs ist schon sehr schön.\n\n" * 99)
@@ -148,6 +149,7 @@ def test_pruning_a_vocabulary(tmp_path, model):
     assert "38 of 39 pieces stay; all of the corpus's 8 words are cut as before" in done.stdout
 
 
+@pytest.mark.slow
 def test_pruning_a_model(tmp_path, model):
     output = tmp_path / "small"
     line = (f"--prune={model}", f"--input_file={tmp_path}/corpus.txt", f"--output_dir={output}")

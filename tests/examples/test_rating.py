@@ -69,6 +69,7 @@ def trained(folder):
     return succeed("-m", SCRIPT, *flags(folder, "a", *BEST, *test))
 
 
+@pytest.mark.slow
 def test_card_and_page_say_what_the_results_say(folder, trained):
     assert "Wrote model_card.md and report.html" in trained
     scores = tiny_tasks.results(folder / "a/eval_results.txt")

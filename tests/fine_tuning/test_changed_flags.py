@@ -68,6 +68,7 @@ def newest(out):
     return step, (out / f"model.ckpt-{step}.data-00000-of-00001").read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_other_training_flags_are_refused(folder, script):
     """What made the weights can't change; what doesn't change them may, and more steps too."""
@@ -99,6 +100,7 @@ def test_other_training_flags_are_refused(folder, script):
     assert newest(folder / out)[0] == 4
 
 
+@pytest.mark.slow
 def test_evaluation_of_what_was_trained_needs_no_flag_of_training(folder):
     """Also beside --do_train the weights are those of the flags that are named."""
     files = ("--do_eval", "--dev_file=dev.tsv")
@@ -119,6 +121,7 @@ def test_evaluation_of_what_was_trained_needs_no_flag_of_training(folder):
     assert not (out / "eval_results.txt").exists()
 
 
+@pytest.mark.slow
 def test_a_refused_overwriting_takes_nothing_away(folder):
     """The earlier run is there until the new one stands, and its length is what is asked with."""
     out, files = folder / "kept", ("--do_eval", "--dev_file=dev.tsv", "--label_column=verdict")

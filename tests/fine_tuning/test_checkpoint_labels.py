@@ -48,6 +48,7 @@ def sentence_folder(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_sentences(sentence_folder):
     """Text columns are among what the labels' file holds."""
     folder = sentence_folder
@@ -68,6 +69,7 @@ def test_export_of_sentences(sentence_folder):
     assert json.loads((assets / "labels.json").read_text()) == ["bad", "good"]
 
 
+@pytest.mark.slow
 def test_tags(tmp_path):
     folder = tmp_path
     write_model(folder)

@@ -91,6 +91,7 @@ def stored(out: pathlib.Path, count: int) -> tuple[np.ndarray, np.ndarray]:
     )
 
 
+@pytest.mark.slow
 def test_a_student_learns_without_labels(folder):
     """Its teacher's answers alone say what is right; they are computed once, for all runs."""
     taught = (f"--teacher={folder}/sentences", "--label_share=0", "--log_steps=10")
@@ -119,6 +120,7 @@ def test_a_student_learns_without_labels(folder):
         np.testing.assert_allclose(values.reshape(-1, 2)[start], live[0], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_run_with_a_teacher_is_another_run(folder):
     """What was trained without one isn't taken for it, nor the other way round."""
     succeed(*classifier(folder, "untaught", *COLUMNS, *TRAIN, "--num_train_steps=2"))
@@ -128,6 +130,7 @@ def test_a_run_with_a_teacher_is_another_run(folder):
     assert "was trained with other settings: teacher" in said
 
 
+@pytest.mark.slow
 def test_texts_without_labels_make_up_for_few_labels(folder):
     files = ("--train_file=few.tsv", *COLUMNS[1:])
     few = (*files, *TRAIN)

@@ -33,6 +33,7 @@ def test_names_the_rows_of_a_parquet_file(folder):
     assert len(numbers) == 8 and set(numbers) <= set(range(1, 25)), message
 
 
+@pytest.mark.slow
 def test_search_goes_on_behind_a_run_that_diverged(folder):
     log = succeed(*classifier(folder, "search", *TRAIN, *COLUMNS, "--learning_rates=1e30,0.001"))
     assert "This run has diverged" in log

@@ -163,6 +163,7 @@ def years(folder, out, *more):
     return classifier(folder, out, *columns, *files, "--learning_rate=0.003", *more)
 
 
+@pytest.mark.slow
 def test_years_are_learned_exported_and_predicted(folder):
     everything = ("--do_train", "--do_eval", "--do_predict", "--do_export")
     succeed(*years(folder, "years", *everything, "--num_train_epochs=4"))

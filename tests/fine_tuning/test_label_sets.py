@@ -53,6 +53,7 @@ def test_sentences(tmp_path, steps):
     check("run_classifier.py", tmp_path, line("train.tsv"), others)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", ["--num_train_steps=2", "--num_train_steps=4"])
 def test_tags(tmp_path, steps):
     write_model(tmp_path)

@@ -80,6 +80,7 @@ def write_both(folder, name, rows):
     write_rows(folder / f"dev_{name}.tsv", rows(50, 1))
 
 
+@pytest.mark.slow
 def test_classes(folder):
     def rows(count, seed):
         rows = sentences(count, seed, labels=("good", HOSTILE))
@@ -161,6 +162,7 @@ def test_classes(folder):
     np.testing.assert_allclose(by_ids["probabilities"], by_text["probabilities"], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_numbers(folder):
     def rows(count, seed):
         draw = np.random.default_rng(seed)
@@ -181,6 +183,7 @@ def test_numbers(folder):
     assert (out / "report.html").read_text().count("<circle") >= 50
 
 
+@pytest.mark.slow
 def test_several_labels(folder):
     def rows(count, seed):
         names = ("good", "bad", "film")
@@ -268,6 +271,7 @@ def test_thresholds_are_tuned_kept_and_exported(folder):
     assert "needs --do_eval" in fail(*again, *more, "--label_thresholds=tuned")
 
 
+@pytest.mark.slow
 def test_choices(folder):
     def write(name, count, seed):
         lines = [
@@ -299,6 +303,7 @@ def test_choices(folder):
     assert '"choices": [' in page
 
 
+@pytest.mark.slow
 def test_tags(folder):
     write_tags(folder / "train.txt", 60, 0)
     write_tags(folder / "dev.txt", 30, 1)
@@ -337,6 +342,7 @@ def test_tags(folder):
     assert re.findall(r"summed (\d+\.\d+) · dev.txt", page) == worst
 
 
+@pytest.mark.slow
 def test_questions(folder):
     write_questions(folder / "train.json", 64, 0)
     write_questions(folder / "dev.json", 32, 1)

@@ -47,6 +47,7 @@ def check(script, folder, first, same, others):
     assert len((folder / "out" / "search.tsv").read_text().splitlines()) == 3
 
 
+@pytest.mark.slow
 def test_sentences(folder):
     files = ("--train_file=train.tsv", "--dev_file=dev.tsv")
 
@@ -84,6 +85,7 @@ def test_sentences(folder):
     check("run_classifier.py", folder, line(), [line("copied")], others)
 
 
+@pytest.mark.slow
 def test_tags(tmp_path):
     write_model(tmp_path)
     for name, train, dev in (("data", 0, 1), ("texts", 2, 1), ("dev", 0, 3)):

@@ -33,6 +33,7 @@ def evaluations(out):
     return {line["step"]: line for line in lines if "eval_f1" in line}
 
 
+@pytest.mark.slow
 def test_evaluates_every_so_many_steps(folder):
     """No best weights are wanted: the last ones answer, and nothing is in best/."""
     log = succeed(*training(folder, "curve", "--eval_steps=2", "--num_train_steps=5"))
@@ -43,6 +44,7 @@ def test_evaluates_every_so_many_steps(folder):
     assert not (folder / "curve" / "best").exists()
 
 
+@pytest.mark.slow
 def test_keeps_the_best_weights_and_answers_with_them(folder):
     flags = ("--eval_steps=4", "--best_metric=eval_f1", "--num_train_steps=24")
     line = training(folder, "best", *flags, "--learning_rate=0.01", "--do_predict")

@@ -78,6 +78,7 @@ def test_golden_output(golden, shared_data, tmp_path):
         np.testing.assert_allclose(*values, rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_fewer_than_four_layers_and_the_order(model, tmp_path):
     """Lines of all lengths, in several formats at once, against the oracle line by line."""
     rng = np.random.default_rng(0)
@@ -109,6 +110,7 @@ def test_fewer_than_four_layers_and_the_order(model, tmp_path):
     np.testing.assert_allclose(np.load(tmp_path / "o.npy")[:, 0], wanted, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_export(model, tmp_path):
     scripts.succeed(*COMMAND, *model, f"--export_dir={tmp_path}/export", "--layers=-1")
     assert (tmp_path / "export/1/assets/bert_config.json").exists()
@@ -166,6 +168,7 @@ for path in inputs:
 """
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_input(model, tmp_path):
     rng = np.random.default_rng(1)
     # The second run shows what it takes to make a model and a tokenizer again.

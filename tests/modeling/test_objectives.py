@@ -168,6 +168,7 @@ def test_direction_survives_saving(tmp_path):
     assert not (tmp_path / "theirs/config.json").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", [_config(), _left_to_right()])
 @pytest.mark.parametrize("remat", [False, True])
 def test_without_next_sentences_it_learns_and_compiles(config, remat):

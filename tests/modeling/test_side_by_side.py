@@ -170,6 +170,7 @@ def test_evaluation_prediction_and_extraction_are_the_same(at_once, monkeypatch)
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow
 def test_a_command_says_so(monkeypatch, tmp_path):
     """And gives the same vectors as with TensorFlow's own threads, to 1e-6."""
     succeed("-m", "tests.readme.tiny_model", tmp_path)

@@ -26,6 +26,7 @@ def opened(script: Script, seconds: float = 120) -> str:
     raise AssertionError(script.read("stderr"))
 
 
+@pytest.mark.slow
 def test_from_the_command_line_to_ctrl_c(tmp_path):
     makers = exports.makers(tmp_path)
     makers["classes"](), makers["number"]()

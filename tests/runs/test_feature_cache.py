@@ -3,6 +3,8 @@
 import signal
 import time
 
+import pytest
+
 from tests import test_run_classifier
 from tests.scripts import Script, run
 from tests.test_run_classifier import command
@@ -45,6 +47,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 TRAIN = ("--do_train", "--num_train_steps=2")
 
 
+@pytest.mark.slow
 def test_a_full_disk_costs_a_warning(folder):
     ended = run("-c", FULL, *command(folder, "full", *TRAIN))
     assert "Traceback" not in ended.stderr, ended.stderr[-1500:]
@@ -55,6 +58,7 @@ def test_a_full_disk_costs_a_warning(folder):
     assert not list((folder / "full").glob("features/*"))
 
 
+@pytest.mark.slow
 def test_what_a_killed_run_left_of_pieces_goes(folder):
     died = run("-c", DYING, *command(folder, "killed", *TRAIN))
     assert died.returncode == -signal.SIGKILL, died.stderr[-3000:]

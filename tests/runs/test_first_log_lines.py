@@ -31,6 +31,7 @@ def logs(folder):
     return succeed(*line), succeed(*line, "--verbosity=1")
 
 
+@pytest.mark.slow
 def test_what_every_checkpoint_and_vocabulary_has_is_no_news(logs):
     usual, asked = logs
     assert len(re.findall(r"Loaded \d+ weights", usual)) == 1

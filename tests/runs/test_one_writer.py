@@ -32,6 +32,7 @@ def test_all_writers(pairs, kills):
         assert f"\n{name} " in text
 
 
+@pytest.mark.slow
 def test_a_pair_and_a_kill():
     """Of one script and one command; a command is of another module than its lock."""
     table("--pairs=1", "--kills=1", "--writer=ta")

@@ -90,6 +90,7 @@ def test_accents_go_with_the_case_unless_told():
         assert tokenizer.split_words("É").numpy().tolist() == [b"e" if lower else "É".encode()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("lower", "words"), [(True, ["é", "é"]), (False, ["E", "e"])])
 def test_words_kept_tokens_and_an_export(tmp_path, lower, words):
     class Server(tf.Module):

@@ -159,6 +159,7 @@ def test_classifier_checkpoint_keeps_the_lstm(tmp_path):
     assert set(names) < set(report.left_over)
 
 
+@pytest.mark.slow
 def test_training_pass_compiles_with_static_shapes():
     model = _classifier()
     inputs = _inputs()

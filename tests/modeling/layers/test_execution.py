@@ -143,6 +143,7 @@ def loss_and_gradients(model, batch, on):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [

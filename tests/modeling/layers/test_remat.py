@@ -92,6 +92,7 @@ def _equal(one, other, bound):
     assert tf.linalg.global_norm(one[1]) > 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", ["bidirectional", "left_to_right"])
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
 def test_gradients_are_the_same_eagerly_and_in_a_graph(policy, direction):

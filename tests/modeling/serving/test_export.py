@@ -145,6 +145,7 @@ def test_answers_with_another_activation(tmp_path, tokenizer):
     np.testing.assert_allclose(answers(path, text_a=TEXTS)["probabilities"], wanted, atol=2e-6)
 
 
+@pytest.mark.slow
 def test_an_example_without_the_feature_is_refused(model, export, tokenizer):
     path = export_classes(model, export, tokenizer)
     good = example(text_a=[TEXTS[0]], id=["7"])
@@ -154,6 +155,7 @@ def test_an_example_without_the_feature_is_refused(model, export, tokenizer):
             answers(path, "examples", examples=[good, bad])
 
 
+@pytest.mark.slow
 def test_several_labels_numbers_and_choices(export, tokenizer):
     def single(*texts):
         return build_inputs(tokenizer, *texts, max_seq_length=LENGTH, pad_to="longest")
@@ -295,6 +297,7 @@ def test_base_holds_little_but_its_parameters(tmp_path, shared_data):
     print(f"{size:,} bytes for {base.count_params():,} parameters")
 
 
+@pytest.mark.slow
 def test_warm_up_requests_fit_their_signatures(model, export, tokenizer):
     path = export_classes(model, export, tokenizer)
     loaded = tf.saved_model.load(str(path))
@@ -334,6 +337,7 @@ def test_what_was_interrupted_is_removed(model, export, tokenizer):
     assert sorted(p.name for p in folder.iterdir()) == [alive.name, "1"]
 
 
+@pytest.mark.slow
 def test_bad_exports(model, tokenizer, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ModelingError, match=r"can't be written to .*file/x"):

@@ -37,6 +37,7 @@ export_sentence_model(model, export, "classes", preprocess, ["no", "yes"], False
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("host", "stays"), [("elsewhere", True), ("here", False)])
 def test_only_leftovers_of_the_own_host_go(tmp_path, host, stays):
     vocab, folder = tmp_path / "vocab.txt", tmp_path / "model"

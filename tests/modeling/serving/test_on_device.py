@@ -90,6 +90,7 @@ def test_classes(dtype, tmp_path):
         assert got["label"][0] == NAMES[got["probabilities"][0].argmax()].encode()
 
 
+@pytest.mark.slow
 def test_fewer_bytes(tmp_path):
     """Kernels and tables; the models of LiteRT begin with some 100 kB of graph."""
     sizes = {}
@@ -176,6 +177,7 @@ def test_words(tmp_path):
         assert got["words"].shape == (1, 2, 3) and got["words"][0, 0, 0].decode() in VOCAB
 
 
+@pytest.mark.slow
 def test_what_has_no_form_is_refused(tmp_path):
     def choices(*texts):
         return build_choice_inputs(Tokenizer.from_vocab(VOCAB), *texts, LENGTH, "longest")

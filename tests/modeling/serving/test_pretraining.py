@@ -73,6 +73,7 @@ def log_probabilities(model, ids, position) -> np.ndarray:
     return logits - np.log(np.exp(logits - logits.max()).sum()) - logits.max()
 
 
+@pytest.mark.slow
 def test_words_for_masks(model, loaded, tokenizer):
     got = ask(loaded, "serving_default", text=TEXTS)
     assert got["words"].shape == got["scores"].shape == (len(TEXTS), 3, K)
@@ -120,6 +121,7 @@ def test_next_sentences(model, loaded, tokenizer):
     np.testing.assert_allclose(got, wanted, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", [LEFT_TO_RIGHT, RIGHT_TO_LEFT])
 def test_one_direction(tokenizer, tmp_path, direction):
     model = make(dataclasses.replace(CONFIG, attention_direction=direction), False)

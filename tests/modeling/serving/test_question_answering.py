@@ -181,6 +181,7 @@ def test_bytes_that_are_not_utf8(first_version, questions):
     assert got.tolist() == ask(first_version, questions[:4])["answer"].tolist()
 
 
+@pytest.mark.slow
 def test_thresholds(model, tokenizer, questions, tmp_path):
     answered = predicted([model], tokenizer, questions, version_2=True)
     odds = sorted(one.null_odds for one in answered if one.null_odds < 1e8)
@@ -253,6 +254,7 @@ def test_odds_that_float32_calls_equal_to_the_threshold(tokenizer, tmp_path):
         assert ask(loaded, one)["answer"].tolist() == [answer.encode()]
 
 
+@pytest.mark.slow
 def test_too_long_a_context_is_refused(model, tokenizer, tmp_path):
     loaded = exported(model, tokenizer, tmp_path, max_windows=3)
     # A question of one piece: windows of 24 - 4 pieces, 7 apart.

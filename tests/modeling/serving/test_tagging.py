@@ -222,6 +222,7 @@ def memory(name: str) -> float:
         return next(int(line.split()[1]) for line in file if line.startswith(name)) / 1024
 
 
+@pytest.mark.slow
 def test_too_long_texts_are_refused(model, tokenizer, tmp_path):
     lengths = {"max_seq_length": LENGTH, "max_windows": 3}
     path = export_tagger(

@@ -82,6 +82,7 @@ def of_file(tokenizer, texts, tmp_path, model, word_pooling=None):
     return list(chunk.rows(Extractor(model)(batches, chunk.features.lengths)))
 
 
+@pytest.mark.slow
 def test_texts(exported, tokenizer, texts, tmp_path):
     got = ask(exported, "serving_default", texts)["embedding"]
     assert got.shape == (len(texts), 16)

@@ -134,6 +134,7 @@ def steps(folder):
     return [(line["kind"], line["step"]) for line in lines]
 
 
+@pytest.mark.slow
 def test_everything_in_its_order(tmp_path):
     task = run(ToyTask(), tmp_path, loop={"eval_steps": 2})
     assert task.asked[:3] == ["read train", "read dev", "read test"]
@@ -165,6 +166,7 @@ def test_splits_to_train_on_follow_each_other(tmp_path):
         run(task, tmp_path, **only_train)
 
 
+@pytest.mark.slow
 def test_what_is_older_than_the_weights_is_named(tmp_path, caplog):
     """Card and export of before, and what was tuned for weights that have gone on."""
     alone = {"do_eval": False, "do_predict": False, "do_export": False}
@@ -189,6 +191,7 @@ def test_too_little_to_train_on(tmp_path):
         run(task, tmp_path)
 
 
+@pytest.mark.slow
 def test_models_of_a_search_compute_in_the_format_that_was_set(tmp_path):
     set_precision("bfloat16")
     task = run(ToyTask(), tmp_path, seeds=(1, 2), do_export=False)

@@ -129,6 +129,7 @@ def test_update_against_float64():
         np.testing.assert_allclose(optimizer.slots()[f"{name}/adam_v"], v, rtol=2e-5, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_same_seed_same_run_and_other_seed_other_run(tmp_path):
     runs = [Run(tmp_path / str(i), seed=seed) for i, seed in enumerate((0, 0, 1))]
     for run in runs:

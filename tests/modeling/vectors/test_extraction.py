@@ -96,6 +96,7 @@ def test_fingerprint():
     assert extraction_fingerprint(make_model(WEIGHTS | {name: WEIGHTS[name] + 1})) == base
 
 
+@pytest.mark.slow
 def test_two_replicas():
     script = "import tests.modeling.vectors.two_replicas_extracting as script; script.main()"
     assert "the same" in scripts.succeed("-c", f"import sys; sys.path.insert(0, '.'); {script}")

@@ -2,6 +2,7 @@
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from data.batching import Batching
@@ -90,6 +91,7 @@ def rows(seed: int, number: int = 60) -> Features:
     )
 
 
+@pytest.mark.slow
 def test_learns_from_stored_vectors(tmp_path):
     keras.utils.set_random_seed(1)
     encoder = BertVectors(CONFIG, ["first"])

@@ -190,6 +190,7 @@ def test_another_job_starts_afresh(folder, tmp_path, monkeypatch):
     assert write_job_locally(job).counts.documents == 840
 
 
+@pytest.mark.slow
 def test_compressed_shards(done, folder, tmp_path):
     job = plan(folder, tmp_path, compression="gzip")
     write_job_locally(job)

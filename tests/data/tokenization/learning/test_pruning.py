@@ -124,6 +124,7 @@ def test_mistakes(prune):
         prune([*SPECIAL, "a"], ["\u200b"])
 
 
+@pytest.mark.slow
 def test_real_text_under_released_vocabularies(prune, shared_data):
     """Of the multilingual vocabulary little stays; the sentences are in five languages."""
     rows = [

@@ -134,6 +134,7 @@ def rows(folder, out) -> list[dict]:
     return [row for row in map(json.loads, lines) if row["kind"] == "train"]
 
 
+@pytest.mark.slow
 def test_a_run_with_a_teacher(folder):
     """Interrupted and resumed it ends with the same weights."""
     taught = (f"--teacher={folder}/teacher", "--match_relations=even", "--num_train_steps=8")

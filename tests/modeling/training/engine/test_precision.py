@@ -85,6 +85,7 @@ def test_another_name_is_refused():
         set_precision("half")
 
 
+@pytest.mark.slow
 def test_forgetting_a_model_keeps_the_format():
     set_precision("bfloat16")
     first = keras.layers.Dense(1).name

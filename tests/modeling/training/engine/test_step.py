@@ -51,6 +51,7 @@ def test_micro_batches_make_up_the_batch(whole, number):
     assert_equal_runs(whole, run(accumulation_steps=number))
 
 
+@pytest.mark.slow
 def test_micro_batches_draw_masks_of_their_own():
     one = run(3, dropout_prob=0.5, accumulation_steps=2)
     again = run(3, dropout_prob=0.5, accumulation_steps=2)

@@ -91,12 +91,14 @@ def test_a_loss_that_is_not_finite(tmp_path, caplog):
     assert not list((tmp_path / "disturbed").glob("*.damaged"))
 
 
+@pytest.mark.slow
 def test_a_loss_that_jumps(tmp_path, caplog):
     entry = check_left_out(tmp_path, range(170, 186), "other answers", 160)
     assert "The loss has jumped from" in caplog.text and "at step 170." in caplog.text
     assert entry["step"] == 175  # five of the last ten were high
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_leaves_out_the_same(tmp_path):
     data = easy_data([150, 151, 330])
     whole = train(tmp_path / "whole", data)
@@ -108,6 +110,7 @@ def test_an_interrupted_run_leaves_out_the_same(tmp_path):
         np.testing.assert_array_equal(parted[name], value, err_msg=name)
 
 
+@pytest.mark.slow
 def test_often_enough_is_enough(tmp_path):
     with pytest.raises(DivergedError, match=r"loss is nan.*has gone back 3 times already"):
         train(tmp_path, easy_data(range(130, STEPS + 500)))
