@@ -59,6 +59,7 @@ from modeling.answers.fill_mask import fill_masks
 from modeling.checkpoints import model_folder
 from modeling.config import LEFT_TO_RIGHT, RIGHT_TO_LEFT, BertConfig
 from modeling.costs.estimate import estimate_run
+from modeling.layers.local_start import start_locally
 from modeling.losses import PretrainingLosses
 from modeling.models import BertPretrainer
 from modeling.serving.export import Export
@@ -194,6 +195,8 @@ def make_model(config: BertConfig) -> BertPretrainer:
     """With the heads that the objective trains."""
     model = BertPretrainer(config, FLAGS.objective == pipeline.MLM_NSP, remat=FLAGS.remat)
     model.build()
+    if FLAGS.initialization == "local" and not FLAGS.init_checkpoint:
+        start_locally(model.encoder, FLAGS.random_seed)
     return model
 
 
@@ -287,12 +290,8 @@ def run(summary: RunSummary) -> None:
         for phase, found in zip(phases, records, strict=True)
     ]
     if FLAGS.max_eval_steps:
-        logging.info(
-            "Evaluations take the first %d batches of %d held-out records at most; "
-            "--max_eval_steps=0 takes all.",
-            FLAGS.max_eval_steps,
-            FLAGS.eval_batch_size,
-        )
+        most = f"first {FLAGS.max_eval_steps} batches of {FLAGS.eval_batch_size} held-out records"
+        logging.info("Evaluations take the %s at most; --max_eval_steps=0 takes all.", most)
 
     # ---- Model ----
     model = make_model(config)
@@ -345,7 +344,7 @@ def run(summary: RunSummary) -> None:
                 for phase, found, training_set in zip(phases, records, training_sets, strict=True)
             ]
             names = ("objective", "learning_rate", "num_warmup_steps", "random_seed", *OPTIMIZATION)
-            names += () if FLAGS.phases else ("train_batch_size",)
+            names += ("initialization",) if FLAGS.phases else ("initialization", "train_batch_size")
             step = fit_run(
                 make_step(settings),
                 stages,

@@ -282,6 +282,7 @@ def test_two_phases_left_to_right_with_everything_on(folder):
         *("--lr_schedule=polynomial", "--gradient_accumulation_steps=2", "--dtype=bfloat16"),
         *("--layerwise_lr_decay=0.9", "--save_checkpoints_minutes=10", "--eval_steps=4"),
         *("--best_metric=masked_lm_perplexity", "--mask_share=0.5", "--random_share=0.5"),
+        "--initialization=local",
     )
     log = succeed(*command(folder, "phases", *options))
     out = folder / "phases"
@@ -337,6 +338,7 @@ def test_spoilt_weights_are_not_saved(folder):
         ("--mask_share=0.9 --random_share=0.2", "must not be above 1"),
         ("--minutes=1 --flops=1e9", "two budgets"),
         ("--minutes=1 --estimate", "Leave one of them out"),
+        ("--initialization=local --init_checkpoint=a", "is for a new model"),
     ],
 )
 def test_options_that_cannot_work(folder, option, words):

@@ -151,6 +151,13 @@ def define_pretraining_flags() -> None:
         + " ".join(f"--{name}={str(value).lower()}" for name, value in RECIPES["fast"].items())
         + ", each unless it is given.",
     )
+    flags.DEFINE_enum(
+        "initialization",
+        "normal",
+        ["normal", "local"],
+        "Of a new model; normal: as the original; local: positions attend to their neighbours at "
+        "first, which leaves the plateau of word frequencies sooner.",
+    )
     flags.DEFINE_bool(
         "rollback",
         False,

@@ -73,11 +73,14 @@ def newest(out):
 def test_other_training_flags_are_refused(folder, script):
     """What made the weights can't change; what doesn't change them may, and more steps too."""
     out = script.removesuffix(".py")
+    start = ("--initialization=local",) if script == "run_pretraining.py" else ()
     lines = {
         "trained": training(script, folder, out),
         "same": training(script, folder, out, "--log_steps=1", "--eval_batch_size=4"),
         "rate": training(script, folder, out, "--learning_rate=0.001"),
-        "several": training(script, folder, out, "--optimizer=adamw", "--train_batch_size=4"),
+        "several": training(
+            script, folder, out, "--optimizer=adamw", "--train_batch_size=4", *start
+        ),
         "rate and more": training(
             script, folder, out, "--learning_rate=0.001", "--num_train_steps=4"
         ),
@@ -90,7 +93,8 @@ def test_other_training_flags_are_refused(folder, script):
         assert "learning_rate" in message, (name, message)
         assert "0.003" in message and "0.001" in message, (name, message)
         assert "optimizer" not in message and "log_steps" not in message, (name, message)
-    assert "optimizer" in said["several"] and "train_batch_size" in said["several"]
+    for name in ("optimizer", "train_batch_size", *(["initialization"] if start else [])):
+        assert f"{name} was" in said["several"]
     for name in ("rate", "several", "rate and more"):
         assert "--overwrite_output_dir" in said[name] and "--output_dir" in said[name], name
     assert newest(folder / out)[0] == 2

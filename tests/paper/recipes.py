@@ -34,6 +34,7 @@ from tests.paper.report import COLOURS
 INGREDIENTS: dict[str, dict[str, object]] = {
     "muon": {"optimizer": "muon", "learning_rate": 1.5e-3},
     "adamw": {"optimizer": "adamw", "learning_rate": 1e-3},
+    "local": {"initialization": "local"},
     "from-peak": {"lr_schedule": "linear_from_peak"},
     "no-dropout": {"dropout": False},
     "mlm": {"objective": "mlm"},

@@ -19,6 +19,7 @@ import tensorflow as tf
 
 from modeling import checkpoints
 from modeling.checkpoints import tf1
+from modeling.layers.local_start import start_locally
 from modeling.losses import PretrainingLosses
 from modeling.training.engine.setup import EngineSettings, make_train_step
 from modeling.training.recipes import RECIPES
@@ -66,7 +67,10 @@ def main(folder: str, replicas: int, fatal_operation: int, recipe: str) -> None:
         model = tiny_model(dropout_prob=0.2)
         settings = EngineSettings(1e-3, STEPS, 20, seed=7)
         if recipe != "paper":
-            settings = dataclasses.replace(settings, average_last=0.5, **RECIPES[recipe])
+            flags = dict(RECIPES[recipe])
+            assert flags.pop("initialization") == "local"
+            start_locally(model.encoder, settings.seed)
+            settings = dataclasses.replace(settings, average_last=0.5, **flags)
         train_step = make_train_step(model, PretrainingLosses(), settings)
         fit_run(
             train_step,
