@@ -195,7 +195,7 @@ def make_model(config: BertConfig) -> BertPretrainer:
     """With the heads that the objective trains."""
     model = BertPretrainer(config, FLAGS.objective == pipeline.MLM_NSP, remat=FLAGS.remat)
     model.build()
-    if FLAGS.initialization == "local" and not FLAGS.init_checkpoint:
+    if FLAGS.initialization == "local":
         start_locally(model.encoder, FLAGS.random_seed)
     return model
 

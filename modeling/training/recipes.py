@@ -30,11 +30,13 @@ def set_recipe_flags(values) -> None:
     """Gives a recipe's values to the flags that the command line leaves alone, and says so.
 
     Args:
-        values: The flags' values: `values.recipe`, `values[name].present` and `.value`.
+        values: The flags' values: `values.recipe`, `values.init_checkpoint` (which says how the
+            weights begin), `values[name].present` and `.value`.
     """
     recipe = RECIPES[values.recipe]
     for name, value in recipe.items():
-        if not values[name].present:
+        given = values[name].present or (name == "initialization" and values.init_checkpoint)
+        if not given:
             values[name].value = value
     if recipe:
         shown = (f"--{name}={str(values[name].value).lower()}" for name in recipe)

@@ -134,7 +134,7 @@ def check_pretraining_run(values) -> None:
         raise ModelingError("--output_dir is missing: the folder for checkpoints.")
     if values.phases and values.demo:
         raise ModelingError("--phases and --demo exclude each other.")
-    if values.init_checkpoint and values["initialization"].present:
+    if values.init_checkpoint and values.initialization != "normal":
         raise ModelingError(
             f"--initialization={values.initialization} is for a new model, and this one begins as "
             f"--init_checkpoint={values.init_checkpoint}: leave one of them out."

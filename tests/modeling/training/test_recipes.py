@@ -15,12 +15,13 @@ class Values(dict):
         return self[name].value
 
 
-def values(recipe, **given):
+def values(recipe, init_checkpoint=None, **given):
     names = {"recipe", *(name for flags in RECIPES.values() for name in flags)}
     flag = {
         n: types.SimpleNamespace(value=given.get(n, "default"), present=n in given) for n in names
     }
     flag["recipe"].value = recipe
+    flag["init_checkpoint"] = types.SimpleNamespace(value=init_checkpoint, present=False)
     return Values(flag)
 
 
@@ -34,8 +35,16 @@ def test_what_is_given_counts(recipe, caplog):
         kept = values(recipe, **{name: "mine"})
         set_recipe_flags(kept)
         assert kept[name].value == "mine" and f"--{name}=mine" in caplog.messages[-1]
-    others = untouched.keys() - RECIPES[recipe].keys() - {"recipe"}
+    others = untouched.keys() - RECIPES[recipe].keys() - {"recipe", "init_checkpoint"}
     assert all(untouched[name].value == "default" for name in others)
+
+
+def test_given_weights_say_how_they_begin(caplog):
+    caplog.set_level("INFO")
+    found = values("fast", init_checkpoint="released")
+    set_recipe_flags(found)
+    assert found.initialization == "default" and found.optimizer == "muon"
+    assert "--initialization=default" in caplog.messages[-1]
 
 
 def test_paper_changes_nothing(caplog):
