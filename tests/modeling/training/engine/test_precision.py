@@ -88,6 +88,7 @@ def test_another_name_is_refused():
 @pytest.mark.slow
 def test_forgetting_a_model_keeps_the_format():
     set_precision("bfloat16")
+    clear_session_keeping_precision()  # of other tests' models
     first = keras.layers.Dense(1).name
     clear_session_keeping_precision()
     assert keras.config.dtype_policy().name == "mixed_bfloat16"
