@@ -159,7 +159,12 @@ with open(sys.argv[3], "w") as file:
 
 
 def served(
-    program: str, export: pathlib.Path, asked, folder: pathlib.Path, python: str = sys.executable
+    program: str,
+    export: pathlib.Path,
+    asked,
+    folder: pathlib.Path,
+    python: str = sys.executable,
+    environment: dict[str, str] | None = None,
 ):
     """What a SavedModel answers in a fresh process that can't see the project.
 
@@ -169,6 +174,7 @@ def served(
         asked: Questions.
         folder: For files.
         python: Of an environment with TensorFlow and TF Text.
+        environment: Variables besides those of this process.
     """
     files = [folder / name for name in ("client.py", "asked.json", "answered.json")]
     files[0].write_text(_CLIENT.replace("{program}", program))
@@ -176,7 +182,7 @@ def served(
     subprocess.run(
         [python, files[0], export, *files[1:]],
         cwd=folder,
-        env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": ""},
+        env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": ""} | (environment or {}),
         check=True,
         timeout=300,
     )

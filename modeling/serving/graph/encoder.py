@@ -20,7 +20,7 @@ share.
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -32,6 +32,7 @@ from modeling.layers.encoder import BertEncoder, TransformerLayer
 from modeling.layers.tensors import swap_tensor_axes
 from modeling.serving.graph.matrices import StoredMatrix
 from modeling.serving.graph.unpadding import Unpadding, real_places
+from modeling.serving.graph.whole_numbers import WholeNumbers, can_multiply, whole_numbers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,11 +47,14 @@ class _Product:
     matrix: StoredMatrix
     bias: np.ndarray | None = None
 
-    def __call__(self, x: tf.Tensor) -> tf.Tensor:
+    def __call__(self, x: tf.Tensor | WholeNumbers) -> tf.Tensor:
         """[N, in] → [N, out]."""
-        y = tf.matmul(x, self.matrix.read(x.dtype.name))
+        if isinstance(x, WholeNumbers):
+            y = x.times(self.matrix)
+        else:
+            y = tf.matmul(x, self.matrix.read(x.dtype.name))
         # BiasAdd, unlike a broadcasting Add, is what TensorFlow fuses with a product.
-        return y if self.bias is None else tf.nn.bias_add(y, tf.cast(self.bias, x.dtype))
+        return y if self.bias is None else tf.nn.bias_add(y, tf.cast(self.bias, y.dtype))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,8 +137,13 @@ class BranchedEncoder:
         self._dtype = dtype
         branches = min(branches, encoder.config.num_attention_heads)
         layers = [self._branched(layer, branches) for layer in encoder.layers]
-        calls = [functools.partial(self._layer, layer) for layer in layers]
-        self._layers = [_Function(call) for call in calls] if in_functions else calls
+
+        def calls(factor) -> list[Callable]:
+            made = [functools.partial(self._layer, layer, factor) for layer in layers]
+            return [_Function(call) for call in made] if in_functions else made
+
+        self._layers = calls(factor=lambda x: x)
+        self._whole_numbered = calls(factor=whole_numbers) if dtype == "int8" else None
         self.replaced = {id(w) for layer in encoder.layers for w in layer.weights}
 
     def _branched(self, layer: TransformerLayer, branches: int) -> _Layer:
@@ -179,53 +188,72 @@ class BranchedEncoder:
         One text is computed as it is. Several are, if none has padding; else padding is left out
         but for the attention.
         """
+        if self._whole_numbered is None:
+            return self._outputs(self._layers, x, bias, input_mask)
+        return tf.cond(
+            can_multiply(tf.size(input_mask)),
+            lambda: self._outputs(self._whole_numbered, x, bias, input_mask),
+            lambda: self._outputs(self._layers, x, bias, input_mask),
+        )
+
+    def _outputs(self, layers, x, bias, input_mask) -> list[tf.Tensor]:
         real = real_places(input_mask)
 
         def all_places() -> list[tf.Tensor]:
-            return self._outputs(x, bias, real, None)
+            return self._of_layers(layers, x, bias, real, None)
 
         def real_ones() -> list[tf.Tensor]:
-            return self._outputs(x, bias, real, Unpadding.of(real))
+            return self._of_layers(layers, x, bias, real, Unpadding.of(real))
 
         if input_mask.shape[0] == 1:
             return all_places()
         return tf.cond(tf.reduce_all(real), all_places, real_ones)
 
-    def _outputs(self, x, bias, real, unpadding: Unpadding | None) -> list[tf.Tensor]:
+    def _of_layers(self, layers, x, bias, real, unpadding: Unpadding | None) -> list[tf.Tensor]:
         visible, nothing = tf.reshape(real, [-1, 1]), tf.zeros([], x.dtype)
         outputs = []
         x = unpadding.remove(x) if unpadding else x
-        for layer in self._layers:
+        for layer in layers:
             x = layer(x, bias, *(unpadding or ()))
             outputs.append(tf.where(visible, unpadding.restore(x) if unpadding else x, nothing))
         return outputs
 
-    def _layer(self, layer: _Layer, x, bias, *unpadding: tf.Tensor) -> tf.Tensor:
-        """`unpadding`: the tensors of an `Unpadding`; nothing: without it."""
+    def _layer(self, layer: _Layer, factor, x, bias, *unpadding: tf.Tensor) -> tf.Tensor:
+        """What a layer gives.
+
+        Args:
+            layer: The layer.
+            factor: What makes the first factor of a product of rows.
+            x: [N, H].
+            bias: Of the attention's scores.
+            unpadding: The tensors of an `Unpadding`; nothing: without it.
+        """
         unpadding = Unpadding(*unpadding) if unpadding else None
+        shared = factor(x)  # by all branches
 
         def attention(branch: _Branch) -> tf.Tensor:
-            return branch.attention_output(self._attention(branch, x, bias, unpadding))
+            rows = branch.query_key_value(shared)
+            return branch.attention_output(factor(self._attention(branch, rows, bias, unpadding)))
 
         x = layer.attention_norm(_joined(map(attention, layer.branches), x))
+        shared_wide = factor(x)
 
         def feed_forward(branch: _Branch) -> tf.Tensor:
-            return branch.output(self._activation(branch.wide(x)))
+            return branch.output(factor(self._activation(branch.wide(shared_wide))))
 
         return layer.output_norm(_joined(map(feed_forward, layer.branches), x))
 
-    def _attention(self, branch: _Branch, x, bias, unpadding: Unpadding | None) -> tf.Tensor:
-        """[N, H] → [N, heads·size], what the heads of a branch see."""
-        rows = branch.query_key_value(x)
+    def _attention(self, branch: _Branch, rows, bias, unpadding: Unpadding | None) -> tf.Tensor:
+        """Queries, keys and values [N, 3·heads·size] → [N, heads·size], what the heads see."""
         rows = unpadding.restore(rows) if unpadding else rows
         size = self._encoder.config.hidden_size // self._encoder.config.num_attention_heads
         shape = [-1, tf.shape(bias)[-1], 3 * branch.heads, size]
         together = swap_tensor_axes(tf.reshape(rows, shape), inference=True)
         query, key, value = tf.split(together, 3, 1)  # [B, heads, T, size]
         # In this order TensorFlow computes the product, the scale and the mask as one.
-        scores = tf.matmul(query, key, transpose_b=True) * tf.constant(size**-0.5, x.dtype)
+        scores = tf.matmul(query, key, transpose_b=True) * tf.constant(size**-0.5, rows.dtype)
         probabilities = tf.nn.softmax(limited_scores(scores) + tf.cast(bias, tf.float32))
-        context = tf.matmul(tf.cast(probabilities, x.dtype), value)
+        context = tf.matmul(tf.cast(probabilities, rows.dtype), value)
         context = swap_tensor_axes(context, inference=True)
         # Of the rows' own number, so that TensorFlow sees that both are equally many.
         count = tf.shape(rows)[0]

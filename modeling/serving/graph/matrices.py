@@ -18,28 +18,33 @@ class StoredMatrix:
             vectors.
 
     Attributes:
-        variables: What it is kept in.
+        values: Its numbers, [rows, columns].
+        scales: float32 [1, columns] or [rows, 1], what those of int8 are multiplied with; else
+            None.
+        column_sums: int32 [columns], of int8's values; else None.
+        variables: All that it is kept in.
     """
 
     def __init__(self, matrix: np.ndarray, dtype: str, axis: int = 0):
-        self._scales = None
+        self.scales = self.column_sums = None
         if dtype == "int8":
             scales = np.maximum(np.abs(matrix).max(axis, keepdims=True), 1e-12) / 127
             matrix = np.clip(np.rint(matrix / scales), -127, 127)
-            self._scales = tf.Variable(scales.astype(np.float32), trainable=False)
-        self._values = tf.Variable(tf.cast(matrix, dtype), trainable=False)
-        self.variables = [v for v in (self._values, self._scales) if v is not None]
+            self.scales = tf.Variable(scales.astype(np.float32), trainable=False)
+            self.column_sums = matrix.sum(0, dtype=np.float64).astype(np.int32)
+        self.values = tf.Variable(tf.cast(matrix, dtype), trainable=False)
+        self.variables = [v for v in (self.values, self.scales) if v is not None]
 
     def read(self, dtype: str) -> tf.Tensor:
         """All of it, to compute in `dtype`."""
-        return self._scaled(self._values, self._scales, dtype)
+        return self._scaled(self.values, self.scales, dtype)
 
     def rows(self, numbers: tf.Tensor, dtype: str) -> tf.Tensor:
         """Some of its rows: int32 [...] → [..., columns]."""
-        scales = self._scales
+        scales = self.scales
         if scales is not None and scales.shape[0] > 1:
             scales = tf.gather(scales, numbers)
-        return self._scaled(tf.gather(self._values, numbers), scales, dtype)
+        return self._scaled(tf.gather(self.values, numbers), scales, dtype)
 
     @staticmethod
     def _scaled(values, scales, dtype: str) -> tf.Tensor:
