@@ -38,7 +38,7 @@ def define_export_form() -> None:
         "float32",
         list(dict.fromkeys(itertools.chain(*EXPORT_FORMATS.values()))),
         "bfloat16, of a saved_model: matrices and products in it; float16, of tflite: matrices in "
-        "it; int8: matrices in it.",
+        "it; int8: matrices in it, multiplied in whole numbers.",
     )
     flags.register_multi_flags_validator(
         ["export_format", "export_dtype"],

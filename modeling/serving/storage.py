@@ -1,8 +1,8 @@
 """What an export keeps of a model's weights, and in which number format it computes.
 
 float32: the weights as they are. bfloat16: matrices in half the bytes, products in bfloat16.
-int8: matrices in a quarter of the bytes, products in float32. Biases, norms, the small tables and
-the task's own head stay float32.
+int8: matrices in a quarter of the bytes, an encoder's products in whole numbers where oneDNN
+computes, all else in float32. Biases, norms, the small tables and the task's own head stay float32.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
