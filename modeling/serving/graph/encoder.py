@@ -15,8 +15,7 @@ Each layer is a function of the graph, called by all signatures and on each of t
 server prepares it once. (Inlined, a layer would stand in the graph of each, three times.)
 
 Vectors (biases, norms) are constants of the graph; matrices are variables, which all signatures
-share. Those of int8 are multiplied in whole numbers if the server can do that, else as float32: what
-holds is found out by each request.
+share. Those of int8 are multiplied in whole numbers if the server can do that, else as float32.
 """
 
 import dataclasses
