@@ -62,8 +62,7 @@ class WholeNumbers(NamedTuple):
 
 def whole_numbers(x: tf.Tensor) -> WholeNumbers:
     """float32 [N, in], rounded to the nearest."""
-    largest = tf.maximum(tf.reduce_max(x, -1, True), -tf.reduce_min(x, -1, True))
-    scales = tf.maximum(largest, 1e-12) / _LARGEST
+    scales = tf.maximum(tf.reduce_max(tf.abs(x), -1, True), 1e-12) / _LARGEST
     # To cut off what follows the point is to round, half a step higher.
     values = tf.cast(x * (1 / scales) + (_ZERO + 0.5), tf.uint8)
     return WholeNumbers(tf.bitcast(values, tf.quint8), scales)

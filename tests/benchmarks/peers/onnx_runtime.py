@@ -6,6 +6,7 @@ with both and keeps the better one. In float32, and in int8 by ONNX Runtime's ow
 quantization: weights with a scale per output, activations with one per product.
 """
 
+import tempfile
 from collections.abc import Mapping
 
 import numpy as np
@@ -53,10 +54,10 @@ class OnnxRuntime:
         return session.run(None, batch)[0]
 
 
-def write_graphs(folder: str) -> dict[str, str]:
-    """Writes both graphs beside the weights of a Hugging Face folder."""
+def write_graphs(model: str, folder: str) -> dict[str, str]:
+    """Writes both graphs of a Hugging Face folder into another one."""
     files = {"as exported": f"{folder}/exported.onnx", "fused": f"{folder}/fused.onnx"}
-    bert = onnx_graph.BertGraph(folder)
+    bert = onnx_graph.BertGraph(model)
     onnx.save(bert.build(), files["as exported"])
     fused = optimizer.optimize_model(
         files["as exported"],
@@ -102,11 +103,13 @@ def main() -> None:
 
     def start():
         about = f"ONNX Runtime {onnxruntime.__version__}"
-        files = write_graphs(given.model)
-        return about, {
-            "float32": OnnxRuntime(files, given.threads),
-            "int8": OnnxRuntime(quantized(files), given.threads),
-        }
+        # Of its own: another process may write the same model's at the same time.
+        with tempfile.TemporaryDirectory() as folder:
+            files = write_graphs(given.model, folder)
+            return about, {
+                "float32": OnnxRuntime(files, given.threads),
+                "int8": OnnxRuntime(quantized(files), given.threads),
+            }
 
     serve(start, given.cases)
 
