@@ -10,6 +10,8 @@ from modeling.models import BertClassifier
 from modeling.serving.export import Export
 from modeling.serving.sentences import export_sentence_model
 from tests.modeling.serving.cpp_loader import CppLoader
+from tests.modeling.serving.graph.test_encoder import make_batch, make_model
+from tests.modeling.serving.graph.test_whole_numbers import export_of
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +48,18 @@ def test_an_export_gives_the_models_answers(load, tmp_path):
     )
     with pytest.raises(RuntimeError, match="no signature other"):
         load(path, "other", text_a=texts)
+
+
+@pytest.mark.slow
+def test_whole_numbers_are_multiplied_where_onednn_computes(load, tmp_path, monkeypatch):
+    model = make_model()
+    path, batch = export_of(model, tmp_path), make_batch([[1] * 6] * 3)
+    exact, answers = model(batch)["logits"].numpy(), []
+    for switch in "10":
+        monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", switch)
+        answers.append(load(path, "serving_default", **batch)["logits"])
+    for found in (*answers, answers[0] - answers[1] + exact):
+        assert 1e-5 < np.abs(found - exact).max() / np.abs(exact).max() < 0.1
 
 
 @pytest.mark.slow

@@ -107,9 +107,13 @@ def test_products_are_exact_but_for_rounding(products, tmp_path):
 
 @pytest.fixture(scope="module")
 def export(tmp_path_factory) -> str:
-    """Of a model in int8."""
-    export = Export(str(tmp_path_factory.mktemp("int8")), {}, "int8", 8)
-    servable = export.servable(make_model())
+    return export_of(make_model(), tmp_path_factory.mktemp("int8"))
+
+
+def export_of(model, folder) -> str:
+    """In int8, from ids to logits."""
+    export = Export(str(folder), {}, "int8", 8)
+    servable = export.servable(model)
 
     def logits(**batch):
         return {"logits": servable(batch)["logits"]}
