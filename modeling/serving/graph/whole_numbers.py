@@ -43,17 +43,19 @@ class WholeNumbers(NamedTuple):
         from 1,040 inputs on for up to four of the sum's units.
         """
         # The ranges say that a step of each factor is 1, so that float32 sums of whole products
-        # come back; the true scales differ from row to row and from output to output.
+        # come back; the true scales differ from row to row and from output to output. The range of
+        # the output is read for outputs of 8 bits only.
+        lowest, highest = tf.constant(0.0), tf.constant(255.0)
         product = tf.raw_ops.QuantizedMatMulWithBiasAndDequantize(
             a=self.values,
             b=tf.bitcast(matrix.values, tf.qint8),
             bias=tf.bitcast(tf.constant(-_ZERO * matrix.column_sums), tf.qint32),
-            min_a=0.0,
-            max_a=255.0,
+            min_a=lowest,
+            max_a=highest,
             min_b=-127.0,
             max_b=127.0,
-            min_freezed_output=0.0,  # read for outputs of 8 bits only
-            max_freezed_output=1.0,
+            min_freezed_output=lowest,
+            max_freezed_output=highest,
             Toutput=tf.float32,
             input_quant_mode="SCALED",
         )
@@ -64,7 +66,7 @@ def whole_numbers(x: tf.Tensor) -> WholeNumbers:
     """float32 [N, in], rounded to the nearest."""
     scales = tf.maximum(tf.reduce_max(tf.abs(x), -1, True), 1e-12) / _LARGEST
     # To cut off what follows the point is to round, half a step higher.
-    values = tf.cast(x * (1 / scales) + (_ZERO + 0.5), tf.uint8)
+    values = tf.cast(x * tf.math.reciprocal(scales) + (_ZERO + 0.5), tf.uint8)
     return WholeNumbers(tf.bitcast(values, tf.quint8), scales)
 
 
