@@ -58,7 +58,6 @@ class Products(tf.Module):
         super().__init__()
         self.matrices = [StoredMatrix(factors(*shape)[1], "int8") for shape in SHAPES]
         self.model_variables = [v for matrix in self.matrices for v in matrix.variables]
-        self.config = None
 
     def call(self, number: int, x):
         rounded = whole_numbers(x)
