@@ -15,6 +15,7 @@ import os
 import shlex
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -101,28 +102,34 @@ def answer_score(ask: Ask) -> float:
     return evaluate_answers(questions, predicted, version_2=False)["f1"] / 100
 
 
-def export_of(task: str, dtype: str) -> str:
-    """The export, which is made if it isn't there."""
+def write_export(task: str, dtype: str, target: str) -> str:
+    """Exports a fine-tuned model as its script does; the version's folder."""
     benchmark, folder = TASKS[task], os.path.join(FLAGS.models_dir, task, "teacher")
-    target = os.path.join(folder, f"export-{dtype}")
-    if not os.path.exists(os.path.join(target, "1")):
-        with open(os.path.join(folder, "command"), encoding="utf-8") as file:
-            trained = shlex.split(file.read())
-        command = [flag for flag in trained if flag not in ("--do_train", benchmark.judged)]
-        command += ["--do_export", f"--export_dtype={dtype}", f"--export_dir={target}"]
-        subprocess.run(command, check=True, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    with open(os.path.join(folder, "command"), encoding="utf-8") as file:
+        trained = shlex.split(file.read())
+    command = [flag for flag in trained if flag not in ("--do_train", benchmark.judged)]
+    command += ["--do_export", f"--export_dtype={dtype}", f"--export_dir={target}"]
+    subprocess.run(command, check=True)
     return os.path.join(target, "1")
 
 
+def score_of(task: str, dtype: str) -> float:
+    """What an export answers right, by the task's metric."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = write_export(task, dtype, os.path.join(folder, dtype))
+        ask = asker(path, "words" if task == "conll" else "serving_default")
+    if task == "conll":
+        return tag_score(ask)
+    return answer_score(ask) if task == "squad" else sentence_score(task, ask)
+
+
 def main(_) -> None:
-    print(f"| task | metric | {' | '.join(FLAGS.dtypes)} |")
-    print(f"|---|---|{'---:|' * len(FLAGS.dtypes)}")
     found = {}
     for task, dtype in itertools.product(FLAGS.tasks, FLAGS.dtypes):
-        ask = asker(export_of(task, dtype), "words" if task == "conll" else "serving_default")
-        score = {"conll": tag_score, "squad": answer_score}.get(task)
-        found[task, dtype] = score(ask) if score else sentence_score(task, ask)
+        found[task, dtype] = score_of(task, dtype)
         print(f"{task} {dtype} {found[task, dtype]:.4f}", file=sys.stderr, flush=True)
+    print(f"| task | metric | {' | '.join(FLAGS.dtypes)} |")
+    print(f"|---|---|{'---:|' * len(FLAGS.dtypes)}")
     for task in FLAGS.tasks:
         values = [f"{100 * found[task, dtype]:.2f}" for dtype in FLAGS.dtypes]
         print(f"| {task} | {TASKS[task].metric.removeprefix('eval_')} | {' | '.join(values)} |")
