@@ -9,6 +9,7 @@ from tests.benchmarks.turns import ratio
 
 OURS = "ours"
 TITLES = {
+    "ours_compiled": "ours, --xla",
     "keras_hub": "KerasHub",
     "model_garden": "Model Garden",
     "pytorch": "PyTorch",

@@ -19,6 +19,9 @@ masked words need --records, of pre-training, 128 tokens long with 20 prediction
 with an instance in each row, and packed, which the peers have nothing like.
 --curves measures our time per token by length, batch and layers, and draws it beside the TSV.
 
+On a machine with a GPU all engines train there, and --tasks=base_128 and the others of `GPU_TASKS`
+are of its size; --peers=ours_compiled is our step with --xla.
+
 --json keeps all numbers. What it holds already of other tasks stays and is in the tables too, so
 that a long comparison can be made in parts; --rounds=0 only prints it.
 """
@@ -47,7 +50,7 @@ from tests.benchmarks.peers.environment import Process, python_of, use_processor
 from tests.benchmarks.peers.training_worker import Shape
 from tests.benchmarks.peers.worker import write_batches
 from tests.benchmarks.training_report import OURS, TITLES, LengthsResult, Point, Result
-from tests.benchmarks.training_work import PACKED, TASKS, Work
+from tests.benchmarks.training_work import GPU_TASKS, PACKED, TASKS, Work
 from tests.benchmarks.turns import interleaved
 
 FLAGS = flags.FLAGS
@@ -70,6 +73,7 @@ class Engine:
 
 ENGINES = {
     OURS: Engine("training_ours"),
+    "ours_compiled": Engine("training_ours", arguments=("--compile",)),
     "keras_hub": Engine("training_keras_hub", "keras_hub"),
     "model_garden": Engine("training_model_garden", "model_garden"),
     "pytorch": Engine("training_pytorch", "pytorch"),
@@ -88,7 +92,7 @@ def pythons() -> dict[str, str | RuntimeError]:
     """Interpreter of each environment that the chosen peers need, or why there is none."""
     found: dict[str, str | RuntimeError] = {}
     for name in (ENGINES[peer].environment for peer in FLAGS.peers):
-        if name not in found:
+        if name not in found and name is not None:
             try:
                 arguments = FLAGS.pip_arguments.split()
                 found[name] = python_of(name, FLAGS.environment, arguments)
@@ -329,7 +333,8 @@ def write_results(path: str | None, content: Mapping) -> None:
 
 def main(_) -> None:
     use_processors(FLAGS.threads)
-    if FLAGS.lengths and not FLAGS.records and any(TASKS[n].predictions for n in FLAGS.tasks):
+    tasks = TASKS | GPU_TASKS
+    if FLAGS.lengths and not FLAGS.records and any(tasks[n].predictions for n in FLAGS.tasks):
         sys.exit("--lengths of masked words needs --records; or leave them out with --tasks.")
     content = read_results(FLAGS.json)
     if FLAGS.rounds:
@@ -345,9 +350,9 @@ def main(_) -> None:
                     key, measure = f"lengths {name} {dtype}", measure_lengths
                 else:
                     key, measure = f"fixed {name} {dtype}", measure_fixed
-                content[key] = dataclasses.asdict(measure(TASKS[name], dtype, environments))
+                content[key] = dataclasses.asdict(measure(tasks[name], dtype, environments))
                 write_results(FLAGS.json, content)
-    ordered = [f"{name} {dtype}" for dtype in reversed(DTYPES) for name in TASKS]
+    ordered = [f"{name} {dtype}" for dtype in reversed(DTYPES) for name in tasks]
     fixed = [Result(**content[k]) for o in ordered if (k := f"fixed {o}") in content]
     lengths = [LengthsResult(**content[k]) for o in ordered if (k := f"lengths {o}") in content]
     points = [
@@ -362,9 +367,9 @@ def main(_) -> None:
 
 
 if __name__ == "__main__":
-    names = list(TITLES)
-    flags.DEFINE_multi_enum("peers", names, names, "Whom to compare with.")
-    flags.DEFINE_multi_enum("tasks", list(TASKS), list(TASKS), "What to train.")
+    peers = [name for name in TITLES if ENGINES[name].environment]
+    flags.DEFINE_multi_enum("peers", peers, list(TITLES), "Whom to compare with.")
+    flags.DEFINE_multi_enum("tasks", list(TASKS), [*TASKS, *GPU_TASKS], "What to train.")
     flags.DEFINE_multi_enum("dtypes", DTYPES, DTYPES, "Precisions, one after the other.")
     flags.DEFINE_boolean("lengths", False, "Texts of different lengths in place of fixed shapes.")
     flags.DEFINE_string("data_dir", None, "A GLUE task's folder, named as it, for --lengths.")

@@ -88,6 +88,14 @@ TASKS = {
         "masked words, 4×512, 32×128", dataclasses.replace(SMALL, labels=0), 32, 128, 20
     ),
 }
+BASE, LARGE = (Shape(12, 768, 12, 3072, labels=0), Shape(24, 1024, 16, 4096, labels=0))
+GPU_TASKS = {
+    "base_128": Work("masked words, 12×768, 256×128", BASE, 256, 128, 20),
+    "base_512": Work("masked words, 12×768, 64×512", BASE, 64, 512, 76),
+    "large_128": Work("masked words, 24×1024, 128×128", LARGE, 128, 128, 20),
+    "classes_128": Work("classes, 12×768, 64×128", dataclasses.replace(BASE, labels=2), 64, 128),
+}
+"""Too large for a CPU."""
 
 
 # ---- Lengths of texts ----

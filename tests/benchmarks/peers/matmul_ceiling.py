@@ -1,7 +1,7 @@
 """TensorFlow's matrix products, as a process that `tests.benchmarks.training_speed` starts.
 
-Chains of products inside one graph, in float32 or through the graph optimizer's bfloat16; a
-request is answered with the operations per second of the size that is fastest.
+Chains of products inside one graph, in float32 or bfloat16 (on a CPU through the graph optimizer);
+a request is answered with the operations per second of the size that is fastest.
 """
 
 import argparse
@@ -10,22 +10,24 @@ import time
 import numpy as np
 import tensorflow as tf
 
-from tests.benchmarks.peers.tensorflow_training import set_up
+from tests.benchmarks.peers.tensorflow_training import on_gpu, set_up
 from tests.benchmarks.peers.worker import answer_requests
 
 # Rows of the first factor, its columns and those of the square second one; products in a chain.
 CHAINS = ((4096, 768, 32), (1024, 1024, 32), (2048, 2048, 6))
+# A GPU's are a thousand times as fast.
+CHAINS_ON_GPU = ((32768, 1024, 100), (8192, 8192, 20))
 
 
 class Chain:
     """x, x·w, x·w·w, ..."""
 
-    def __init__(self, rows: int, size: int, length: int):
+    def __init__(self, rows: int, size: int, length: int, dtype: str = "float32"):
         rng = np.random.default_rng(0)
         self.operations = 2 * rows * size * size * length
-        self.x = tf.constant(rng.normal(size=(rows, size)), tf.float32)
+        self.x = tf.constant(rng.normal(size=(rows, size)), dtype)
         # So scaled a product is as large as its first factor.
-        self.w = tf.Variable(rng.normal(size=(size, size)) / np.sqrt(size), dtype=tf.float32)
+        self.w = tf.Variable(rng.normal(size=(size, size)) / np.sqrt(size), dtype=dtype)
 
         def product(x):
             for _ in range(length):
@@ -59,6 +61,11 @@ def main() -> None:
 
     def start():
         set_up(given.threads, given.dtype)
+        if on_gpu():  # whose float32 is TF32
+            chains = [Chain(*chain, given.dtype) for chain in CHAINS_ON_GPU]
+            for chain in chains:
+                chain.speed()
+            return lambda request: max(chain.speed() for chain in chains)
         chains = [Chain(*chain) for chain in CHAINS]
         for chain in chains:
             chain.speed()

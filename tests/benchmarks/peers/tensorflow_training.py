@@ -1,4 +1,4 @@
-"""What the workers on TensorFlow share: threads, batches, and steps in a loop inside the graph.
+"""What the workers on TensorFlow share: devices, batches, and steps in a loop inside the graph.
 
 A step of Keras's `fit` and one of Model Garden's trainer both are a `tf.function` of forward,
 backward and update, which calls itself in a loop where several steps are asked for at once
@@ -12,17 +12,24 @@ import numpy as np
 import tensorflow as tf
 
 
+def on_gpu() -> bool:
+    """Whether this process trains on one."""
+    return bool(tf.config.list_physical_devices("GPU"))
+
+
 def set_up(threads: int, dtype: str | None = None) -> None:
     """Sets the threads, and how matrix products are computed; before anything else.
 
     Args:
         threads: Within an operator, and operators at once.
-        dtype: With bfloat16 TensorFlow's graph optimizer takes oneDNN's kernels for that; they
-            measure faster than Keras's mixed_bfloat16. None leaves that open.
+        dtype: With bfloat16 TensorFlow's graph optimizer takes oneDNN's kernels for that on a CPU;
+            they measure faster than Keras's mixed_bfloat16. None leaves that open.
     """
+    for gpu in tf.config.list_physical_devices("GPU"):
+        tf.config.experimental.set_memory_growth(gpu, True)
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(threads)
-    if dtype is not None:
+    if dtype is not None and not on_gpu():
         tf.config.optimizer.set_experimental_options(
             {"auto_mixed_precision_onednn_bfloat16": dtype == "bfloat16"}
         )

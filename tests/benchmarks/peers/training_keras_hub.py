@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from tests.benchmarks.peers import training_worker
-from tests.benchmarks.peers.tensorflow_training import Loop, cross_entropy, endless, set_up
+from tests.benchmarks.peers.tensorflow_training import Loop, cross_entropy, endless, on_gpu, set_up
 from tests.benchmarks.peers.training_worker import Shape, serve_training
 
 
@@ -97,6 +97,8 @@ class KerasHub:
 def main() -> None:
     def start(shape, given):
         set_up(given.threads, given.dtype)
+        if on_gpu() and given.dtype == "bfloat16":
+            keras.config.set_dtype_policy("mixed_bfloat16")
         about = (
             f"KerasHub {keras_hub.__version__}, Keras {keras.__version__}, "
             f"TensorFlow {tf.__version__}"

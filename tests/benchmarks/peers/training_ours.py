@@ -1,4 +1,7 @@
-"""This project's training step, as a process that `tests.benchmarks.training_speed` starts."""
+"""This project's training step, as a process that `tests.benchmarks.training_speed` starts.
+
+--compile is --xla of the scripts.
+"""
 
 from modeling import quiet  # noqa: F401  isort: skip
 
@@ -33,7 +36,7 @@ def config_of(shape: Shape) -> BertConfig:
 class Ours:
     """As `run_classifier.py` and `run_pretraining.py` put model and step together."""
 
-    def __init__(self, shape: Shape, dtype: str):
+    def __init__(self, shape: Shape, dtype: str, jit_compile: bool = False):
         set_precision(dtype)
         keras.utils.set_random_seed(0)
         config = config_of(shape)
@@ -43,7 +46,7 @@ class Ours:
             model = BertPretrainer(config, next_sentence=False)
             losses = PretrainingLosses(next_sentence=False)
         model.build()
-        settings = EngineSettings(LEARNING_RATE, STEPS, num_warmup_steps=0, seed=0)
+        settings = EngineSettings(LEARNING_RATE, STEPS, 0, seed=0, jit_compile=jit_compile)
         self.step = make_train_step(model, losses, settings)
 
     def parameters(self) -> int:
@@ -65,7 +68,7 @@ def main() -> None:
     def start(shape, given):
         set_up(given.threads)
         about = f"ours: TensorFlow {tf.__version__}, Keras {keras.__version__}"
-        return about, Ours(shape, given.dtype)
+        return about, Ours(shape, given.dtype, given.compile)
 
     serve_training(start)
 

@@ -62,7 +62,8 @@ class PyTorch:
     """Model and AdamW."""
 
     def __init__(self, shape: Shape, dtype: str, threads: int, compiled: bool):
-        self.model = make_model(shape)
+        self.device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.model = make_model(shape).to(self.device)
         self.optimizer = make_optimizer(self.model)
         self.dtype = torch.bfloat16 if dtype == "bfloat16" else None
         self.loss = torch.compile(self._loss) if compiled else self._loss
@@ -73,8 +74,13 @@ class PyTorch:
         return sum(parameter.numel() for parameter in self.model.parameters())
 
     def prepare(self, batches):
-        tensors = [{name: torch.from_numpy(x) for name, x in batch.items()} for batch in batches]
-        if not self.compiled:  # compiled code is made for a number of threads
+        tensors = [
+            {name: torch.from_numpy(x).to(self.device) for name, x in batch.items()}
+            for batch in batches
+        ]
+        if (
+            not self.compiled and self.device == "cpu"
+        ):  # compiled code is made for a number of threads
             self._choose_threads(tensors[0])
         return itertools.cycle(tensors)
 
@@ -97,7 +103,7 @@ class PyTorch:
 
     def _step(self, batch) -> torch.Tensor:
         enabled = self.dtype is not None
-        with torch.autocast("cpu", dtype=self.dtype, enabled=enabled):
+        with torch.autocast(self.device, dtype=self.dtype, enabled=enabled):
             loss = self.loss(batch)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), training_worker.CLIP_NORM)
@@ -126,6 +132,7 @@ def main() -> None:
     def start(shape, given):
         torch.set_num_threads(given.threads)
         torch.set_num_interop_threads(given.threads)
+        torch.set_float32_matmul_precision("high")  # TF32 on GPUs, as TensorFlow's
         about = f"PyTorch {torch.__version__}, transformers {transformers.__version__}"
         return about, PyTorch(shape, given.dtype, given.threads, given.compile)
 
