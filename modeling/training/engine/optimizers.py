@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from modeling.errors import ModelingError
+from modeling.layers.tensors import has_accelerator
 from modeling.training.engine.flags import OPTIMIZERS
 from modeling.training.engine.schedules import Schedule
 
@@ -26,6 +27,9 @@ EPSILON = 1e-6
 MUON_MOMENTUM = 0.95
 MUON_RMS = 0.2
 """Of Muon's updates, in units of the learning rate: that of Adam's (Liu et al. 2025)."""
+TOGETHER, TOGETHER_ON_CPU = 2**24, 2**18
+"""Numbers of the matrices that Muon makes orthogonal side by side. A GPU would wait for each of
+many small products; on a CPU few matrices are to stay in the cache."""
 
 # Adam's fused kernel takes 1−β in float32 from β in float32, and there 1−0.999 comes out 1.3e-5
 # too small, which scales its moments by these ratios. Rate and epsilon are scaled to make up for
@@ -122,17 +126,20 @@ class Optimizer(abc.ABC):
         pairs = [(i, g) for i, g in enumerate(gradients) if g is not None]
         indices = [i for i, _ in pairs]
         number = tf.cast(step, tf.float32) + 1.0
+        found = self._directions({i: g * scale for i, g in pairs})
+        directions = [found.get(i) for i in indices]
 
-        def apply_all(strategy, learning_rate, scale, number, finite, *dense):
+        def apply_all(strategy, learning_rate, scale, number, finite, dense, directions):
             if self.averaged:
                 strategy.extended.update(
                     self.averaged_updates, self._count_averaged, args=(number,), group=False
                 )
-            for i, gradient in zip(indices, dense, strict=True):
+            for i, gradient, direction in zip(indices, dense, directions, strict=True):
+                given = (gradient, direction, learning_rate, scale, number, finite)
                 strategy.extended.update(
                     self.variables[i],
                     self._update_if,
-                    args=(self.m[i], self.v[i], gradient, learning_rate, scale, number, finite),
+                    args=(self.m[i], self.v[i], *given),
                     kwargs={"index": i},
                     group=False,
                 )
@@ -145,13 +152,25 @@ class Optimizer(abc.ABC):
                     )
 
         tf.distribute.get_replica_context().merge_call(
-            apply_all, args=(learning_rate, scale, number, finite, *(g for _, g in pairs))
+            apply_all,
+            args=(learning_rate, scale, number, finite, [g for _, g in pairs], directions),
         )
 
-    def _update_if(self, variable, m, v, gradient, learning_rate, scale, number, finite, index):
+    def _directions(self, gradients: Mapping[int, tf.Tensor]) -> dict[int, tf.Tensor]:
+        """What is found for many variables at once, by their indices; in replica context.
+
+        Args:
+            gradients: By index, scaled.
+        """
+        del gradients
+        return {}
+
+    def _update_if(
+        self, variable, m, v, gradient, direction, learning_rate, scale, number, finite, index
+    ):
         def update():
             rate = learning_rate * self.rate_factors[index]
-            self._update(variable, m, v, gradient * scale, rate, number, index)
+            self._update(variable, m, v, gradient * scale, direction, rate, number, index)
             return tf.constant(True)
 
         if finite is None:
@@ -183,8 +202,16 @@ class Optimizer(abc.ABC):
         tf.cond(last, finish, lambda: tf.constant(False))
 
     @abc.abstractmethod
-    def _update(self, variable, m, v, gradient, learning_rate, number, index):
-        """Changes one variable and its slots; `number` counts updates from 1, float32."""
+    def _update(self, variable, m, v, gradient, direction, learning_rate, number, index):
+        """Changes one variable and its slots.
+
+        Args:
+            variable, m, v, gradient: Of the same shape; the gradient is scaled.
+            direction: What `_directions` found for it, or None.
+            learning_rate: float32 scalar, the variable's own.
+            number: float32 scalar that counts updates from 1.
+            index: The variable's.
+        """
 
 
 class BertAdam(Optimizer):
@@ -204,7 +231,7 @@ class BertAdam(Optimizer):
         super().__init__(*args, **options)
         self.bias_correction = bias_correction
 
-    def _update(self, variable, m, v, gradient, learning_rate, number, index):
+    def _update(self, variable, m, v, gradient, direction, learning_rate, number, index):
         decay = self.decay_rates[index]
         if decay:
             # Not before the gradient is there: then no product holds the weights any more, and
@@ -249,7 +276,7 @@ class Lamb(Optimizer):
     and for the variables that are free of decay, as in the authors' code.
     """
 
-    def _update(self, variable, m, v, gradient, learning_rate, number, index):
+    def _update(self, variable, m, v, gradient, direction, learning_rate, number, index):
         new_m = BETA_1 * m + (1.0 - BETA_1) * gradient
         new_v = BETA_2 * v + (1.0 - BETA_2) * tf.square(gradient)
         first, second = _corrections(number)
@@ -283,34 +310,65 @@ class Muon(BertAdam):
     def _has_second_moment(self, index: int) -> bool:
         return not (self.names[index].endswith("/kernel") and self.variables[index].shape.rank == 2)
 
-    def _update(self, variable, m, v, gradient, learning_rate, number, index):
+    def _update(self, variable, m, v, gradient, direction, learning_rate, number, index):
         if v is not None:
-            super()._update(variable, m, v, gradient, learning_rate, number, index)
+            super()._update(variable, m, v, gradient, None, learning_rate, number, index)
             return
-        momentum = MUON_MOMENTUM * m + (1.0 - MUON_MOMENTUM) * gradient
-        m.assign(momentum)
-        ahead = MUON_MOMENTUM * momentum + (1.0 - MUON_MOMENTUM) * gradient
-        update = MUON_RMS * math.sqrt(max(variable.shape)) * orthogonal(ahead)
+        m.assign(_moved(m, gradient))
+        update = MUON_RMS * math.sqrt(max(variable.shape)) * direction
         update += self.decay_rates[index] * variable
         variable.assign_sub(learning_rate * update)
 
+    def _directions(self, gradients):
+        wide = {}
+        for index, gradient in gradients.items():
+            if self.v[index] is None:
+                ahead = _moved(_moved(self.m[index], gradient), gradient)
+                wide[index] = _lying(ahead)
+        found = {}
+        for indices in _alike({index: x.shape for index, x in wide.items()}):
+            updates = orthogonal(tf.stack([wide[index] for index in indices]))
+            found |= dict(zip(indices, tf.unstack(updates), strict=True))
+        shapes = {index: self.variables[index].shape for index in found}
+        return {i: x if x.shape == shapes[i] else tf.transpose(x) for i, x in found.items()}
 
-def orthogonal(matrix: tf.Tensor) -> tf.Tensor:
-    """UVᵀ of a matrix USVᵀ, roughly: five steps of Muon's iteration of Newton and Schulz.
+
+def _moved(momentum, gradient):
+    return MUON_MOMENTUM * momentum + (1.0 - MUON_MOMENTUM) * gradient
+
+
+def _lying(matrix: tf.Tensor) -> tf.Tensor:
+    """The matrix or its transpose, whichever has no more rows than columns."""
+    rows, columns = matrix.shape
+    return tf.transpose(matrix) if rows > columns else matrix
+
+
+def _alike(shapes: Mapping[int, tf.TensorShape]) -> list[list[int]]:
+    """Indices of equal shapes, as many together as pays here."""
+    numbers = TOGETHER if has_accelerator() else TOGETHER_ON_CPU
+    groups: list[list[int]] = []
+    for shape in dict.fromkeys(map(tuple, shapes.values())):
+        of_shape = [index for index, other in shapes.items() if tuple(other) == shape]
+        most = max(1, numbers // math.prod(shape))
+        groups += [of_shape[i : i + most] for i in range(0, len(of_shape), most)]
+    return groups
+
+
+def orthogonal(matrices: tf.Tensor) -> tf.Tensor:
+    """UVᵀ of each matrix USVᵀ, roughly: five steps of Muon's iteration of Newton and Schulz.
 
     Its polynomial is chosen for a steep start, not to converge: singular values end between 0.68
     and 1.21 if they were at least 0.002 of the matrix's norm; smaller ones stay smaller.
 
     Args:
-        matrix: Float [rows, columns]; zeros give zeros.
+        matrices: Float [..., rows, columns]; zeros give zeros. It costs least where there are no
+            more rows than columns.
     """
-    rows, columns = matrix.shape
-    x = tf.transpose(matrix) if rows > columns else matrix
-    x = tf.math.divide_no_nan(x, tf.norm(x))
+    x = tf.math.divide_no_nan(matrices, tf.norm(matrices, axis=(-2, -1), keepdims=True))
     for _ in range(5):
         square = tf.matmul(x, x, transpose_b=True)
         x = 3.4445 * x + tf.matmul(-4.775 * square + 2.0315 * tf.matmul(square, square), x)
-    return tf.transpose(x) if rows > columns else x
+    return x
 
 
 def make_optimizer(

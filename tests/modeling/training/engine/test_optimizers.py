@@ -10,7 +10,7 @@ from modeling import checkpoints
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
 from modeling.models import BertClassifier, BertPretrainer
-from modeling.training.engine import layerwise
+from modeling.training.engine import layerwise, optimizers
 from modeling.training.engine.optimizers import BertAdam, make_optimizer, orthogonal
 from modeling.training.engine.schedules import make_schedule
 
@@ -20,6 +20,8 @@ NAMES = {
     "bert/encoder/layer_0/output/LayerNorm/gamma": (3,),
     "bert/pooler/dense/bias": (4,),
     "zeros/kernel": (2, 2),
+    "bert/encoder/layer_1/intermediate/dense/kernel": (3, 5),
+    "bert/encoder/layer_1/output/dense/kernel": (5, 3),
 }
 FACTORS = {"bert/encoder/layer_0/output/dense/kernel": 0.5}
 
@@ -169,6 +171,23 @@ def test_not_finite_changes_nothing_and_none_leaves_a_variable(name):
     optimizer.apply(good, tf.constant(0.1), tf.constant(1.0), step=3, finite=tf.constant(True))
     untouched = [n for n, v in variables.items() if (before[n] == v.numpy()).all()]
     assert untouched == list(NAMES)[:1]
+
+
+@pytest.mark.parametrize("numbers, sizes", [(15, [1, 1, 1, 1]), (31, [2, 1, 1]), (2**18, [3, 1])])
+def test_muon_takes_matrices_side_by_side_with_the_same_result(numbers, sizes, monkeypatch):
+    monkeypatch.setattr(optimizers, "TOGETHER_ON_CPU", numbers)
+    seen = []
+    found = optimizers.orthogonal
+    monkeypatch.setattr(
+        optimizers, "orthogonal", lambda x: seen.append(x.shape.as_list()) or found(x)
+    )
+    start, gradients, variables, optimizer = make_problem("muon")
+    dense = [tf.constant(g[0], tf.float32) for g in gradients.values()]
+    optimizer.apply(dense, tf.constant(0.1), tf.constant(0.5))
+    assert sorted((n for n, *_ in seen), reverse=True) == sizes
+    for name in NAMES:
+        w, *_ = oracle("muon", (name, start[name]), gradients[name][:1], [0.1], 0.5)
+        np.testing.assert_allclose(variables[name], w, rtol=2e-6, atol=2e-6, err_msg=name)
 
 
 def test_which_weights_are_muons():
