@@ -1,5 +1,6 @@
 """Where a run computes: TPU, several machines, several GPUs, one device; and how it shares data."""
 
+import glob
 import json
 import os
 import socket
@@ -11,6 +12,9 @@ from absl import logging
 
 from modeling.errors import ModelingError
 from modeling.training.engine.flags import STRATEGIES
+
+_GPU_FILES = "/dev/nvidia[0-9]*"
+"""What NVIDIA's driver makes on Linux, one for each GPU."""
 
 
 def get_strategy(
@@ -58,6 +62,8 @@ def get_strategy(
         for gpu in gpus:
             tf.config.experimental.set_memory_growth(gpu, True)
         device = "GPU" if gpus else "CPU"
+        if not gpus:
+            _tell_of_unused_gpus()
         if name == "multi_worker_mirrored":
             strategy = _multi_worker()
         elif name == "mirrored" or (name == "auto" and len(gpus) > 1):
@@ -67,6 +73,20 @@ def get_strategy(
             strategy = tf.distribute.get_strategy()
     logging.info("Running on %d %s replica(s).", strategy.num_replicas_in_sync, device)
     return strategy
+
+
+def _tell_of_unused_gpus() -> None:
+    """Warns where the driver has GPUs and TensorFlow hasn't; that alone says so in C++'s log."""
+    files = glob.glob(_GPU_FILES)
+    if files and os.environ.get("CUDA_VISIBLE_DEVICES", "all") not in ("", "-1"):
+        logging.warning(
+            "This machine has %d NVIDIA GPU(s), but TensorFlow can't use them: the CPU computes. "
+            "Usually CUDA's libraries are missing, which pip install 'tensorflow[and-cuda]==%s' "
+            "brings; TROUBLESHOOTING.md beside modeling/training/README.md says what else it can "
+            "be. If the CPU is wanted, CUDA_VISIBLE_DEVICES=-1 in the environment says so.",
+            len(files),
+            tf.__version__,
+        )
 
 
 def _tpu(address: str, zone: str | None, project: str | None, cores: int | None):

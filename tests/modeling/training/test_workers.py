@@ -157,3 +157,19 @@ def test_tpu_that_is_not_there(name, monkeypatch):
 def test_tpu_and_another_strategy_contradict_each_other():
     with pytest.raises(ModelingError, match="use_tpu is set, but"):
         distribution.get_strategy("mirrored", use_tpu=True)
+
+
+@pytest.mark.parametrize("visible", [None, "0", "", "-1"])
+def test_gpus_that_tensorflow_cannot_use_are_told_of(visible, monkeypatch, tmp_path, caplog):
+    for number in range(2):
+        (tmp_path / f"nvidia{number}").touch()
+    (tmp_path / "nvidiactl").touch()
+    monkeypatch.setattr(distribution, "_GPU_FILES", str(tmp_path / "nvidia[0-9]*"))
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [])
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    distribution.get_strategy()
+    told = "This machine has 2 NVIDIA GPU(s), but TensorFlow can't use them" in caplog.text
+    assert told == (visible not in ("", "-1"))
