@@ -32,7 +32,13 @@ from modeling.layers.encoder import BertEncoder, TransformerLayer
 from modeling.layers.tensors import swap_tensor_axes
 from modeling.serving.graph.matrices import StoredMatrix
 from modeling.serving.graph.unpadding import Unpadding, real_places
-from modeling.serving.graph.whole_numbers import WholeNumbers, can_multiply, whole_numbers
+from modeling.serving.graph.whole_numbers import (
+    LARGEST_OF_MATRIX,
+    WholeNumbers,
+    can_multiply,
+    least_value,
+    whole_numbers,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,6 +139,7 @@ class BranchedEncoder:
     def __init__(self, encoder: BertEncoder, dtype: str, branches: int, in_functions: bool = True):
         self._encoder = encoder
         self._activation = ACTIVATIONS[encoder.config.hidden_act]
+        self._least_activation = least_value(self._activation)
         self.variables: list[tf.Variable] = []
         self._dtype = dtype
         branches = min(branches, encoder.config.num_attention_heads)
@@ -142,7 +149,7 @@ class BranchedEncoder:
             made = [functools.partial(self._layer, layer, factor) for layer in layers]
             return [_Function(call) for call in made] if in_functions else made
 
-        self._layers = calls(factor=lambda x: x)
+        self._layers = calls(factor=lambda x, least=None: x)
         self._whole_numbered = calls(factor=whole_numbers) if dtype == "int8" else None
         self.replaced = {id(w) for layer in encoder.layers for w in layer.weights}
 
@@ -178,7 +185,7 @@ class BranchedEncoder:
         return _Layer(made, _norm(layer.attention_norm), _norm(layer.output_norm))
 
     def _product(self, kernel: np.ndarray, bias: np.ndarray | None) -> _Product:
-        matrix = StoredMatrix(kernel, self._dtype)
+        matrix = StoredMatrix(kernel, self._dtype, largest=LARGEST_OF_MATRIX)
         self.variables += matrix.variables
         return _Product(matrix, bias)
 
@@ -223,7 +230,7 @@ class BranchedEncoder:
 
         Args:
             layer: The layer.
-            factor: What makes the first factor of a product of rows.
+            factor: What makes the first factor of a product of rows, see `whole_numbers`.
             x: [N, H].
             bias: Of the attention's scores.
             unpadding: The tensors of an `Unpadding`; nothing: without it.
@@ -239,7 +246,8 @@ class BranchedEncoder:
         shared_wide = factor(x)
 
         def feed_forward(branch: _Branch) -> tf.Tensor:
-            return branch.output(factor(self._activation(branch.wide(shared_wide))))
+            rows = self._activation(branch.wide(shared_wide))
+            return branch.output(factor(rows, self._least_activation))
 
         return layer.output_norm(_joined(map(feed_forward, layer.branches), x))
 

@@ -1,7 +1,7 @@
 """Matrices as an export keeps them.
 
 float32: as they are. bfloat16: in half the bytes. int8: in a quarter of the bytes, whole numbers
-from -127 to 127 with a scale per output of a product, or per row of a table of vectors.
+with a scale per output of a product, or per row of a table of vectors.
 """
 
 import numpy as np
@@ -16,6 +16,7 @@ class StoredMatrix:
         dtype: "float32"; "bfloat16", rounded to the nearest; or "int8".
         axis: Along which int8 shares a scale: 0 for the kernel of a product, 1 for a table of
             vectors.
+        largest: Of int8's whole numbers, which are from minus that on.
 
     Attributes:
         values: Its numbers, [rows, columns].
@@ -25,11 +26,11 @@ class StoredMatrix:
         variables: All that it is kept in.
     """
 
-    def __init__(self, matrix: np.ndarray, dtype: str, axis: int = 0):
+    def __init__(self, matrix: np.ndarray, dtype: str, axis: int = 0, largest: int = 127):
         self.scales = self.column_sums = None
         if dtype == "int8":
-            scales = np.maximum(np.abs(matrix).max(axis, keepdims=True), 1e-12) / 127
-            matrix = np.clip(np.rint(matrix / scales), -127, 127)
+            scales = np.maximum(np.abs(matrix).max(axis, keepdims=True), 1e-12) / largest
+            matrix = np.clip(np.rint(matrix / scales), -largest, largest)
             self.scales = tf.Variable(scales.astype(np.float32), trainable=False)
             self.column_sums = matrix.sum(0, dtype=np.float64).astype(np.int32)
         self.values = tf.Variable(tf.cast(matrix, dtype), trainable=False)

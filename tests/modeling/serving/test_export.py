@@ -266,7 +266,8 @@ def test_fewer_bits(kind, tmp_path, tokenizer, monkeypatch):
     assert sizes[None] < 4 * wide.count_params() * 1.02
     share = {"bfloat16": 0.5, "int8": 0.25}[kind]
     assert share < sizes[kind] / sizes[None] < share + 0.04
-    assert 0 < np.abs(got[kind] - got[None]).max() < 0.05
+    # The layers' matrices have 7 bits.
+    assert 0 < np.abs(got[kind] - got[None]).max() < {"bfloat16": 0.05, "int8": 0.1}[kind]
     # The model itself is as it was.
     assert {layer.dtype_policy.name for layer in wide._flatten_layers()} == {"float32"}
     if kind == "int8":
@@ -280,7 +281,9 @@ def test_fewer_bits(kind, tmp_path, tokenizer, monkeypatch):
                 # Each branch has rows, and so scales, of its own where they are joined.
                 parts = []
                 for part in np.split(matrix, 2 if "/output/" in name else 1):
-                    scale = np.abs(part).max(axis, keepdims=True) / 127
+                    scale = np.abs(part).max(axis, keepdims=True) / (
+                        63 if "/layer_" in name else 127
+                    )
                     parts.append(np.rint(part / scale) * scale)
                 weight.assign(np.concatenate(parts))
         wanted = rounded(build_inputs(tokenizer, TEXTS, max_seq_length=LENGTH))["logits"]

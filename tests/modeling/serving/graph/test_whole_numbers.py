@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from modeling.layers.dense import ACTIVATIONS
 from modeling.serving.export import IDS, Export, Signature
 from modeling.serving.graph import encoder
 from modeling.serving.graph.matrices import StoredMatrix
-from modeling.serving.graph.whole_numbers import can_multiply, whole_numbers
+from modeling.serving.graph.whole_numbers import can_multiply, least_value, whole_numbers
 from modeling.serving.storage import Servable
 from tests.modeling.serving.graph.test_encoder import MASK, make_batch, make_model
 from tests.scripts import served
@@ -52,15 +53,16 @@ def factors(rows: int, inputs: int, outputs: int) -> tuple[np.ndarray, np.ndarra
 
 
 class Products(tf.Module):
-    """Of whole numbers."""
+    """Of whole numbers, of both signs or not below a least value."""
 
-    def __init__(self):
+    def __init__(self, least: float | None):
         super().__init__()
-        self.matrices = [StoredMatrix(factors(*shape)[1], "int8") for shape in SHAPES]
+        self.least = least
+        self.matrices = [StoredMatrix(factors(*s)[1], "int8", largest=63) for s in SHAPES]
         self.model_variables = [v for matrix in self.matrices for v in matrix.variables]
 
     def call(self, number: int, x):
-        rounded = whole_numbers(x)
+        rounded = whole_numbers(x, self.least)
         return {
             "values": tf.cast(tf.bitcast(rounded.values, tf.uint8), tf.int32),
             "scales": rounded.scales,
@@ -69,9 +71,14 @@ class Products(tf.Module):
         }
 
 
+@pytest.fixture(scope="module", params=[None, -0.17, 0.0])
+def least(request) -> float | None:
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def products(tmp_path_factory) -> str:
-    made = Products()
+def products(least, tmp_path_factory) -> str:
+    made = Products(least)
     folder = str(tmp_path_factory.mktemp("products"))
     signatures = {}
     for number, (_, inputs, _) in enumerate(SHAPES):
@@ -86,22 +93,49 @@ def products(tmp_path_factory) -> str:
 
 
 @pytest.mark.slow
-def test_products_are_exact_but_for_rounding(products, tmp_path):
-    asked = [question(f"product_{n}", x=factors(*shape)[0]) for n, shape in enumerate(SHAPES)]
+def test_products_are_exact_but_for_rounding(products, least, tmp_path):
+    def given(*shape):
+        x, matrix = factors(*shape)
+        return (x if least is None else np.maximum(x, np.float32(least))), matrix
+
+    asked = [question(f"product_{n}", x=given(*shape)[0]) for n, shape in enumerate(SHAPES)]
     answered = served(CLIENT, products, asked, tmp_path, environment=ON)
     for shape, found in zip(SHAPES, answered, strict=True):
         inputs = shape[1]
-        x, matrix = factors(*shape)
+        x, matrix = given(*shape)
         found = {name: np.array(value) for name, value in found.items()}
         assert found["can"] == [True]
-        values, scales = found["values"] - 64, found["scales"]
-        assert np.abs(values).max() == 63
-        assert np.all(np.abs(values * scales - x) <= 0.5001 * scales)
-        steps = np.abs(matrix).max(0) / 127
-        exact = values @ np.rint(matrix / steps).astype(np.int64)
-        # Sums with what 64 adds to them are below 2^26, which float32 has every fourth number of.
-        found = found["product"] / (scales * steps)
-        np.testing.assert_allclose(found, exact, rtol=1e-6, atol=4 if inputs > 1000 else 1e-6)
+        values, scales = found["values"], found["scales"]
+        if least is None:
+            values = values - 128
+            assert np.abs(values).max() == 127
+        else:
+            assert values.min() >= 0 and values.max() <= 255
+        lowest = least or 0.0
+        assert np.all(np.abs(values * scales + lowest - x) <= 0.5001 * scales + 1e-7 * abs(lowest))
+        steps = np.abs(matrix).max(0) / 63
+        whole = np.rint(matrix / steps).astype(np.int64)
+        moved = lowest * whole.sum(0)
+        # Sums with what 128 adds to them are below 2^26, which float32 has every fourth number of.
+        unit = 4 if inputs > 1000 else 1e-6
+        exact = (values @ whole * scales + moved) * steps
+        allowed = 1e-6 * np.abs(exact) + (unit * scales + 1e-6 * np.abs(moved)) * steps
+        assert np.all(np.abs(found["product"] - exact) <= allowed)
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_the_least_that_an_activation_gives(name):
+    # Of x·Φ(x), its approximations and their kin; the others go far below 0, or nowhere else.
+    known = {"gelu": -0.17004, "gelu_erf": -0.16997, "quick_gelu": -0.16359, "relu": 0.0}
+    known |= {"silu": -0.27846, "mish": -0.30884}
+    found = least_value(ACTIVATIONS[name])
+    if name not in known:
+        assert found is None
+        return
+    assert known[name] - 2e-4 < found < known[name]
+    rng = np.random.default_rng(0)
+    x = tf.constant(rng.normal(0, 3, 100_000), tf.float32)
+    assert found < tf.reduce_min(ACTIVATIONS[name](x))
 
 
 @pytest.fixture(scope="module")
