@@ -126,7 +126,7 @@ class Optimizer(abc.ABC):
         pairs = [(i, g) for i, g in enumerate(gradients) if g is not None]
         indices = [i for i, _ in pairs]
         number = tf.cast(step, tf.float32) + 1.0
-        found = self._directions({i: g * scale for i, g in pairs})
+        found = self._directions(dict(pairs), scale)
         directions = [found.get(i) for i in indices]
 
         def apply_all(strategy, learning_rate, scale, number, finite, dense, directions):
@@ -156,13 +156,16 @@ class Optimizer(abc.ABC):
             args=(learning_rate, scale, number, finite, [g for _, g in pairs], directions),
         )
 
-    def _directions(self, gradients: Mapping[int, tf.Tensor]) -> dict[int, tf.Tensor]:
+    def _directions(
+        self, gradients: Mapping[int, tf.Tensor], scale: tf.Tensor
+    ) -> dict[int, tf.Tensor]:
         """What is found for many variables at once, by their indices; in replica context.
 
         Args:
-            gradients: By index, scaled.
+            gradients: By index.
+            scale: Multiplies them.
         """
-        del gradients
+        del gradients, scale
         return {}
 
     def _update_if(
@@ -319,12 +322,12 @@ class Muon(BertAdam):
         update += self.decay_rates[index] * variable
         variable.assign_sub(learning_rate * update)
 
-    def _directions(self, gradients):
+    def _directions(self, gradients, scale):
         wide = {}
         for index, gradient in gradients.items():
             if self.v[index] is None:
-                ahead = _moved(_moved(self.m[index], gradient), gradient)
-                wide[index] = _lying(ahead)
+                scaled = gradient * scale
+                wide[index] = _lying(_moved(_moved(self.m[index], scaled), scaled))
         found = {}
         for indices in _alike({index: x.shape for index, x in wide.items()}):
             updates = orthogonal(tf.stack([wide[index] for index in indices]))
