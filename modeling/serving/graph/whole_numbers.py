@@ -20,7 +20,6 @@ oneDNN is a part of TensorFlow, but on by default only on processors with AVX-51
 from collections.abc import Callable
 from typing import NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
 from modeling.serving.graph.matrices import StoredMatrix
@@ -93,11 +92,11 @@ def whole_numbers(x: tf.Tensor, least: float | None = None) -> WholeNumbers:
 
 
 def least_value(activation: Callable) -> float | None:
-    """Just below what an activation gives at least; None where that is far from 0, or nothing.
+    """Just below the least that an activation gives; None if there is none, or it is far from 0.
 
-    It is looked for from -50 to 0: BERT's activations only grow above that.
+    It is looked for from -50 to 0: from there on BERT's activations only grow.
     """
-    inputs = tf.linspace(np.float32(-50), np.float32(0), 50_001)
+    inputs = tf.linspace(-50.0, 0.0, 50_001)
     least = float(tf.reduce_min(activation(inputs)))
     return least - 1e-4 if least > -0.5 else None
 

@@ -78,9 +78,8 @@ class PyTorch:
             {name: torch.from_numpy(x).to(self.device) for name, x in batch.items()}
             for batch in batches
         ]
-        if (
-            not self.compiled and self.device == "cpu"
-        ):  # compiled code is made for a number of threads
+        # Compiled code is made for a number of threads.
+        if self.device == "cpu" and not self.compiled:
             self._choose_threads(tensors[0])
         return itertools.cycle(tensors)
 
@@ -132,7 +131,7 @@ def main() -> None:
     def start(shape, given):
         torch.set_num_threads(given.threads)
         torch.set_num_interop_threads(given.threads)
-        torch.set_float32_matmul_precision("high")  # TF32 on GPUs, as TensorFlow's
+        torch.backends.cuda.matmul.allow_tf32 = True  # as TensorFlow does
         about = f"PyTorch {torch.__version__}, transformers {transformers.__version__}"
         return about, PyTorch(shape, given.dtype, given.threads, given.compile)
 
