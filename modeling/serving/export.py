@@ -150,9 +150,10 @@ class Export:
                 lambda folder: write_lite_model(folder, content), servable, texts
             )
         signatures = dict(signatures)
-        default = signatures["serving_default"].inputs
-        if all(spec.dtype == tf.string for spec in default.values()):
-            signatures[EXAMPLES] = _from_examples(signatures["serving_default"])
+        default = signatures["serving_default"]
+        if all(spec.dtype == tf.string for spec in default.inputs.values()):
+            default = dataclasses.replace(default, call=in_function(default.call))
+            signatures |= {"serving_default": default, EXAMPLES: _from_examples(default)}
         functions = {}
         with activity("Tracing the export", "signatures", len(signatures)) as progress:
             for name, signature in signatures.items():
@@ -222,6 +223,11 @@ class Export:
             target = join(self.directory, str(_last_version(self.directory) + 1))
             tf.io.gfile.rename(temporary, target)
         return target
+
+
+def in_function(call: Callable) -> Callable:
+    """`call` as a function of the graph, traced once for all signatures that call it."""
+    return tf.function(call, autograph=False)
 
 
 def checked_request(call: Callable, config=None) -> Callable:

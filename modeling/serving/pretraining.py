@@ -8,7 +8,7 @@ import tensorflow as tf
 from modeling.config import BIDIRECTIONAL, LEFT_TO_RIGHT
 from modeling.models import BertPretrainer
 from modeling.serving.buckets import PIECES, in_buckets
-from modeling.serving.export import IDS, Export, Signature
+from modeling.serving.export import IDS, Export, Signature, in_function
 
 MOST_LOGITS = 2**26
 """Of masked places together, in one step."""
@@ -62,7 +62,7 @@ def export_pretrainer(
         vocabulary: Of the tokens.
         top_k: K, how many tokens per place.
     """
-    servable = export.servable(model)
+    servable, preprocess = export.servable(model), in_function(preprocess)
     tokens = tf.constant(list(vocabulary.vocab), tf.string)
     one_way = model.config.attention_direction != BIDIRECTIONAL
     left_to_right = model.config.attention_direction == LEFT_TO_RIGHT

@@ -8,7 +8,7 @@ import tensorflow as tf
 from modeling.answers.confidence import PlattCalibration, calibrated_confidence
 from modeling.answers.spans import IMPOSSIBLE, SpanLogits, SpanSearch, merge_span_logits
 from modeling.serving.buckets import in_buckets
-from modeling.serving.export import IDS, Export, Signature, refuse_large_request
+from modeling.serving.export import IDS, Export, Signature, in_function, refuse_large_request
 
 _MOST_WINDOWS = 2**18  # a kilobyte each, or so, where the best answers of all are compared
 
@@ -72,6 +72,7 @@ def export_question_answering(
     search = SpanSearch([servable], n_best, max_answer_length)
     span_logits = SpanLogits([servable])
 
+    @in_function
     def find(question, context):
         windows = make_windows(question, context)
         with tf.control_dependencies(_checks(windows.counts, max_windows)):

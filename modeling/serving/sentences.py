@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 from modeling.serving.buckets import in_buckets
-from modeling.serving.export import IDS, Export, Signature, refuse_large_request
+from modeling.serving.export import IDS, Export, Signature, in_function, refuse_large_request
 from modeling.serving.prediction import COLUMNS
 
 _MOST_PIECES = 2**16  # of one example
@@ -65,6 +65,7 @@ def export_sentence_model(
     several_rows = preprocess(*(tf.zeros([1] * s.shape.rank, tf.string) for s in texts.values()))
     several_rows = several_rows["input_ids"].shape.rank == 3
 
+    @in_function
     def answer(batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         shape = tf.shape(batch["input_ids"])
         if several_rows:

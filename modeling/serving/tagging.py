@@ -1,13 +1,20 @@
 """The SavedModel that tags: texts or words in; words, tags and entities with their places out."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import tensorflow as tf
 
 from modeling.answers.tags import EntitiesFromTagLogits, TagsFromLogits
 from modeling.serving.buckets import in_buckets
-from modeling.serving.export import IDS, MOST_PLACES, Export, Signature, refuse_large_request
+from modeling.serving.export import (
+    IDS,
+    MOST_PLACES,
+    Export,
+    Signature,
+    in_function,
+    refuse_large_request,
+)
 
 _WORDS = ("words", "tags", "scores", "starts", "ends", "start_bytes", "end_bytes")
 _PLACES = ("starts", "ends", "start_bytes", "end_bytes", "start_words", "end_words")
@@ -83,6 +90,12 @@ def export_tagger(
     names = tf.constant(list(tags), tf.string)
     types = tf.constant(read.types or [""], tf.string)
 
+    @in_function
+    def numbers_of(batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """float32 [rows, T, 3]: what `TagsFromLogits` gives."""
+        zeros = tf.zeros([*tf.unstack(tf.shape(batch["input_ids"])), 3])
+        return in_buckets(number, batch, {"tagged": zeros})["tagged"]
+
     def answer(inputs: ServingTagInputs) -> dict[str, tf.Tensor]:
         longest = tf.reduce_max(tf.concat([inputs.words.row_lengths(), [0]], 0))
         remedy = "Send fewer texts at once, or the long ones by themselves."
@@ -92,8 +105,7 @@ def export_tagger(
         place = tf.range(tf.shape(ids, tf.int64)[1])[tf.newaxis]
         mask = tf.cast(place < inputs.input_ids.row_lengths()[:, tf.newaxis], tf.int32)
         batch = {"input_ids": ids, "input_mask": mask, "segment_ids": tf.zeros_like(ids)}
-        zeros = tf.zeros([tf.shape(ids)[0], tf.shape(ids)[1], 3])
-        tagged = in_buckets(number, batch, {"tagged": zeros})["tagged"]
+        tagged = numbers_of(batch)
         counts = (place >= inputs.scored[:, :1]) & (place < inputs.scored[:, 1:])
         of_words = tf.tensor_scatter_nd_update(
             tf.tile([[0.0, 1.0, 0.0]], [tf.size(inputs.words.values), 1]),

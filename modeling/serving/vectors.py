@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from modeling.errors import ModelingError
 from modeling.serving.buckets import in_buckets
-from modeling.serving.export import IDS, Export, Signature, refuse_large_request
+from modeling.serving.export import IDS, Export, Signature, in_function, refuse_large_request
 from modeling.vectors.vector_models import BertVectors, pool_vectors, unit_length
 
 _MOST_NUMBERS = 2**28  # a gigabyte; twice as much is more than gRPC can send
@@ -72,6 +72,7 @@ def export_embeddings(
         pooled = pool_vectors(vectors, batch["input_mask"], pooling)
         return {"vectors": vectors, "embedding": unit_length(pooled)}
 
+    @in_function
     def embed_ids(**inputs):
         zeros = tf.zeros([tf.shape(inputs["input_ids"])[0], width])
         return in_buckets(of_batch, inputs, {"embedding": zeros})
@@ -79,31 +80,33 @@ def export_embeddings(
     def embed(text):
         return embed_ids(**text_pieces(text).inputs)
 
-    def vectors_of(pieces: _PiecesAndWords):
+    @in_function
+    def pieces_and_vectors(text):
+        pieces = text_pieces(text)
         shape = tf.shape(pieces.inputs["input_ids"])
         remedy = "Send fewer texts at once, or the long ones by themselves."
         check = refuse_large_request("pieces", shape[0], shape[1], _MOST_NUMBERS // width, remedy)
         with tf.control_dependencies([check]):
             zeros = tf.zeros([shape[0], shape[1], width])
-        return in_buckets(of_batch, pieces.inputs, {"vectors": zeros})["vectors"]
+        return pieces, in_buckets(of_batch, pieces.inputs, {"vectors": zeros})["vectors"]
 
     def of_pieces(text):
-        pieces = text_pieces(text)
+        pieces, vectors = pieces_and_vectors(text)
         return {
             "tokens": pieces.tokens,
             "starts": pieces.starts,
             "ends": pieces.ends,
-            "vectors": vectors_of(pieces),
+            "vectors": vectors,
         }
 
     def of_words(text):
-        pieces = text_pieces(text)
+        pieces, vectors = pieces_and_vectors(text)
         number = tf.shape(pieces.words)[1]
         row = tf.range(tf.shape(pieces.words)[0])[:, tf.newaxis]
         # What belongs to no word goes to a segment below 0, which is left out.
         segment = tf.where(pieces.word_numbers >= 0, row * number + pieces.word_numbers, -1)
         means = tf.math.unsorted_segment_mean(
-            tf.reshape(vectors_of(pieces), [-1, width]),
+            tf.reshape(vectors, [-1, width]),
             tf.reshape(segment, [-1]),
             tf.size(pieces.words),
         )
