@@ -156,6 +156,23 @@ def test_an_example_without_the_feature_is_refused(model, export, tokenizer):
             answers(path, "examples", examples=[good, bad])
 
 
+def test_examples_share_the_graph_of_texts(model, export, tokenizer):
+    traced = []
+
+    def call(text):
+        traced.append(text)
+        inputs = build_inputs(tokenizer, text, max_seq_length=LENGTH)
+        return {"logits": servable(inputs)["logits"]}
+
+    servable = export.servable(model)
+    signature = Signature(call, {"text": tf.TensorSpec([None], tf.string)})
+    path = export.write(servable, {"serving_default": signature})
+    assert len(traced) == 1
+    got = answers(path, text=TEXTS)["logits"]
+    rows = [example(text=[text]) for text in TEXTS]
+    np.testing.assert_array_equal(answers(path, "examples", examples=rows)["logits"], got)
+
+
 @pytest.mark.slow
 def test_several_labels_numbers_and_choices(export, tokenizer):
     def single(*texts):
