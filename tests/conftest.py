@@ -1,5 +1,6 @@
 """Fixtures that every test may use."""
 
+import fcntl
 import gc
 import os
 import pathlib
@@ -12,6 +13,7 @@ import tensorflow as tf
 from absl import logging
 
 from tests.benchmarks.peers import environment
+from tests.modeling.serving import cpp_loader
 
 # As the scripts run, so that tests see what users are told.
 logging.set_verbosity(logging.INFO)
@@ -50,6 +52,24 @@ def shared_data() -> pathlib.Path:
     return _folder("data")
 
 
+def _folder_of_all(tmp_path_factory) -> pathlib.Path:
+    """A temporary folder that is the same for all of pytest's processes."""
+    temporary = tmp_path_factory.getbasetemp()
+    return temporary.parent if "PYTEST_XDIST_WORKER" in os.environ else temporary
+
+
+@pytest.fixture(scope="session")
+def load_in_cpp(tmp_path_factory) -> cpp_loader.CppLoader:
+    """Exports in TensorFlow's C++ loader, compiled once."""
+    if cpp_loader.why_not():
+        pytest.skip(cpp_loader.why_not())
+    folder = _folder_of_all(tmp_path_factory)
+    with open(folder / "loader.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        program = cpp_loader.compiled(folder / "loader")
+    return cpp_loader.CppLoader(program, tmp_path_factory.mktemp("loader"))
+
+
 @pytest.fixture(scope="session")
 def peer_python(tmp_path_factory):
     """From a peer's name to the interpreter of its environment, see `peers.environment`.
@@ -57,10 +77,7 @@ def peer_python(tmp_path_factory):
     The environments are made in BERT_PEERS_DIR unless they are there already; without the variable
     a temporary folder takes them, the same for all of pytest's processes. For slow tests.
     """
-    temporary = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        temporary = temporary.parent
-    folder = os.environ.get("BERT_PEERS_DIR") or str(temporary / "peers")
+    folder = os.environ.get("BERT_PEERS_DIR") or str(_folder_of_all(tmp_path_factory) / "peers")
     return lambda peer: environment.python_of(peer, folder)
 
 

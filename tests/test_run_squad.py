@@ -7,7 +7,6 @@ import pytest
 
 from data.tasks.questions import metrics as squad_metrics
 from data.tasks.questions import squad
-from tests.modeling.serving.cpp_loader import CppLoader
 from tests.scripts import messages, served, succeed
 
 CLIENT = """
@@ -205,7 +204,7 @@ def thinned(path, to, every):
 
 @pytest.mark.slow
 @pytest.mark.hours
-def test_minilm_learns_squad_and_is_served(shared_data, minilm, tmp_path):
+def test_minilm_learns_squad_and_is_served(shared_data, minilm, load_in_cpp, tmp_path):
     """Real weights, real questions; the C++ loader gives each of 529 the predicted answer."""
     questions = thinned(shared_data / "squad/dev-v1.1.json", tmp_path / "dev.json", 20)
     assert len(questions) == 529
@@ -225,12 +224,9 @@ def test_minilm_learns_squad_and_is_served(shared_data, minilm, tmp_path):
     succeed(*command, *predict, "--do_predict", "--do_export", timeout=600)
     assert read(tmp_path / "eval_results.json")["f1"] > 15
     predictions = read(tmp_path / "predictions.json")
-    if CppLoader.why_not():
-        pytest.skip(CppLoader.why_not())
-    ask = CppLoader(tmp_path)
     for begin in range(0, len(questions), 64):
         some = questions[begin : begin + 64]
-        answers = ask(
+        answers = load_in_cpp(
             tmp_path / "export" / "1",
             "serving_default",
             question=[one.question.encode() for one in some],

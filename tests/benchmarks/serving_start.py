@@ -14,7 +14,7 @@ import numpy as np
 from absl import app, flags
 
 from tests.benchmarks.turns import interleaved
-from tests.modeling.serving.cpp_loader import CppLoader
+from tests.modeling.serving.cpp_loader import CppLoader, compiled
 
 FLAGS = flags.FLAGS
 COSTS = ("loading_seconds", "answering_seconds", "held_megabytes", "most_megabytes")
@@ -27,7 +27,8 @@ def main(_) -> None:
     inputs = {"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": np.zeros_like(ids)}
     found: dict[str, list[dict[str, float]]] = {name: [] for name in exports}
     with tempfile.TemporaryDirectory() as folder:
-        load = CppLoader(pathlib.Path(folder))
+        folder = pathlib.Path(folder)
+        load = CppLoader(compiled(folder / "loader"), folder)
 
         def once(name: str) -> float:
             load(exports[name], "tokenized", **inputs)

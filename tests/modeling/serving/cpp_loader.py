@@ -1,6 +1,7 @@
 """SavedModels in TensorFlow's C++ loader, the one of TF Serving: what loads there is servable.
 
-    answers = CppLoader(folder)(export, "serving_default", text_a=np.array([b"a", b"b"]))
+    load = CppLoader(compiled(folder / "loader"), folder)
+    answers = load(export, "serving_default", text_a=np.array([b"a", b"b"]))
 
 Python's loader is more forgiving: it also restores models whose variables hang on Keras objects.
 """
@@ -20,32 +21,41 @@ OPS = pathlib.Path(tensorflow_text.__file__).parent / "python" / "ops"
 LIBRARIES = ("_fast_bert_normalizer", "_fast_wordpiece_tokenizer")
 
 
+def why_not() -> str:
+    """Why `loader.cc` can't be compiled here; empty if it can."""
+    return "" if shutil.which(COMPILER) else f"there is no {COMPILER} to compile loader.cc"
+
+
+def compiled(program: pathlib.Path) -> pathlib.Path:
+    """The program of `loader.cc`, which is made, in some 25 seconds, unless it is there."""
+    if not program.exists():
+        package = pathlib.Path(tf.__file__).parent
+        source = pathlib.Path(__file__).with_name("loader.cc")
+        made = program.with_suffix(".made")
+        command = [COMPILER, "-std=c++17", "-w", "-O1", *tf.sysconfig.get_compile_flags()]
+        command += [source, "-o", made, f"-L{package}", "-Wl,--no-as-needed"]
+        command += ["-l:libtensorflow_cc.so.2", "-l:libtensorflow_framework.so.2"]
+        command += [f"-Wl,-rpath,{package}"]
+        subprocess.run(command, check=True, timeout=600)
+        made.rename(program)
+    return program
+
+
 class CppLoader:
-    """A compiled `loader.cc`.
+    """Loads exports and asks them.
 
     Args:
-        folder: For the program and for what is asked and answered.
+        program: What `compiled` gives.
+        folder: For what is asked and answered.
 
     Attributes:
         costs: Of the last call, by name: see `loader.cc`.
     """
 
-    def __init__(self, folder: pathlib.Path):
+    def __init__(self, program: pathlib.Path, folder: pathlib.Path):
+        self.program = program
         self.folder = folder
         self.costs: dict[str, float] = {}
-        self.program = folder / "loader"
-        package = pathlib.Path(tf.__file__).parent
-        source = pathlib.Path(__file__).with_name("loader.cc")
-        command = [COMPILER, "-std=c++17", "-w", "-O1", *tf.sysconfig.get_compile_flags()]
-        command += [source, "-o", self.program, f"-L{package}", "-Wl,--no-as-needed"]
-        command += ["-l:libtensorflow_cc.so.2", "-l:libtensorflow_framework.so.2"]
-        command += [f"-Wl,-rpath,{package}"]
-        subprocess.run(command, check=True, timeout=600)
-
-    @staticmethod
-    def why_not() -> str:
-        """Why it can't be used here; empty if it can."""
-        return "" if shutil.which(COMPILER) else f"there is no {COMPILER} to compile loader.cc"
 
     def __call__(self, export, signature: str, **inputs) -> dict[str, np.ndarray]:
         """Outputs of a signature by name.

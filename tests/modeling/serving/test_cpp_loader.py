@@ -9,20 +9,12 @@ from modeling.config import BertConfig
 from modeling.models import BertClassifier
 from modeling.serving.export import Export
 from modeling.serving.sentences import export_sentence_model
-from tests.modeling.serving.cpp_loader import CppLoader
 from tests.modeling.serving.graph.test_encoder import make_batch, make_model
 from tests.modeling.serving.graph.test_whole_numbers import export_of
 
 
-@pytest.fixture(scope="module")
-def load(tmp_path_factory):
-    if CppLoader.why_not():
-        pytest.skip(CppLoader.why_not())
-    return CppLoader(tmp_path_factory.mktemp("loader"))
-
-
 @pytest.mark.slow
-def test_an_export_gives_the_models_answers(load, tmp_path):
+def test_an_export_gives_the_models_answers(load_in_cpp, tmp_path):
     config = BertConfig(20, hidden_size=8, num_hidden_layers=1, num_attention_heads=2)
     model = BertClassifier(config, num_labels=2)
     model.build()
@@ -37,27 +29,29 @@ def test_an_export_gives_the_models_answers(load, tmp_path):
         model, Export(str(tmp_path), {}), "classes", preprocess, ["no", "yes"], False
     )
     probabilities = tf.nn.softmax(model(batch)["logits"]).numpy()
-    answers = load(path, "tokenized", **batch)
+    answers = load_in_cpp(path, "tokenized", **batch)
     np.testing.assert_allclose(answers["probabilities"], probabilities, atol=1e-6)
     assert answers["label"].tolist() == [[b"no", b"yes"][row] for row in probabilities.argmax(1)]
-    assert load.costs["most_megabytes"] >= load.costs["held_megabytes"] > 10
-    assert load.costs["loading_seconds"] > 0 and load.costs["answering_seconds"] > 0
+    assert load_in_cpp.costs["most_megabytes"] >= load_in_cpp.costs["held_megabytes"] > 10
+    assert load_in_cpp.costs["loading_seconds"] > 0 and load_in_cpp.costs["answering_seconds"] > 0
     texts = [" ".join(map(str, row)).encode() for row in ids]
     np.testing.assert_allclose(
-        load(path, "serving_default", text_a=texts)["probabilities"], probabilities, atol=1e-6
+        load_in_cpp(path, "serving_default", text_a=texts)["probabilities"],
+        probabilities,
+        atol=1e-6,
     )
     with pytest.raises(RuntimeError, match="no signature other"):
-        load(path, "other", text_a=texts)
+        load_in_cpp(path, "other", text_a=texts)
 
 
 @pytest.mark.slow
-def test_whole_numbers_are_multiplied_where_onednn_computes(load, tmp_path, monkeypatch):
+def test_whole_numbers_are_multiplied_where_onednn_computes(load_in_cpp, tmp_path, monkeypatch):
     model = make_model()
     path, batch = export_of(model, tmp_path), make_batch([[1] * 6] * 3)
     exact, answers = model(batch)["logits"].numpy(), []
     for switch in "10":
         monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", switch)
-        answers.append(load(path, "serving_default", **batch)["logits"])
+        answers.append(load_in_cpp(path, "serving_default", **batch)["logits"])
     whole, floats = answers
     size = np.abs(exact).max()
     assert np.abs(whole - floats).max() > 1e-5 * size
@@ -66,7 +60,7 @@ def test_whole_numbers_are_multiplied_where_onednn_computes(load, tmp_path, monk
 
 
 @pytest.mark.slow
-def test_tracked_keras_variables_are_refused(load, tmp_path):
+def test_tracked_keras_variables_are_refused(load_in_cpp, tmp_path):
     """The negative control: this is what `Servable` avoids."""
 
     class Wrong(tf.Module):
@@ -87,4 +81,4 @@ def test_tracked_keras_variables_are_refused(load, tmp_path):
     loaded = tf.saved_model.load(str(tmp_path / "1")).signatures["serving_default"]
     assert loaded(x=tf.constant(x))["y"].shape == (1, 2)
     with pytest.raises(RuntimeError, match="running"):
-        load(tmp_path / "1", "serving_default", x=x)
+        load_in_cpp(tmp_path / "1", "serving_default", x=x)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from tests.modeling.serving.client import GrpcClient, RestClient
-from tests.modeling.serving.cpp_loader import CppLoader
 from tests.modeling.serving.families import Family, make_families
 from tests.modeling.serving.stand_in import StandIn
 from tests.scripts import served
@@ -42,13 +41,6 @@ def families(request, minilm, shared_data, tmp_path_factory) -> dict[str, Family
     made = {f.name: f for f in make_families(minilm, shared_data, folder, request.param)}
     assert {family.size for family in made.values()} == {request.param}
     return made
-
-
-@pytest.fixture(scope="module")
-def load(tmp_path_factory) -> CppLoader:
-    if CppLoader.why_not():
-        pytest.skip(CppLoader.why_not())
-    return CppLoader(tmp_path_factory.mktemp("loader"))
 
 
 def nested(array: np.ndarray) -> list:
@@ -105,9 +97,9 @@ def test_versions_of_tensorflow(version, families, peer_python, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES)
-def test_the_loader_of_tf_serving(name, families, load):
+def test_the_loader_of_tf_serving(name, families, load_in_cpp):
     family = families[name]
-    family.check([load(family.path, family.signature, **family.inputs)])
+    family.check([load_in_cpp(family.path, family.signature, **family.inputs)])
 
 
 @pytest.mark.slow

@@ -20,7 +20,6 @@ from modeling.models import BertTagger
 from modeling.serving.export import Export
 from modeling.serving.tagging import export_tagger
 from modeling.training.engine.evaluation import ReplicaPredictor
-from tests.modeling.serving.cpp_loader import CppLoader
 
 LETTERS = [*"abcdefgh", *(f"##{letter}" for letter in "abcdefgh")]
 ODD = [
@@ -260,9 +259,7 @@ def test_as_many_tags_as_words_in_ten_thousand_sentences(loaded):
 
 
 @pytest.mark.slow
-def test_in_the_loader_of_tf_serving(model, tokenizer, loaded, tmp_path):
-    if CppLoader.why_not():
-        pytest.skip(CppLoader.why_not())
+def test_in_the_loader_of_tf_serving(model, tokenizer, loaded, load_in_cpp, tmp_path):
     path = export_tagger(
         model,
         Export(str(tmp_path / "export"), {}),
@@ -270,11 +267,10 @@ def test_in_the_loader_of_tf_serving(model, tokenizer, loaded, tmp_path):
         functools.partial(ner_inputs.tag_inputs_from_words, tokenizer, max_seq_length=LENGTH),
         TAGS.names,
     )
-    load = CppLoader(tmp_path)
     texts = np.array(["abc d 漢 fed's.".encode(), b"", b"a \xff b " * 20], object)
     words = np.array([[b"abc", b"", "漢字".encode()], [b"a", b"b", b"..."]], object)
     for signature, name, value in (("serving_default", "text", texts), ("words", "words", words)):
-        answers = load(path, signature, **{name: value})
+        answers = load_in_cpp(path, signature, **{name: value})
         wanted = ask(loaded, signature, **{name: value})
         assert answers.keys() == wanted.keys()
         for key, array in wanted.items():
