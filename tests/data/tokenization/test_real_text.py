@@ -31,7 +31,7 @@ VOCABULARIES = (
     ("chinese", True, True),
     pytest.param("multilingual-cased", False, False, marks=pytest.mark.hours),
     pytest.param("multilingual-cased", True, False, marks=pytest.mark.hours),
-    ("cased-en", False, True),
+    pytest.param("cased-en", False, True, marks=pytest.mark.hours),
 )
 SENTENCES = 100_000
 BATCH = 2000

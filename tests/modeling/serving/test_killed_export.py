@@ -44,7 +44,7 @@ FILES = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("times", [6, pytest.param(12, marks=pytest.mark.hours)])
+@pytest.mark.parametrize("times", [4, pytest.param(12, marks=pytest.mark.hours)])
 def test_what_a_killed_export_leaves(tmp_path, times):
     vocab = tmp_path / "vocab.txt"
     vocab.write_text("one\ntwo\nthree\n")

@@ -58,9 +58,11 @@ def case(name):
     if name.split()[0] in KINDS:
         return sentence_case(name)
     batch = {key: tf.constant(value) for key, value in records(4).items()}
-    config = CONFIG
+    config = CONFIG  # of two layers, one of which can be frozen
+    if name != "classifier":
+        config = dataclasses.replace(config, num_hidden_layers=1)
     if name.startswith("ltr"):
-        config = dataclasses.replace(CONFIG, attention_direction=LEFT_TO_RIGHT)
+        config = dataclasses.replace(config, attention_direction=LEFT_TO_RIGHT)
         batch = _predict_neighbours(batch, from_left=True)
     if "classifier" in name:
         batch["label_ids"] = tf.constant([0, 2, 1, 0])
@@ -71,14 +73,12 @@ def case(name):
         batch["label_ids"] = tf.constant([[0, 0], [3, 5], [2, 2], [1, 4]])
         batch["is_real_example"] = tf.constant([1.0, 1, 1, 0])
         batch = {key: value for key, value in batch.items() if "masked" not in key}
-        config = dataclasses.replace(config, num_hidden_layers=1)
         return BertQuestionAnswering(config), SpanLosses(), batch
     if name == "tags":
         labels = np.full(batch["input_ids"].shape, -1, np.int32)
         labels[:3, 1:4] = [[0, -1, 2], [1, 1, -1], [2, 0, 0]]
         batch["piece_labels"] = tf.constant(labels)
         batch = {key: value for key, value in batch.items() if "masked" not in key}
-        config = dataclasses.replace(config, num_hidden_layers=1)
         return BertTagger(config, num_tags=3), TaggingLosses(), batch
     if "packed" in name:  # two sequences and some padding
         sequences = tf.constant([[1] * 4 + [2] * 5 + [0]] * 4)

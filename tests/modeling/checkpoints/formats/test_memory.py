@@ -54,7 +54,7 @@ def test_one_by_one(tmp_path):
     config = BertConfig(
         vocab_size=999,
         hidden_size=256,
-        num_hidden_layers=28,
+        num_hidden_layers=22,
         num_attention_heads=4,
         intermediate_size=1024,
         type_vocab_size=2,

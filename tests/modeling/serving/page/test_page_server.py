@@ -257,7 +257,7 @@ def resident_bytes() -> int:
 
 @pytest.mark.parametrize(
     ("count", "names"),
-    [(400, exports.QUICK), pytest.param(10_000, exports.FAMILIES, marks=pytest.mark.slow)],
+    [(400, exports.QUICK), pytest.param(3000, exports.FAMILIES, marks=pytest.mark.slow)],
 )
 def test_hostile_texts(count, names, models):
     """Each to one family after the other, every fourth in a request that is broken itself."""
