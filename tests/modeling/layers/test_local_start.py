@@ -90,11 +90,12 @@ def first_attention(model, words):
 
 def test_neighbours_get_more_attention_than_others():
     rng = np.random.default_rng(3)
+    with_start, without = made(), made(start=False)
     local, drawn = np.zeros((48, 48)), np.zeros((48, 48))
     for _ in range(20):
         words = rng.integers(0, 50, 48)
-        local += first_attention(made(), words) / 20
-        drawn += first_attention(made(start=False), words) / 20
+        local += first_attention(with_start, words) / 20
+        drawn += first_attention(without, words) / 20
 
     def share(table, distances):
         return np.mean([np.diagonal(table, d).mean() for d in distances])
