@@ -290,7 +290,8 @@ class QuestionAnswering:
         settings = dataclasses.asdict(self.settings)
         numbers = kept.kept_numbers(
             FLAGS.output_dir,
-            FLAGS.init_checkpoint,
+            # Of what was trained from there it says nothing.
+            None if FLAGS.do_train else FLAGS.init_checkpoint,
             CALIBRATION,
             PlattCalibration._fields,
             "It is written where questions with answers are answered. Do that again, or remove it.",
@@ -316,7 +317,10 @@ def check_flags(settings: FineTuningSettings) -> None:
         if is_needed and not FLAGS[flag].value:
             raise errors.ModelingError(f"--{flag} is missing: a file in the form of SQuAD's.")
     windows.check_question_lengths(FLAGS.max_seq_length, FLAGS.max_query_length, FLAGS.doc_stride)
-    scoring.Scoring(FLAGS)
+    how = scoring.Scoring(FLAGS)
+    if settings.do_train and settings.do_export and not settings.do_predict:
+        # Else that there is none would be noticed after training.
+        how.threshold()
     reading.question_epochs_per_file(FLAGS)
     for path in FLAGS.ensemble:
         # Else that there is none would be noticed after training.

@@ -71,7 +71,11 @@ flags.DEFINE_enum(
     texts.WORD_POOLINGS,
     "One vector per word, as white space separates them: of its pieces the mean, maximum, first.",
 )
-flags.DEFINE_bool("normalize", False, "Scale the vectors to length 1.")
+flags.DEFINE_bool(
+    "normalize",
+    False,
+    "Scale the vectors of --output_file to length 1; an export's are so for texts.",
+)
 flags.DEFINE_enum(
     "output_format", "jsonl", vector_files.FORMATS, "Of the output file; numpy needs NAME.npy."
 )
@@ -95,6 +99,12 @@ def _check_flags() -> None:
         raise errors.ModelingError(
             f"--word_pooling={FLAGS.word_pooling} is for a vector per word, --pooling="
             f"{FLAGS.pooling} for one per text; give one of the two."
+        )
+    if FLAGS.export_dir and FLAGS.word_pooling not in (None, "mean"):
+        raise errors.ModelingError(
+            f"--word_pooling={FLAGS.word_pooling} is for --output_file; the words of an export are "
+            f"the means of their pieces. Write the export in a command of its own, or give "
+            f"--word_pooling=mean."
         )
     if distribution.num_workers() > 1:
         raise errors.ModelingError(

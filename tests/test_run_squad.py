@@ -4,6 +4,8 @@ import json
 
 import numpy as np
 import pytest
+import tensorflow as tf
+import tensorflow_text  # noqa: F401 for the ops of exports
 
 from data.tasks.questions import metrics as squad_metrics
 from data.tasks.questions import squad
@@ -171,6 +173,7 @@ def test_training_two_files_ensemble_and_bad_input(folder):
         "file": command(folder, "c", "--do_predict"),
         "long": command(folder, "a", "--do_predict", f"--predict_file={folder}/long.json", *v2),
         "query": command(folder, "c", *train, "--max_query_length=30"),
+        "no threshold": command(folder, "c", *train, *v2, "--do_export"),
     }
     said = messages("run_squad.py", *(line[1:] for line in lines.values()), timeout=600)
     said = dict(zip(lines, said, strict=True))
@@ -182,9 +185,28 @@ def test_training_two_files_ensemble_and_bad_input(folder):
     assert "--version_2_with_negative" in said["2.0 file"]
     assert "--epochs_per_file" in said["epochs"] and "--predict_file" in said["file"]
     assert "max_query_length 30" in said["query"]
+    assert "The threshold for the empty answer isn't known" in said["no threshold"]
     threshold = read(folder / "a" / "null_score_diff_threshold.json")
     assert np.isfinite(threshold["null_score_diff_threshold"])
     assert (folder / "a" / "training.png").exists()
+
+
+@pytest.mark.slow
+def test_calibrations_are_of_the_weights_that_are_exported(folder, tmp_path):
+    """Not of those that training began with, which have one beside them."""
+    train = (*TRAIN, f"--train_file={folder}/train.json", "--do_export")
+    succeed(*command(folder, "first", *train))
+    flat = {"slope": 0.0, "intercept": 2.0}  # whatever the answer is
+    (folder / "first" / "answer_calibration.json").write_text(json.dumps(flat))
+    more = ("--num_train_epochs=1", f"--init_checkpoint={folder}/first")
+    succeed(*command(folder, "further", *train, *more))
+    succeed(*command(folder, "same", f"--init_checkpoint={folder}/first", "--do_export"))
+    sure = 1 / (1 + np.exp(-2))
+    for name, is_flat in (("first", False), ("further", False), ("same", True)):
+        loaded = tf.saved_model.load(str(folder / name / "export" / "1"))
+        given = {"question": tf.constant(["who is it"]), "context": tf.constant(["it is n1"])}
+        confidence = loaded.signatures["serving_default"](**given)["confidence"].numpy()
+        assert bool(np.allclose(confidence, sure, atol=1e-6)) == is_flat, name
 
 
 def thinned(path, to, every):

@@ -77,7 +77,7 @@ class PredictionOutputs:
         self._names = list(specs) if format == "jsonl" else _single_values(specs)
         taken = [*self._names, ERROR] if skip_bad_lines else self._names
         self._tsv = None if format == "jsonl" else _Tsv(taken, raw_cells)
-        self._renamed = {name: f"input_{name}" for name in taken}
+        self._taken = frozenset(taken)
         self._said: set[str] = set()
         self._said_bytes = False
         self._files = contextlib.ExitStack()
@@ -144,13 +144,23 @@ class PredictionOutputs:
         return [json.dumps(passed | outputs, ensure_ascii=False)]
 
     def _passed(self, request: PredictionInput) -> dict[str, object]:
-        for name in self._renamed.keys() & request.passed.keys() - self._said:
+        passed, renamed = {}, {}
+        given = self._taken | request.passed.keys()
+        for name, value in request.passed.items():
+            other = name
+            if name in self._taken:
+                while other in given or other in passed:
+                    other = f"input_{other}"
+            passed[other] = value
+            if other != name:
+                renamed[name] = other
+        for name in renamed.keys() - self._said:
             self._said.add(name)
             logging.warning(
-                f"{request.source}: the field {name!r} is called {self._renamed[name]!r} in the "
+                f"{request.source}: the field {name!r} is called {renamed[name]!r} in the "
                 "output, where its name is taken."
             )
-        return {self._renamed.get(name, name): value for name, value in request.passed.items()}
+        return passed
 
     def _plain(self, value: np.ndarray | np.generic | bytes):
         """As JSON knows it."""

@@ -6,6 +6,9 @@ from data.errors import DataError
 from data.tokenization import long_texts
 from data.tokenization.tokenizer import Tokenizer
 
+MOST_WINDOW_PLACES = 2**24
+"""Of a batch of texts in windows, filled up to the text that has the most."""
+
 
 def _truncated_lengths(
     length_a: tf.Tensor, length_b: tf.Tensor, limit: tf.Tensor | int
@@ -159,6 +162,8 @@ def build_inputs(
             stride=window_stride,
             max_windows=max_windows,
         )
+        with tf.control_dependencies([_windows_fit(counts, max_seq_length)]):
+            counts = tf.identity(counts)
         ids, segments = (tf.RaggedTensor.from_row_lengths(rows, counts) for rows in packed)
     else:
         ids, segments = pack_inputs(
@@ -168,6 +173,21 @@ def build_inputs(
     if scalar:
         inputs = {name: tensor[0] for name, tensor in inputs.items()}
     return inputs
+
+
+def _windows_fit(counts: tf.Tensor, max_seq_length: int) -> tf.Operation:
+    """Fails if texts of so many windows each, filled up to the most, have too many places.
+
+    A few short texts beside a long one would take memory that no size of theirs explains.
+    """
+    rows, most = tf.size(counts, tf.int64), tf.reduce_max(tf.concat([counts, [0]], 0))
+    words = [f"The windows of {max_seq_length} pieces of", rows, "texts are filled up to", most]
+    words.append(
+        f"each, and {MOST_WINDOW_PLACES} pieces may be at once. Send fewer texts at once, or the "
+        "long ones by themselves."
+    )
+    places = rows * tf.cast(most, tf.int64) * max_seq_length
+    return tf.debugging.Assert(places <= MOST_WINDOW_PLACES, words)
 
 
 def build_choice_inputs(

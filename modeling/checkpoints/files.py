@@ -18,9 +18,14 @@ BEST_FOLDER = "best"
 """Of a run's output folder, for its best weights."""
 TASK_FILES = ("labels.json", "reading.json")
 """What a run keeps of its task beside the weights, and what starts from these looks for."""
-TUNED_FILES = ("label_thresholds.json", "temperature.json", "answer_calibration.json")
+TUNED_FILES = (
+    "label_thresholds.json",
+    "temperature.json",
+    "answer_calibration.json",
+    "null_score_diff_threshold.json",
+)
 """What an evaluation finds out about weights, for their answers."""
-ANSWER_FILES = (*TASK_FILES, "null_score_diff_threshold.json", *TUNED_FILES)
+ANSWER_FILES = (*TASK_FILES, *TUNED_FILES)
 """All that tells beside a task's weights what their answers mean."""
 _STAGING = ".saving-"
 _HOST = re.sub(r"[^\w.]", "_", socket.gethostname())

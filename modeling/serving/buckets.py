@@ -45,7 +45,7 @@ def in_buckets(
     Returns:
         As `results`.
     """
-    lengths = _real_lengths(batch["input_mask"])
+    lengths = real_lengths(batch["input_mask"])
 
     def alone() -> list[tf.Tensor]:
         row = {name: tensor[:1] for name, tensor in batch.items()}
@@ -64,7 +64,7 @@ def in_buckets(
     return dict(zip(results, values, strict=True))
 
 
-def _real_lengths(input_mask: tf.Tensor) -> tf.Tensor:
+def real_lengths(input_mask: tf.Tensor) -> tf.Tensor:
     """int32 [N], up to each one's last real place; a model wants one place at least."""
     place = tf.range(1, tf.shape(input_mask)[-1] + 1)
     axes = list(range(1, input_mask.shape.rank))

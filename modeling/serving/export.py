@@ -26,6 +26,7 @@ from modeling.checkpoints.model_folder import CONFIG_NAME
 from modeling.errors import ModelingError
 from modeling.logs import activity, only_warnings
 from modeling.serving import warm_up
+from modeling.serving.buckets import real_lengths
 from modeling.serving.flags import BRANCHES
 from modeling.serving.on_device import lite_model, write_lite_model
 from modeling.serving.prediction import LISTS
@@ -245,7 +246,8 @@ def checked_request(call: Callable, config=None) -> Callable:
     def call_checked(**inputs: tf.Tensor):
         checks = [*_equal_rows(inputs)]
         if "input_ids" in inputs and config is not None:
-            checks += [*_pieces(inputs, config)]
+            with tf.control_dependencies(checks):
+                checks += [*_pieces(inputs, config)]
         with tf.control_dependencies(checks):
             return call(**{name: tf.identity(value) for name, value in inputs.items()})
 
@@ -268,13 +270,21 @@ def _pieces(inputs: Mapping[str, tf.Tensor], config):
         words = ["input_ids has the shape", shapes[0], f"but {name} has", shapes[1], "."]
         yield tf.debugging.Assert(tf.reduce_all(shapes[0] == shapes[1]), words)
     length, most = tf.shape(ids)[-1], config.max_position_embeddings
-    words = ["The rows of input_ids have", length, f"pieces; the model takes {most} at most."]
-    yield tf.debugging.Assert(length <= most, words)
+    words = ["input_ids has the shape", tf.shape(ids), f"; a row has 1 to {most} pieces."]
+    fine = (tf.shape(ids)[0] == 0) | (tf.size(ids) > 0) & (length <= most)
+    yield tf.debugging.Assert(fine, words)
     if "masked_lm_positions" in inputs:
         # Each costs as much as the vocabulary has tokens.
-        count = tf.shape(inputs["masked_lm_positions"])[-1]
+        places = inputs["masked_lm_positions"]
+        count = tf.shape(places)[-1]
         words = ["The rows of masked_lm_positions have", count, f"places; at most {most} may be."]
         yield tf.debugging.Assert(count <= most, words)
+        # Beyond its own pieces a place would be one of the next row.
+        lengths = real_lengths(inputs["input_mask"])
+        fine = (places >= 0) & (places < lengths[:, tf.newaxis])
+        words = ["masked_lm_positions count from 0 and have to be of real pieces, but are", places]
+        words += ["in rows of", lengths, "pieces."]
+        yield tf.debugging.Assert(tf.reduce_all(fine), words)
     limits = {
         "input_ids": config.vocab_size,
         "input_mask": 2,

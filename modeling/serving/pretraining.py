@@ -1,5 +1,6 @@
 """The SavedModel of a pre-trained model: words for [MASK], next sentences, how likely a text is."""
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
@@ -59,10 +60,12 @@ def export_pretrainer(
         model: The pre-trained model.
         export: Where, and with what.
         preprocess: One or two string tensors [B] → the model's inputs, in the graph; keeps [MASK].
+            Its argument `long_text` says what stays of too long a text, its head or its tail.
         vocabulary: Of the tokens.
         top_k: K, how many tokens per place.
     """
-    servable, preprocess = export.servable(model), in_function(preprocess)
+    servable, ends = export.servable(model), functools.partial(preprocess, long_text="tail")
+    preprocess = in_function(preprocess)
     tokens = tf.constant(list(vocabulary.vocab), tf.string)
     one_way = model.config.attention_direction != BIDIRECTIONAL
     left_to_right = model.config.attention_direction == LEFT_TO_RIGHT
@@ -99,7 +102,7 @@ def export_pretrainer(
         }
 
     def of_ends(text):
-        inputs = preprocess(text)
+        inputs = ends(text) if left_to_right else preprocess(text)
         # The last piece, before [SEP], predicts what comes next, the first what comes before.
         last = tf.reduce_sum(inputs["input_mask"], 1, keepdims=True) - 2
         end = last if left_to_right else tf.ones_like(last)

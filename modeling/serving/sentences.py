@@ -83,6 +83,8 @@ def export_sentence_model(
         return _answers(kind, logits, list(labels), label_thresholds, temperature)
 
     def from_text(**inputs):
+        if kind == "choices":
+            inputs = _with_choices(**inputs)
         answers = answer(preprocess(*(inputs[name] for name in texts)))
         if kind == "choices":
             answers["choice_text"] = tf.gather(inputs["choices"], answers["choice"], batch_dims=1)
@@ -104,6 +106,15 @@ def export_sentence_model(
     if temperature != 1:
         assets["temperature.json"] = {"temperature": temperature}
     return export.write(servable, signatures, assets)
+
+
+def _with_choices(context: tf.Tensor, choices: tf.Tensor) -> dict[str, tf.Tensor]:
+    """Where there are no rows a choice for each, as argmax wants; else there have to be some."""
+    rows, number = tf.unstack(tf.shape(choices))
+    check = tf.debugging.Assert((rows == 0) | (number > 0), ["Each context needs a choice."])
+    with tf.control_dependencies([check]):
+        choices = tf.pad(choices, [[0, 0], [0, tf.maximum(1 - number, 0)]])
+    return {"context": context, "choices": choices}
 
 
 def _answers(

@@ -43,7 +43,10 @@ def warm_up_requests(
     words = list(words or _FALLBACK)
     for signature_name, signature in signatures.items():
         for texts, shares in SHAPES:
-            counts = [max(1, int(max_seq_length * shares[i % len(shares)])) for i in range(texts)]
+            # Beside [CLS] and [SEP].
+            most = max(1, max_seq_length - 2)
+            counts = [int(max_seq_length * shares[i % len(shares)]) for i in range(texts)]
+            counts = [min(max(1, count), most) for count in counts]
             log = prediction_log_pb2.PredictionLog()
             request = log.predict_log.request
             request.model_spec.name = name
@@ -56,8 +59,8 @@ def warm_up_requests(
 def warm_up_inputs(signature, counts: Sequence[int], words: Sequence[str]) -> dict[str, np.ndarray]:
     """A request of texts with so many words each.
 
-    Strings [B] are a text each, strings [B, C] two of them; numbers [B, …, T] are ones. Serialized
-    examples are made of what the signature behind them takes.
+    Strings [B] are a text each, strings [B, C] two of them; numbers [B, …, T] are ones,
+    segment_ids 0. Serialized examples are made of what the signature behind them takes.
     """
     texts = [
         " ".join(words[(7 * row + k) % len(words)] for k in range(count))
@@ -66,17 +69,18 @@ def warm_up_inputs(signature, counts: Sequence[int], words: Sequence[str]) -> di
     if signature.sample:
         texts = [signature.sample(text) for text in texts]
 
-    def value(spec: tf.TensorSpec) -> np.ndarray:
+    def value(name: str, spec: tf.TensorSpec) -> np.ndarray:
         if spec.dtype != tf.string:
-            middle = [2] * (spec.shape.rank - 2)
-            return np.ones([len(counts), *middle, max(counts) + 2], spec.dtype.as_numpy_dtype)
+            shape = [len(counts), *[2] * (spec.shape.rank - 2), max(counts) + 2]
+            # A model may have a single segment.
+            return np.full(shape, name != "segment_ids", spec.dtype.as_numpy_dtype)
         if spec.shape.rank == 1:
             return np.array([text.encode() for text in texts], object)
         return np.array([[text.encode()] * 2 for text in texts], object)
 
     if signature.of_examples is None:
-        return {name: value(spec) for name, spec in signature.inputs.items()}
-    columns = {name: value(spec) for name, spec in signature.of_examples.items()}
+        return {name: value(name, spec) for name, spec in signature.inputs.items()}
+    columns = {name: value(name, spec) for name, spec in signature.of_examples.items()}
     (only,) = signature.inputs
     rows = []
     for row in range(len(counts)):

@@ -137,6 +137,7 @@ def test_bad_input(model, tmp_path):
         ((*model, *files, "--max_seq_length=33"), "max_position_embeddings 32"),
         ((*model, *files, f"--vocab_file={tmp_path}/vocab.txt"), "has 13 tokens"),
         ((*model, *files, "--pooling=mean", "--word_pooling=first"), "one of the two"),
+        ((*model, *files, "--word_pooling=first", f"--export_dir={tmp_path}/e"), "the means of"),
         ((*model, *files, "--output_format=numpy"), "ends in .npy"),
         ((*model, files[0]), "given together"),
         (tuple(model), "Nothing to do"),

@@ -44,6 +44,17 @@ def test_json_lines(tmp_path):
     assert outputs.done == 3 and [p.name for p in path.parent.iterdir()] == ["o.jsonl"]
 
 
+def test_nothing_that_is_passed_through_is_lost(tmp_path):
+    """As where an output of ours is asked once more."""
+    path, fields = tmp_path / "o.jsonl", {"label": "gold", "input_label": "older", "id": 1}
+    with PredictionOutputs(str(path), "jsonl", SPECS) as outputs:
+        for order in (list(fields), list(fields)[::-1]):
+            outputs.write([asked(1, **{name: fields[name] for name in order})], [answer()])
+    for line in map(json.loads, path.read_text().splitlines()):
+        assert line["label"] == "x" and line["input_input_label"] == "gold"
+        assert line["input_label"] == "older" and line["id"] == 1
+
+
 def test_types_of_values(tmp_path):
     values = {
         "a": (np.int64(2**40), 2**40),

@@ -1,5 +1,6 @@
 """Parts of long texts and windows over them, against plain Python."""
 
+import functools
 import random
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from data.errors import DataError
-from data.tokenization import Tokenizer, build_choice_inputs, build_inputs, long_texts
+from data.tokenization import Tokenizer, build_choice_inputs, build_inputs, inputs, long_texts
 from data.tokenization.inputs import pack_inputs, pack_piece_windows
 
 CLS, SEP = 2, 3
@@ -144,6 +145,17 @@ def test_model_inputs_with_windows(tokenizer):
         tokenizer, texts[0], max_seq_length=6, long_text="windows", window_stride=2, max_windows=2
     )
     assert one["input_ids"].numpy().tolist() == wanted[0, :2].tolist()
+
+
+def test_windows_of_short_texts_beside_a_long_one_are_bounded(tokenizer, monkeypatch):
+    monkeypatch.setattr(inputs, "MOST_WINDOW_PLACES", 20 * 8 * 3)
+    make = functools.partial(
+        build_inputs, tokenizer, max_seq_length=8, long_text="windows", window_stride=4
+    )
+    short = ["a b"] * 19
+    assert make([*short, "a b " * 6])["input_ids"].shape == (20, 3, 8)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"(?s)windows.*20.*are filled up to"):
+        make([*short, "a b " * 8])
 
 
 def test_inputs_of_choices(tokenizer):

@@ -208,6 +208,10 @@ def test_several_labels_numbers_and_choices(export, tokenizer):
     assert got["choice"].tolist() == best.tolist()
     picked = [row[b].encode() for row, b in zip(endings, best, strict=True)]
     assert got["choice_text"].tolist() == picked
+    nothing = np.zeros([0], object)
+    assert answers(path, "examples", examples=nothing)["choice"].shape == (0,)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Each context needs a choice"):
+        answers(path, context=["a"], choices=np.zeros([1, 0], object))
 
 
 def test_short_rows_are_not_computed_at_the_long_ones_length():
@@ -256,14 +260,15 @@ def test_large_groups_are_cut(monkeypatch):
         ({"input_ids": [[1, 2, len(VOCAB)]]}, f"input_ids may be from 0 to {len(VOCAB) - 1}"),
         ({"input_ids": [[1, -5, 2]]}, "input_ids may be from 0"),
         ({"segment_ids": [[0, 0, 2]]}, "segment_ids may be from 0 to 1"),
+        ({name: [[], []] for name in IDS}, "input_ids has the shape.*2 0.*a row has 1 to"),
         ({"input_mask": [[1, 1]]}, "input_ids has the shape.*input_mask"),
         ({"input_mask": [[1, 1, 1]] * 2}, "input_ids has.*1.*rows, but input_mask has.*2"),
-        ({name: [[1] * (LENGTH + 1)] for name in IDS}, f"takes {LENGTH} at most"),
+        ({name: [[1] * (LENGTH + 1)] for name in IDS}, f"a row has 1 to {LENGTH} pieces"),
     ],
 )
 def test_wrong_ids_are_refused(loaded_classes, changes, message):
     inputs = {name: [[1, 1, 1]] for name in IDS} | changes
-    inputs = {name: tf.constant(value) for name, value in inputs.items()}
+    inputs = {name: tf.constant(value, tf.int32) for name, value in inputs.items()}
     with pytest.raises(tf.errors.InvalidArgumentError, match=f"(?s){message}"):
         loaded_classes.signatures["tokenized"](**inputs)
 

@@ -113,6 +113,17 @@ def test_likelihoods(model, loaded, tokenizer):
     assert got["num_pieces"].tolist() == [2, 0, 1, 40]
 
 
+@pytest.mark.parametrize("places", [[[9], [3]], [[-1], [3]], [[4], [3]], [[2, 6], [1, 1]]])
+def test_places_of_other_rows_are_refused(loaded, places):
+    ids = [[3, 4, 5, 6, 7, 8], [3, 4, 5, 6, 0, 0]]
+    batch = {"input_ids": ids, "input_mask": [[int(i > 0) for i in row] for row in ids]}
+    batch |= {"segment_ids": [[0] * 6] * 2}
+    fine = ask(loaded, "tokenized", **batch, masked_lm_positions=[[5], [3]])
+    assert fine["words"].shape == (2, 1, K)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="have to be of real pieces"):
+        ask(loaded, "tokenized", **batch, masked_lm_positions=places[::-1])
+
+
 def test_next_sentences(model, loaded, tokenizer):
     first, second = ["a b", "the dog", ""], ["c", "the dog " * 40, "a"]
     got = ask(loaded, "next_sentence", text_a=first, text_b=second)["is_next"]
@@ -131,9 +142,16 @@ def test_one_direction(tokenizer, tmp_path, direction):
         *("examples", "log_likelihood", "serving_default", "tokenized")
     ]
     texts = ["the dog", "", "a b c d e f g h " * 3, "a"]
-    got = ask(loaded, "serving_default", text=texts)
+    long = "c the d " * 15 + "a b c d e f g h " * 2  # its end is what goes on
+    got = ask(loaded, "serving_default", text=[*texts, long])
     scores = ask(loaded, "log_likelihood", text=texts)
-    assert got["words"].shape == (len(texts), K)
+    assert got["words"].shape == (len(texts) + 1, K)
+    ids = ids_of(tokenizer, long)
+    if from_left:
+        wanted = log_probabilities(model, [ids[0], *ids[1 - LENGTH : -1]], LENGTH - 2)
+    else:
+        wanted = log_probabilities(model, [*ids[: LENGTH - 1], ids[-1]], 1)
+    np.testing.assert_allclose(got["scores"][-1], np.exp(np.sort(wanted)[: -K - 1 : -1]), rtol=1e-4)
     for row, text in enumerate(texts):
         ids = ids_of(tokenizer, text)[:-1]
         if from_left:

@@ -70,3 +70,10 @@ def test_a_folder_without_a_run_stays_as_it_is(tmp_path):
     run_folder.set_run_aside(str(tmp_path))
     assert content(tmp_path) == {"notes.txt": "of the user"}
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_what_was_found_out_about_older_weights_goes(folder):
+    found = ("label_thresholds", "temperature", "answer_calibration", "null_score_diff_threshold")
+    write(folder, {f"{name}.json": "{}" for name in found})
+    run_folder.remove_tuned(str(folder))
+    assert content(folder) == WRITTEN | {"notes.txt": "of the user"}
