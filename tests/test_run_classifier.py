@@ -136,6 +136,8 @@ def test_training_learns_resumes_predicts_and_serves(folder):
 def test_bad_input_is_named(folder, tmp_path):
     assert "nothing" in fail(*command(folder, "bad", "--do_train", "--task_name=nothing"))
     assert "Nothing to do" in fail(*command(folder, "bad"))
+    message = fail(*command(folder, "bad", "--do_train", f"--export_dir={tmp_path}/export"))
+    assert "--export_dir is where --do_export writes to" in message
     # Nothing is left that would bind the next try to this one's model.
     message = fail(*command(folder, "refused", *TRAIN, "--freeze_layers=99"))
     assert "--freeze_layers" in message

@@ -17,6 +17,11 @@ def define_export_flags() -> None:
     """Whether, where and how."""
     flags.DEFINE_bool("do_export", False, "Write a SavedModel that takes raw text.")
     flags.DEFINE_string("export_dir", None, "Where to; default: export/ in the output folder.")
+    flags.register_multi_flags_validator(
+        ["do_export", "export_dir"],
+        lambda values: values["do_export"] or not values["export_dir"],
+        "--export_dir is where --do_export writes to; without that nothing is.",
+    )
     define_export_form()
 
 
