@@ -374,6 +374,7 @@ def main(_) -> None:
         config = settings.config
         check_training_fits_model(FLAGS, config, tokenizer.vocab_size)
         task = reading.open_sentence_task(FLAGS, FLAGS.do_train, config.head, config.labels)
+        reading.check_idle_sentence_flags(FLAGS, task.name)
         tuned.check_tuned_flags(FLAGS, task.kind)
         fine_tune(
             SentenceClassification(task, tokenizer, config), settings, summary, from_pretrained

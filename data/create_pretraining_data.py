@@ -107,6 +107,12 @@ def main(_: list[str]) -> None:
 
 def write(files: list[str], name: str, output_files: list[str]) -> None:
     """Plans the job and does it."""
+    idle = [f"--{name}" for name in pretraining_flags.MASKING if FLAGS[name].present]
+    if FLAGS.dynamic_masking and idle:
+        logging.warning(
+            "%s: nothing is masked here with --dynamic_masking. Give it to run_pretraining.py.",
+            ", ".join(idle),
+        )
     job = jobs.plan_job(
         files,
         output_files,

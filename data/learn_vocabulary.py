@@ -94,6 +94,11 @@ def check_flags() -> None:
             raise DataError("--output_dir is for a model whose vocabulary is pruned: give --prune.")
         if not FLAGS.output_file:
             raise DataError("--output_file is missing: the file for the vocabulary.")
+        if FLAGS.extend and FLAGS["character_coverage"].present:
+            raise DataError(
+                "--character_coverage would do nothing: --extend adds whole words to a vocabulary "
+                "that has its characters. Leave it out."
+            )
         return
     if FLAGS.extend:
         raise DataError(

@@ -138,6 +138,9 @@ def test_bad_input_is_named(folder, tmp_path):
     assert "Nothing to do" in fail(*command(folder, "bad"))
     message = fail(*command(folder, "bad", "--do_train", f"--export_dir={tmp_path}/export"))
     assert "--export_dir is where --do_export writes to" in message
+    own = ("--test_file=mine.tsv", "--encoding=utf-16")
+    message = fail(*command(folder, "bad", "--do_train", "--do_predict", *own))
+    assert "--test_file, --encoding would change nothing: --task_name=sst-2 has" in message
     # Nothing is left that would bind the next try to this one's model.
     message = fail(*command(folder, "refused", *TRAIN, "--freeze_layers=99"))
     assert "--freeze_layers" in message

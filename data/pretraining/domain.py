@@ -93,6 +93,8 @@ def study_domain(
         raise DataError("The corpus to adapt to has no words. Give text files with sentences.")
     plain = Tokenizer.from_vocab(tokens, **folding)
     held_out = [document.sentences for document in _beginning(sides.documents(False))]
+    if not held_out:
+        raise DataError("There is no text to evaluate on: --eval_corpus_file has no sentences.")
     texts = list(itertools.chain.from_iterable(held_out))
     before = after = learner.measure_coverage(plain, texts)
     new = None

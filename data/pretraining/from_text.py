@@ -10,6 +10,7 @@ text and settings finds it and makes nothing again, so an interrupted run goes o
 import dataclasses
 import hashlib
 import itertools
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
@@ -61,9 +62,10 @@ class PretrainingText:
             return self.documents()
         return corpus.read_documents(self.files, text_field=self.text_field)
 
-    def describe(self) -> str:
-        """Names and sizes of the files: a change of it makes the records anew."""
-        return self.name or _describe_files(list(self.files))
+    def describe(self) -> list[str]:
+        """Checksums of the files, and how they are read: a change of it makes records anew."""
+        files = [f"{path} {shards.shard_sha256(path)}" for path in self.files]
+        return [self.name, self.text_field, *files]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +98,9 @@ class RecordsFromText:
     def describe(self) -> str:
         """Which files are trained on: names, sizes and side."""
         if self.corpus is not None:
-            return f"{self.corpus.files}\n{self.settings}"
+            held_out = () if self.corpus.held_out else ("all",)
+            field = () if self.corpus.text_field == corpus.TEXT_FIELD else (self.corpus.text_field,)
+            return "\n".join(map(str, (self.corpus.files, self.settings, *held_out, *field)))
         return f"{_describe_files(self.train_files)}\n{self.side(training=True)}"
 
     def batches(
@@ -170,6 +174,7 @@ def existing_records_not_from_text(
     tokens = _check_vocab_size(vocab_file, vocab_size) if vocab_file else None
     train_files = _record_files(input_file)
     eval_files = _record_files(eval_file) if eval_file else train_files
+    corpus.warn_of_common_files(train_files if eval_file else (), eval_files)
     files = list(dict.fromkeys(train_files + eval_files))
     described = manifest.verify_manifest(files, max_seq_length, max_predictions_per_seq, vocab_file)
     checksum = vocabulary.vocabulary_checksum(tokens) if tokens else None
@@ -259,7 +264,7 @@ def make_records_from_text(
         settings=settings,
     )
     note = os.path.join(folder, "made.json")
-    source = text.describe() + ("\n" + held_out.describe() if held_out else "")
+    source = json.dumps([text.describe(), held_out and held_out.describe()])
     identity = {
         "source": hashlib.sha256(source.encode()).hexdigest(),
         "settings": settings.identity(),
@@ -318,7 +323,9 @@ class PretrainingSides:
     def __init__(self, text: PretrainingText, held_out: PretrainingText | None = None):
         self._text, self._held_out = text, held_out
         self._split: tuple[list[Document], list[Document]] | None = None
-        if held_out is None:
+        if held_out is not None:
+            corpus.warn_of_common_files(text.files, held_out.files)
+        else:
             first = list(itertools.islice(text.read(), _SMALL_CORPUS))
             if len(first) < _SMALL_CORPUS:
                 self._split = corpus.split_corpus_documents(first, HELD_OUT_SHARE)

@@ -204,6 +204,12 @@ def test_what_pruning_refuses(tmp_path, model):
         (f"--prune={vocab}", corpus, small): "vocab.txt is no checkpoint file",
         (f"--prune={model}", small): "--prune needs --input_file",
         (f"--prune={model}", corpus, small, "--vocab_size=9"): "--vocab_size would do nothing",
+        (
+            f"--extend={vocab}",
+            corpus,
+            f"--output_file={vocab}2",
+            "--character_coverage=0.9",
+        ): "--character_coverage would do",
         (f"--prune={model}", corpus, small, "--strip_accents"): "the model's own files say False",
         (f"--prune={release}", corpus, small): "release has no vocabulary",
         (f"--prune={tmp_path}/none", corpus, small): "There is no checkpoint at",

@@ -17,6 +17,7 @@ from data.pretraining.corpus.sources import (
     open_source,
     read_documents,
     split_corpus_documents,
+    warn_of_common_files,
 )
 
 __all__ = [
@@ -30,4 +31,5 @@ __all__ = [
     "open_source",
     "read_documents",
     "split_corpus_documents",
+    "warn_of_common_files",
 ]

@@ -12,6 +12,7 @@ merge across files.
 
 import dataclasses
 import functools
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
@@ -227,3 +228,16 @@ def corpus_document_hash(document: Document) -> int:
 
 def _place(document: Document) -> float:
     return corpus_document_hash(document) / 2**64
+
+
+def warn_of_common_files(train_files: Sequence[str], eval_files: Sequence[str]) -> None:
+    """Says which files are both trained on and evaluated on."""
+    places = {os.path.realpath(path) for path in train_files}
+    both = [path for path in eval_files if os.path.realpath(path) in places]
+    if both:
+        logging.warning(
+            "%d of the files to evaluate on are trained on as well, and results on them say little:"
+            " %s",
+            len(both),
+            ", ".join(both[:3]),
+        )

@@ -229,7 +229,7 @@ def _alike(labels: Sequence[str], counts: Sequence[int]) -> list[str]:
     groups: dict[str, list[str]] = {}
     for label, count in zip(labels, counts, strict=True):
         look = " ".join(unicodedata.normalize("NFKC", label).casefold().split())
-        with contextlib.suppress(decimal.InvalidOperation):
+        with contextlib.suppress(decimal.DecimalException):
             # "1_0" and "nan0" are numbers to Python, but hardly to the file's author.
             number = decimal.Decimal(look.replace("_", "?"))
             look = str(number.normalize()) if number.is_finite() else look

@@ -86,6 +86,28 @@ def open_sentence_task(
     return glue.get_task(name, values.skip_bad_rows)
 
 
+def check_idle_sentence_flags(values, name: str) -> None:
+    """Refuses flags of own files for a task that has its own, which they would not change.
+
+    Args:
+        values: The script's flags.
+        name: Of the task.
+    """
+    if name == OWN_FILES:
+        return
+    idle = ["dev_fraction", "label_kind", "labels", "label_column", "label_separator", "id_column"]
+    if name not in multiple_choice.NAMES:
+        idle += ["train_file", "dev_file", "test_file"]
+    if name in multiple_choice.NAMES or not values.transfer_file:
+        idle += ["text_columns", "header", "file_format", "delimiter", "encoding"]
+    given = [f"--{flag}" for flag in idle if values[flag].present]
+    if given:
+        raise DataError(
+            f"{', '.join(given)} would change nothing: --task_name={name} has files of a form of "
+            f"its own. Leave it out, or give --task_name={OWN_FILES} for own files."
+        )
+
+
 def read_sentence_splits(
     task: SentenceTask,
     purpose: str,

@@ -87,6 +87,16 @@ def tokenised_tagging(
 
 
 def gold_tags(split: TaskSplit) -> list[tuple[str, ...]] | None:
-    """Tags of every sentence of a split, if there are any."""
+    """Tags of every sentence of a split; None unless all have them, which is said of some."""
     tags = [sentence.tags for sentence in split.examples]
-    return None if None in tags else tags
+    lacking = tags.count(None)
+    if 0 < lacking < len(tags):
+        first = next(sentence.source for sentence in split.examples if sentence.tags is None)
+        logging.warning(
+            "%s: %d of %d sentences have no tags, the first at %s, so that nothing is scored.",
+            split.name,
+            lacking,
+            len(tags),
+            first,
+        )
+    return None if lacking else tags

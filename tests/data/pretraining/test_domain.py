@@ -136,6 +136,15 @@ def test_a_corpus_without_words(tmp_path):
         domain.study_domain(text, str(tmp_path / "vocab.txt"), str(tmp_path / "new/vocab.txt"))
 
 
+def test_nothing_to_evaluate_on(tmp_path):
+    (tmp_path / "vocab.txt").write_text("\n".join(TOKENS) + "\n")
+    some = [Document(["the cell"], str(n)) for n in range(8)]
+    text = PretrainingText(documents=lambda: some, name="some")
+    sides = PretrainingSides(text, PretrainingText(documents=list, name="none"))
+    with pytest.raises(DataError, match="no text to evaluate on"):
+        domain.study_domain(sides, str(tmp_path / "vocab.txt"), str(tmp_path / "new/vocab.txt"))
+
+
 def test_masked_words_are_whole_and_counted(tmp_path):
     text, _ = study(tmp_path, ["the", "cell", "mitosis", "genome", "divides"], count=200)
     tokenizer = Tokenizer(str(tmp_path / "vocab.txt"))

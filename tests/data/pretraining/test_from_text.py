@@ -1,5 +1,7 @@
 """From text to records: the settings that reach the records, and what a manifest saves."""
 
+import dataclasses
+import json
 import pathlib
 
 import numpy as np
@@ -78,6 +80,35 @@ def test_accents_are_part_of_the_identity_where_they_say_something(tmp_path):
     assert str(InstanceSettings()).startswith("InstanceSettings(max_seq_length=128, max_pred")
     assert "do_lower_case=True, random_seed=12345, mask_share" in str(InstanceSettings())
     assert "do_lower_case=True, strip_accents=False" in str(InstanceSettings(strip_accents=False))
+
+
+def test_whatever_text_is_read_is_part_of_the_identity(tmp_path, caplog):
+    """A file moved to the other side, another field, and another text of the same size."""
+    (tmp_path / "vocab.txt").write_text("\n".join(TOKENS))
+    for name, words in (("a", ("one", "two")), ("b", ("three", "four"))):
+        lines = [json.dumps({"text": f"{words[0]} " * 9, "body": f"{words[1]} " * 9})] * 12
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
+    settings = InstanceSettings(max_seq_length=32, max_predictions_per_seq=5, mask_share=0.0)
+    settings = dataclasses.replace(settings, random_share=0.0)
+
+    def words(train, evaluate, field="text"):
+        files = [[str(tmp_path / f"{name}.jsonl") for name in side] for side in (train, evaluate)]
+        text, held_out = (PretrainingText(side, text_field=field) for side in files)
+        given = (str(tmp_path), len(TOKENS), settings, str(tmp_path / "vocab.txt"))
+        made = make_records_from_text(text, *given, held_out=held_out if evaluate else None)
+        found = (np.unique(read(f)["input_ids"]) for f in (made.train_files, made.eval_files))
+        return [{TOKENS[i] for i in ids if i >= 5} for ids in found]
+
+    assert words("ab", "")[0] == {"one", "three"}
+    assert words("a", "b") == [{"one"}, {"three"}]
+    assert words("b", "a") == [{"three"}, {"one"}]
+    assert words("b", "a", "body") == [{"four"}, {"two"}]
+    path = tmp_path / "b.jsonl"
+    path.write_text(path.read_text().replace("four", "five"))
+    assert words("b", "a", "body") == [{"five"}, {"two"}]
+    assert "trained on as well" not in caplog.text
+    assert words("ab", "a") == [{"one", "three"}, {"one"}]
+    assert "1 of the files to evaluate on are trained on as well" in caplog.text
 
 
 def test_shares_are_checked(tmp_path):

@@ -383,6 +383,7 @@ def test_other_delimiters_and_encodings(written, tmp_path):
         (["10000000000000000000001", "10000000000000000000002"], None),
         (["true", "false", "nan", "naN0", "1_0", "10"], None),
         (["0", "1", "2", "-1"], None),
+        (["9e9999999", "1e-9999999", "x"], None),
     ],
 )
 def test_labels_that_look_alike_are_said_and_kept(written, caplog, labels, said):
