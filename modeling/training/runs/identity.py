@@ -13,6 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from modeling import checkpoints
+from modeling.checkpoints import tf1
 from modeling.checkpoints.files import join, staged, write_staged_text
 from modeling.training.runs import run_folder
 
@@ -28,8 +29,9 @@ def weights_identity(path: str | None) -> str | None:
     if not path:
         return None
     contents = checkpoints.open_contents(path)
-    # The index of a TF1 bundle holds a checksum of every tensor.
-    file_name = f"{contents.path}.index" if contents.format == "tf1" else contents.path
+    # Of a bundle, whoever wrote it, the index holds a checksum of every tensor.
+    bundle = tf1.is_tf1_prefix(contents.path)
+    file_name = f"{contents.path}.index" if bundle else contents.path
     digest = hashlib.blake2b(digest_size=16)
     with tf.io.gfile.GFile(file_name, "rb") as file:
         while block := file.read(2**24):
