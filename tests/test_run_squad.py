@@ -192,7 +192,7 @@ def test_training_two_files_ensemble_and_bad_input(folder):
 
 
 @pytest.mark.slow
-def test_calibrations_are_of_the_weights_that_are_exported(folder, tmp_path):
+def test_calibrations_are_of_the_weights_that_are_exported(folder):
     """Not of those that training began with, which have one beside them."""
     train = (*TRAIN, f"--train_file={folder}/train.json", "--do_export")
     succeed(*command(folder, "first", *train))

@@ -98,6 +98,7 @@ class RecordsFromText:
     def describe(self) -> str:
         """Which files are trained on: names, sizes and side."""
         if self.corpus is not None:
+            # What is as usual isn't told, so that a run of an earlier version is still the same.
             held_out = () if self.corpus.held_out else ("all",)
             field = () if self.corpus.text_field == corpus.TEXT_FIELD else (self.corpus.text_field,)
             return "\n".join(map(str, (self.corpus.files, self.settings, *held_out, *field)))

@@ -75,6 +75,12 @@ def tokenised_tagging(
         becomes="are tagged in several windows, whole",
         most=max_positions,
     )
+    untagged = [sentence.source for sentence in sentences if sentence.tags is None]
+    if 0 < len(untagged) < len(sentences):
+        logging.warning(
+            "%s: %d of %d sentences have no tags, the first at %s, so that nothing is scored.",
+            *(name, len(untagged), len(sentences), untagged[0]),
+        )
     features = rows.features
     tell_unknown_pieces(name, features, tokenizer)
     arrays = (features.ids, features.splits, features.first_lengths, features.piece_labels)
@@ -87,16 +93,6 @@ def tokenised_tagging(
 
 
 def gold_tags(split: TaskSplit) -> list[tuple[str, ...]] | None:
-    """Tags of every sentence of a split; None unless all have them, which is said of some."""
+    """Tags of every sentence of a split; None unless all have them."""
     tags = [sentence.tags for sentence in split.examples]
-    lacking = tags.count(None)
-    if 0 < lacking < len(tags):
-        first = next(sentence.source for sentence in split.examples if sentence.tags is None)
-        logging.warning(
-            "%s: %d of %d sentences have no tags, the first at %s, so that nothing is scored.",
-            split.name,
-            lacking,
-            len(tags),
-            first,
-        )
-    return None if lacking else tags
+    return None if None in tags else tags

@@ -220,13 +220,14 @@ def test_how_long_they_are_is_said(tokenizer, caplog, context):
     settings = TaggingSettings(10, 0, context)
     rows = make_tagging_rows(tokenizer, sentences, TAGS, settings)
     assert rows.lengths.tolist() == [5, 10, 11, 32]
-    split = reading.tokenised_tagging("dev", sentences, tokenizer, TAGS, settings, BadRows(), 24)
+    how = (tokenizer, TAGS, settings, BadRows(), 24)
+    split = reading.tokenised_tagging("dev", sentences, *how)
     assert reading.gold_tags(split) == [sentence.tags for sentence in sentences]
     assert "nothing is scored" not in caplog.text
     untagged = dataclasses.replace(sentences[1], tags=None)
-    some = dataclasses.replace(split, examples=[sentences[0], untagged])
+    some = reading.tokenised_tagging("test", [sentences[0], untagged], *how)
     assert reading.gold_tags(some) is None
-    assert f"dev: 1 of 2 sentences have no tags, the first at {untagged.source}" in caplog.text
+    assert f"test: 1 of 2 sentences have no tags, the first at {untagged.source}" in caplog.text
     called = "documents" if context else "sentences"
     assert f"dev: 2 of 4 {called} are tagged in several windows, whole, since" in caplog.text
     assert "--max_seq_length=24, the most that the model takes, would hold 75.0 %" in caplog.text
