@@ -71,7 +71,7 @@ from modeling.training.adaptation.plan import ADAPTED_VOCABULARY, set_adaptation
 from modeling.training.distillation.pretraining import taught_pretraining
 from modeling.training.engine import distribution
 from modeling.training.engine.evaluation import Evaluator
-from modeling.training.engine.setup import OPTIMIZATION, make_train_step
+from modeling.training.engine.setup import make_train_step
 from modeling.training.given_student import take_student
 from modeling.training.phases import Phase, check_phases_fit, given_phases, phase_folders
 from modeling.training.recipes import set_recipe_flags
@@ -343,8 +343,8 @@ def run(summary: RunSummary) -> None:
                 )
                 for phase, found, training_set in zip(phases, records, training_sets, strict=True)
             ]
-            names = ("objective", "learning_rate", "num_warmup_steps", "random_seed", *OPTIMIZATION)
-            names += ("initialization",) if FLAGS.phases else ("initialization", "train_batch_size")
+            content = [found.fingerprint() for found in records]
+            identity = training_settings.pretraining_identity(FLAGS, phases, content, masks)
             step = fit_run(
                 make_step(settings),
                 stages,
@@ -356,7 +356,7 @@ def run(summary: RunSummary) -> None:
                 summary,
                 result_names=lambda: [*evaluator.names(eval_sets[-1]), "masked_lm_perplexity"],
                 plot=plot,
-                identity={name: FLAGS[name].value for name in names} | teaching,
+                identity=identity | teaching,
                 vocabulary=vocabulary,
                 begin=functools.partial(keep_model_files, write=distribution.is_chief()),
             )

@@ -306,6 +306,8 @@ def test_two_phases_left_to_right_with_everything_on(folder):
     assert session["flags"]["phases"]["value"] == "16:6:4,24:6:8"
     again = succeed(*command(folder, "phases", *options))
     assert "Nothing to train" in again
+    options = ("--phases=16:8:4,24:4:8", *options[1:])
+    assert "phases was" in fail(*command(folder, "phases", *options)).replace("\n", " ")
 
 
 @pytest.mark.slow

@@ -14,18 +14,18 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-import numpy as np
 import tensorflow as tf
 from absl import logging
 
 from data.errors import DataError
 from data.pretraining import corpus
-from data.pretraining.batches import pipeline, text_stream
+from data.pretraining.batches import text_stream
 from data.pretraining.corpus import Document
 from data.pretraining.corpus.parts import CorpusParts, divide_corpus
 from data.pretraining.instances import generate
 from data.pretraining.instances.settings import InstanceSettings
-from data.pretraining.records import record_sets, schema
+from data.pretraining.records import record_sets
+from data.pretraining.run_records import RecordsFromText
 from data.pretraining.writing import jobs, local, manifest, shards
 from data.tokenization import vocabulary
 from data.tokenization.learning import learner
@@ -66,92 +66,6 @@ class PretrainingText:
         """Checksums of the files, and how they are read: a change of it makes records anew."""
         files = [f"{path} {shards.shard_sha256(path)}" for path in self.files]
         return [self.name, self.text_field, *files]
-
-
-@dataclasses.dataclass(frozen=True)
-class RecordsFromText:
-    """The record files of a run.
-
-    Attributes:
-        train_files, eval_files: TFRecord files; the same ones when a share of them is held out.
-        vocab_file: The vocabulary they were made with, if known.
-        shared: Whether the two sides are told apart record by record (`pipeline`'s `held_out`).
-        corpus: Text that is trained on without records; train_files are none then.
-        settings: How instances are made of it.
-        vocabulary: Checksum of the tokens that the files were made with, if they tell it.
-    """
-
-    train_files: list[str]
-    eval_files: list[str]
-    vocab_file: str | None
-    shared: bool = False
-    corpus: CorpusParts | None = None
-    settings: InstanceSettings | None = None
-    vocabulary: str | None = None
-
-    def side(self, training: bool) -> str | None:
-        """The value of `pipeline.pretraining_dataset`'s `held_out` for one side."""
-        if not self.shared:
-            return None
-        return "train" if training else "eval"
-
-    def describe(self) -> str:
-        """Which files are trained on: names, sizes and side."""
-        if self.corpus is not None:
-            # What is as usual isn't told, so that a run of an earlier version is still the same.
-            held_out = () if self.corpus.held_out else ("all",)
-            field = () if self.corpus.text_field == corpus.TEXT_FIELD else (self.corpus.text_field,)
-            return "\n".join(map(str, (self.corpus.files, self.settings, *held_out, *field)))
-        return f"{_describe_files(self.train_files)}\n{self.side(training=True)}"
-
-    def batches(
-        self,
-        training: bool,
-        max_seq_length: int,
-        max_predictions_per_seq: int,
-        vocab_size: int,
-        **options,
-    ) -> tf.data.Dataset:
-        """Batches of one side, as of `pipeline.pretraining_dataset`; packed for training only."""
-        if not training:
-            options["pack_sequences"] = False
-        if training and self.corpus is not None:
-            names = ("batch_size", "seed", "num_shards", "shard_index", "pack_sequences")
-            return text_stream.stream_instances(
-                self.corpus,
-                self.settings.make_tokenizer(self.vocab_file),
-                self.settings,
-                options["dynamic_masking"],
-                **{name: options[name] for name in names},
-            )
-        if options["pack_sequences"] and self.vocab_file:
-            tokens = vocabulary.load_vocab(self.vocab_file)
-            options["continues_word"] = np.array([token.startswith("##") for token in tokens])
-        return pipeline.pretraining_dataset(
-            self.train_files if training else self.eval_files,
-            max_seq_length,
-            max_predictions_per_seq,
-            vocab_size,
-            training=training,
-            held_out=self.side(training),
-            **options,
-        )
-
-    def diagnose(
-        self,
-        error: tf.errors.OpError,
-        max_seq_length: int,
-        max_predictions: int,
-        vocab_size: int,
-        masked: bool | None,
-    ) -> None:
-        """After a failure while reading: raises DataError naming the bad text or record, if any is.
-
-        The arguments behind the failure are those of `schema.find_bad_record`.
-        """
-        text_stream.raise_text_stream_error(error)
-        files = list(dict.fromkeys(self.train_files + self.eval_files))
-        schema.find_bad_record(files, max_seq_length, max_predictions, vocab_size, masked)
 
 
 def existing_records_not_from_text(
@@ -257,14 +171,6 @@ def make_records_from_text(
     _, train_files = shards.name_shards(os.path.join(folder, "train.tfrecord"), _TRAIN_SHARDS)
     sides = PretrainingSides(text, held_out)
     stream = sides.parts() if settings.dynamic_masking else None
-    records = RecordsFromText(
-        [] if stream else train_files,
-        [os.path.join(folder, "heldout.tfrecord")],
-        used_vocab,
-        corpus=stream,
-        settings=settings,
-    )
-    note = os.path.join(folder, "made.json")
     source = json.dumps([text.describe(), held_out and held_out.describe()])
     identity = {
         "source": hashlib.sha256(source.encode()).hexdigest(),
@@ -272,6 +178,15 @@ def make_records_from_text(
         "vocab_size": vocab_size,
         "vocab_file": vocab_file,
     }
+    records = RecordsFromText(
+        [] if stream else train_files,
+        [os.path.join(folder, "heldout.tfrecord")],
+        used_vocab,
+        corpus=stream,
+        settings=settings,
+        source=f"{source}{settings.identity()}",
+    )
+    note = os.path.join(folder, "made.json")
     if jobs.unless_damaged(jobs.read_job_note, note) == identity and all(
         tf.io.gfile.exists(f) for f in (*records.train_files, *records.eval_files, used_vocab)
     ):
@@ -385,11 +300,6 @@ class PretrainingSides:
             held_out=None if self._held_out else (side, HELD_OUT_SHARE),
         )
         return local.write_job_locally(job, num_workers).counts
-
-
-def _describe_files(files: list[str]) -> str:
-    """Names and sizes of files."""
-    return "\n".join(f"{path} {tf.io.gfile.stat(path).length}" for path in files)
 
 
 def fill_in_pretraining_length(pattern: str | None, values: Mapping[str, int]) -> str | None:

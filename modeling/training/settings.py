@@ -3,8 +3,10 @@
 settings = fine_tuning_settings(values)
 """
 
+import dataclasses
 import math
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -17,10 +19,12 @@ from modeling.side_by_side import divide_threads
 from modeling.training.distillation.teaching import TeachingSettings
 from modeling.training.engine import distribution
 from modeling.training.engine.loop import LoopOptions
-from modeling.training.engine.setup import EngineSettings
+from modeling.training.engine.setup import OPTIMIZATION, EngineSettings
 from modeling.training.flags import MAX_BATCH_SIZE
 from modeling.training.given_model import open_given_model
+from modeling.training.phases import Phase
 from modeling.training.reading_flags import reading_flags, take_reading_flags
+from modeling.training.runs.identity import weights_identity
 from modeling.training.search import Trial, trial_grid
 
 
@@ -285,6 +289,35 @@ def training_settings(
         accumulation_steps=values.gradient_accumulation_steps,
         jit_compile=values.xla,
     )
+
+
+def pretraining_identity(
+    values, phases: Sequence[Phase], fingerprints: Sequence[str], masks: Any
+) -> dict[str, Any]:
+    """What makes a run of pre-training the run that it is, see `runs.identity`.
+
+    How many steps its last phase has is no part of it: a run may be trained further.
+
+    Args:
+        values: The script's flag values.
+        phases: In order.
+        fingerprints: Of the data of each.
+        masks: How masks are made in training, with a string that tells; None for the records' own.
+    """
+    names = ["objective", "learning_rate", "num_warmup_steps", "random_seed", *OPTIMIZATION]
+    names += ["initialization", "pack_sequences"]
+    described = [dataclasses.asdict(phase) for phase in phases]
+    del described[-1]["num_steps"]
+    if not values.phases:
+        names += ["max_seq_length", "train_batch_size", "max_predictions_per_seq"]
+        described = []
+    return {
+        **{name: values[name].value for name in names},
+        "phases": described,
+        "init_checkpoint": weights_identity(values.init_checkpoint),
+        "input_file" if values.input_file else "corpus_file": fingerprints,
+        "masking": str(masks) if masks else "that of the records",
+    }
 
 
 def training_loop_options(values) -> LoopOptions:

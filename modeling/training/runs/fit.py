@@ -36,6 +36,7 @@ from modeling.training.runs.rollback import (
     batches_ahead,
     read_rollbacks,
     roll_back,
+    skip_batches,
 )
 from modeling.training.runs.run_state import RunState, start_or_resume
 from modeling.training.runs.summary import RunSummary
@@ -210,9 +211,13 @@ class _Run:
 
     def _take_up(self, stage: RunStage, first_step: int, step: int):
         done = max(step - first_step, 0)
-        if done:
-            done += batches_ahead(read_rollbacks(self.directory), first_step, step)
-        iterator, can_be_saved = make_iterator(stage.make_dataset(), done)
+        ahead = 0
+        if step >= first_step:
+            ahead = batches_ahead(read_rollbacks(self.directory), first_step, step)
+        iterator, can_be_saved = make_iterator(stage.make_dataset(), done + ahead)
+        if can_be_saved and step == first_step:
+            # Elsewhere the iterator is brought to its place by a checkpoint.
+            skip_batches(iterator, ahead)
         self.state.change_data(iterator if can_be_saved else None, stage.data_id, first_step)
         self.reporter.batch_size = stage.batch_size
         return iterator
@@ -252,6 +257,8 @@ class _Run:
             self._refuse_changes(self.state.saved_step)
             logging.info("This run has stopped early already.")
             return
+        if self.watch and int(self.train_step.global_step.numpy()) == first_step:
+            self.watch.forget()
         try:
             train_steps(
                 self.train_step,
@@ -269,7 +276,11 @@ class _Run:
         except DivergedError as error:
             if not self.watch:
                 raise
-            iterator = roll_back(error, stage, first_step, self.state, self.reporter)
+            every = [self.options.save_checkpoints_steps]
+            if self.evaluate and self.options.eval_steps:
+                every.append(self.options.eval_steps)
+            place = stage, first_step, every
+            iterator = roll_back(error, *place, self.state, self.reporter)
             if self.keeper:
                 self._keep_best(self.judged_after)
             self._train(stage, first_step, iterator)

@@ -1,7 +1,7 @@
 """What makes a run the run that it is: everything that changes its result, and what has changed.
 
-`training.json` in the output folder says what its weights were trained with. Sizes and file names
-are no identity; data and weights stand there by checksums of their content.
+`training.json` in the output folder says what its weights were trained with. File names are no
+identity; data and weights stand there by checksums of their content.
 """
 
 import hashlib
@@ -10,14 +10,19 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from modeling import checkpoints
 from modeling.checkpoints import tf1
 from modeling.checkpoints.files import join, staged, write_staged_text
+from modeling.checkpoints.formats.hub import HUB
+from modeling.checkpoints.formats.keras_hub import KERAS_HUB
 from modeling.training.runs import run_folder
 
 FILE = "training.json"
+# Formats whose weights lie in files beside the one that `find` names, as those of shards do.
+_SEVERAL_FILES = (HUB, KERAS_HUB)
 
 
 def weights_identity(path: str | None) -> str | None:
@@ -29,11 +34,15 @@ def weights_identity(path: str | None) -> str | None:
     if not path:
         return None
     contents = checkpoints.open_contents(path)
+    digest = hashlib.blake2b(digest_size=16)
     # Of a bundle, whoever wrote it, the index holds a checksum of every tensor.
     bundle = tf1.is_tf1_prefix(contents.path)
-    file_name = f"{contents.path}.index" if bundle else contents.path
-    digest = hashlib.blake2b(digest_size=16)
-    with tf.io.gfile.GFile(file_name, "rb") as file:
+    if not bundle and (contents.format in _SEVERAL_FILES or contents.path.endswith(".index.json")):
+        for name, shape in sorted(contents.shapes.items()):
+            digest.update(f"{name} {shape} {contents.dtypes[name]}\n".encode())
+            digest.update(np.ascontiguousarray(contents.read(name)))
+        return digest.hexdigest()
+    with tf.io.gfile.GFile(f"{contents.path}.index" if bundle else contents.path, "rb") as file:
         while block := file.read(2**24):
             digest.update(block)
     return digest.hexdigest()
@@ -50,6 +59,8 @@ def identity_differences(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> 
 
 
 def _change(earlier: Any, now: Any) -> str:
+    if None in (earlier, now):
+        return f"{'was not' if earlier is None else 'was'} given and is{' not' * (now is None)} now"
     if any(re.search(r"\b[0-9a-f]{32}\b", json.dumps(value)) for value in (earlier, now)):
         return "has another content"
     return f"was {_shown(earlier)} and is {_shown(now)} now"

@@ -49,6 +49,10 @@ class SpikeWatch:
     def __init__(self):
         self.losses = tf.Variable(tf.fill([_BEFORE + _NOW], -1.0), trainable=False)
 
+    def forget(self) -> None:
+        """Begins anew: other data have other losses, which is no jump."""
+        self.losses.assign(tf.fill([_BEFORE + _NOW], -1.0))
+
     def __call__(self, first_step: int, history: Mapping[str, Sequence]) -> None:
         """Raises DivergedError, with the first step whose loss was too high, if there is one."""
         losses = collections.deque(self.losses.numpy().tolist(), maxlen=_BEFORE + _NOW)
@@ -106,13 +110,28 @@ def batches_ahead(rollbacks: Sequence[Mapping[str, int]], first_step: int, step:
     return ahead[-1] if ahead else 0
 
 
-def roll_back(error: DivergedError, stage, first_step: int, state: RunState, reporter: Reporter):
+def skip_batches(iterator, count: int) -> None:
+    """Goes past so many batches of an iterator that can be saved."""
+    for _ in range(count):
+        next(iterator)
+
+
+def roll_back(
+    error: DivergedError,
+    stage,
+    first_step: int,
+    every: Sequence[int],
+    state: RunState,
+    reporter: Reporter,
+):
     """Puts a run back to its newest checkpoint from before it diverged, and its data ahead.
 
     Args:
         error: Why, and since which step.
         stage: The `fit.RunStage` that it is in.
         first_step: Where that begins.
+        every: Of which numbers of steps a multiple has a checkpoint whoever interrupts the run.
+            Others are left by a signal or after some minutes, and a run must not depend on them.
         state: Of the run; is put back, and saved with the new place in the data.
         reporter: Of the run; forgets what came after the checkpoint.
 
@@ -134,27 +153,28 @@ def roll_back(error: DivergedError, stage, first_step: int, state: RunState, rep
     # A checkpoint right before the bad step may hold the weights that it is bad with, unless the
     # run has come back to it: then other batches are to blame.
     returned = {rollback["to"] for rollback in done}
-    kept = [
+    usable = [
         step
-        for step in run_folder.run_checkpoint_steps(directory)
-        if first_step <= step < error.step or (step == error.step and step in returned)
+        for step in reversed(run_folder.run_checkpoint_steps(directory))
+        if (first_step <= step < error.step or (step == error.step and step in returned))
+        and (step == first_step or any(step % number == 0 for number in every))
     ]
-    if kept and is_chief():
-        run_folder.set_damaged_run_aside(directory, kept[-1])
-    LoopAgreement().reach(False, False, 1.0)  # no worker reads on before the chief is here
-    prefix = run_folder.latest_run_checkpoint(directory) if kept else None
-    if not prefix or int(prefix.rpartition("-")[2]) < first_step:
+    step = next((step for step in usable if run_folder.is_whole(directory, step)), None)
+    LoopAgreement().reach(False, False, 1.0)  # the chief renames none that a worker still reads
+    if step is None:
         raise DivergedError(
             f"{error} --rollback finds no checkpoint from before that: give a smaller "
             f"--save_checkpoints_steps, or a larger --keep_checkpoint_max.",
             error.step,
             error.until,
         ) from error
+    if is_chief():
+        run_folder.set_damaged_run_aside(directory, step)
     # The steps of a call to the device that came later don't count: how many they are is chance.
     seen = error.until - first_step + batches_ahead(done, first_step, error.until)
     iterator, can_be_saved = make_iterator(stage.make_dataset(), seen + MARGIN)
     state.change_data(iterator if can_be_saved else None, stage.data_id, first_step)
-    step = state.restore(prefix)
+    state.restore(join(directory, f"model.ckpt-{step}"))
     ahead = seen + MARGIN - (step - first_step)
     left_out = ahead - batches_ahead(done, first_step, step)
     logging.warning(
@@ -166,8 +186,7 @@ def roll_back(error: DivergedError, stage, first_step: int, state: RunState, rep
         MOST,
     )
     if can_be_saved:
-        for _ in range(left_out):
-            next(iterator)
+        skip_batches(iterator, ahead if step == first_step else left_out)
     if is_chief():
         with staged(directory) as temporary:
             entry = {"step": error.until, "to": step, "batches_ahead": ahead}

@@ -172,9 +172,7 @@ def latest_run_checkpoint(directory: str, to_train: bool = True) -> str | None:
         problem = _problem(prefix, *_signature(prefix))
         if problem:
             continue
-        position = join(directory, f"data-{step}")
-        kept = to_train and tf.io.gfile.exists(f"{position}.id")
-        if not kept or not _position_problem(position, *_signature(position)):
+        if not to_train or _has_whole_position(directory, step):
             return prefix
         without_position = without_position or prefix
     if without_position:
@@ -185,6 +183,19 @@ def latest_run_checkpoint(directory: str, to_train: bool = True) -> str | None:
             f"{problem} Restore them from a backup, or choose an empty --output_dir."
         )
     return None
+
+
+def is_whole(directory: str, step: int) -> bool:
+    """Whether training can go on from the checkpoint of a step; says why not."""
+    prefix = join(directory, f"model.ckpt-{step}")
+    return not _problem(prefix, *_signature(prefix)) and _has_whole_position(directory, step)
+
+
+def _has_whole_position(directory: str, step: int) -> bool:
+    """Whether a checkpoint's position in the training data is whole, if one was kept."""
+    position = join(directory, f"data-{step}")
+    kept = tf.io.gfile.exists(f"{position}.id")
+    return not kept or not _position_problem(position, *_signature(position))
 
 
 def latest_run_step(directory: str) -> int:

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import pathlib
+import shutil
 
 import numpy as np
 import pytest
@@ -10,7 +11,11 @@ import tensorflow as tf
 
 from data.errors import DataError
 from data.pretraining.corpus import Document
-from data.pretraining.from_text import PretrainingText, make_records_from_text
+from data.pretraining.from_text import (
+    PretrainingText,
+    existing_records_not_from_text,
+    make_records_from_text,
+)
 from data.pretraining.instances.settings import InstanceSettings
 from data.pretraining.records.schema import feature_description
 
@@ -25,6 +30,7 @@ def documents():
 
 
 def make(folder, **changes):
+    folder.mkdir(exist_ok=True)
     vocab_file = folder / "vocab.txt"
     vocab_file.write_text("\n".join(TOKENS))
     settings = InstanceSettings(
@@ -91,11 +97,14 @@ def test_whatever_text_is_read_is_part_of_the_identity(tmp_path, caplog):
     settings = InstanceSettings(max_seq_length=32, max_predictions_per_seq=5, mask_share=0.0)
     settings = dataclasses.replace(settings, random_share=0.0)
 
+    fingerprints = []
+
     def words(train, evaluate, field="text"):
         files = [[str(tmp_path / f"{name}.jsonl") for name in side] for side in (train, evaluate)]
         text, held_out = (PretrainingText(side, text_field=field) for side in files)
         given = (str(tmp_path), len(TOKENS), settings, str(tmp_path / "vocab.txt"))
         made = make_records_from_text(text, *given, held_out=held_out if evaluate else None)
+        fingerprints.append(made.fingerprint())
         found = (np.unique(read(f)["input_ids"]) for f in (made.train_files, made.eval_files))
         return [{TOKENS[i] for i in ids if i >= 5} for ids in found]
 
@@ -106,9 +115,26 @@ def test_whatever_text_is_read_is_part_of_the_identity(tmp_path, caplog):
     path = tmp_path / "b.jsonl"
     path.write_text(path.read_text().replace("four", "five"))
     assert words("b", "a", "body") == [{"five"}, {"two"}]
+    assert len(set(fingerprints)) == 5
+    assert words("b", "a", "body") == [{"five"}, {"two"}]
+    assert fingerprints[-1] == fingerprints[-2]
     assert "trained on as well" not in caplog.text
     assert words("ab", "a") == [{"one", "three"}, {"one"}]
     assert "1 of the files to evaluate on are trained on as well" in caplog.text
+
+
+def test_records_made_before_are_told_apart_wherever_they_lie(tmp_path):
+    one, two = (make(tmp_path / str(seed), random_seed=seed) for seed in (1, 2))
+    shutil.copytree(tmp_path / "1", tmp_path / "copy")
+
+    def fingerprint(files, held_out=""):
+        found = existing_records_not_from_text(files, held_out, None, len(TOKENS), 32, 5)
+        return found.fingerprint()
+
+    found = [fingerprint(f"{tmp_path}/{name}/records/train*") for name in ("1", "copy", "2")]
+    assert found[0] == found[1] != found[2]
+    held_out = two.eval_files[0]
+    assert fingerprint(",".join(one.train_files), held_out) != found[0]  # now all are trained on
 
 
 def test_shares_are_checked(tmp_path):

@@ -45,14 +45,18 @@ def easy_data(spoilt=(), how="nan", left_out=()):
     return lambda: tf.data.Dataset.from_tensor_slices(taken).batch(8, drop_remainder=True)
 
 
-def train(folder, make_dataset, stop=STEPS, **options):
-    """Weights after training, in the strategy's scope, with a rate that soon learns."""
+def train(folder, make_dataset, stop=STEPS, before=(), **options):
+    """Weights after training, in the strategy's scope, with a rate that soon learns.
+
+    Args:
+        before: Stages that come before that of `make_dataset`.
+    """
     prepare_run_folder(str(folder))
     model = tiny_model(dropout_prob=0.1)
     settings = EngineSettings(1e-2, STEPS, 10, seed=7, lr_schedule="constant")
     fit_run(
         make_train_step(model, PretrainingLosses(), settings),
-        [RunStage(stop, make_dataset, "easy data", 8)],
+        [*before, RunStage(stop, make_dataset, "easy data", 8)],
         str(folder),
         None,
         Reporter(str(folder), stop, 8),
@@ -108,6 +112,52 @@ def test_an_interrupted_run_leaves_out_the_same(tmp_path):
     assert [entry["to"] for entry in kept(tmp_path / "whole")] == [140, 200]
     for name, value in whole.items():
         np.testing.assert_array_equal(parted[name], value, err_msg=name)
+
+
+def test_a_later_stage_goes_back_to_its_first_step(tmp_path, monkeypatch):
+    """Twice, and killed in between; that its loss is another is no jump."""
+    first = RunStage(140, easy_data(), "the first stage", 8)
+    wrong = range(STEPS + 500)
+    data = easy_data(wrong, "other answers")
+
+    def spoilt():
+        batches = data().enumerate()
+        bad = lambda n: tf.reduce_any(n == [5, 108])  # noqa: E731
+
+        def spoil(number, batch):
+            weights = batch["masked_lm_weights"]
+            weights = tf.where(bad(number), tf.fill(tf.shape(weights), np.inf), weights)
+            return batch | {"masked_lm_weights": weights}
+
+        return batches.map(spoil)
+
+    class KilledError(Exception):
+        pass
+
+    def killed_then(*arguments):
+        rollback.roll_back(*arguments)
+        raise KilledError
+
+    with monkeypatch.context() as patched, pytest.raises(KilledError):
+        patched.setattr("modeling.training.runs.fit.roll_back", killed_then)
+        train(tmp_path / "disturbed", spoilt, before=[first])
+    disturbed = train(tmp_path / "disturbed", spoilt, before=[first])
+    assert kept(tmp_path / "disturbed") == [
+        {"step": 146, "to": 140, "batches_ahead": 106},
+        {"step": 143, "to": 140, "batches_ahead": 209},
+    ]
+    left = easy_data(wrong, "other answers", left_out=range(209))
+    whole = train(tmp_path / "whole", left, before=[first], rollback=False)
+    for name, value in whole.items():
+        np.testing.assert_array_equal(disturbed[name], value, err_msg=name)
+
+
+def test_checkpoints_of_an_interruption_are_no_place_to_go_back_to(tmp_path):
+    data = easy_data([150])
+    train(tmp_path, data, stop=147)
+    assert (tmp_path / "model.ckpt-147.index").exists()
+    train(tmp_path, data)
+    assert [entry["to"] for entry in kept(tmp_path)] == [140]
 
 
 @pytest.mark.slow
