@@ -320,6 +320,11 @@ def check_files(settings: FineTuningSettings) -> None:
             "--feature_based trains no encoder, so that a student of one would stay as it was "
             "cut: leave the flags of a student out."
         )
+    if FLAGS.feature_based and (FLAGS.freeze_layers or FLAGS.layerwise_lr_decay != 1.0):
+        raise errors.ModelingError(
+            "--feature_based trains no encoder, so that --freeze_layers and --layerwise_lr_decay "
+            "would change nothing: leave them out."
+        )
 
 
 def main(_) -> None:

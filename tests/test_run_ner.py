@@ -156,6 +156,8 @@ def test_features_of_a_frozen_model(folder, trained, tmp_path):
     predicted = [[line.split()[2] for line in block.split("\n")] for block in blocks]
     assert served(CLIENT, out / "export" / "1", sentences, tmp_path)["tags"] == predicted
     assert "--init_checkpoint" in fail(*command(folder, "none", "--do_export", "--feature_based"))
+    idle = ("--do_train", "--freeze_layers=1")
+    assert "change nothing" in fail(*command(folder, "none", *FILES, *idle, *frozen))
 
 
 @pytest.mark.slow

@@ -347,6 +347,9 @@ class _Driver:
         identity = self.identity | {
             "dev_file": [split.fingerprint for split in self.dev_splits],
             "num_train_steps": settings.num_train_steps,
+            # Whether a run's weights are its last or its best ones, and of which steps.
+            "eval_steps": settings.loop.eval_steps if settings.loop.best_metric else 0,
+            "early_stopping_patience": settings.loop.early_stopping_patience,
         }
         metric = settings.loop.best_metric or self.task.result_names[0]
         search = Search(settings.output_dir, metric, identity, self.vocabulary)

@@ -30,7 +30,7 @@ from modeling.metrics import first_best_metric, metric_text
 from modeling.training.engine.distribution import is_chief
 from modeling.training.runs import charts
 from modeling.training.runs import identity as run_identity
-from modeling.training.runs.best import keep_as_best
+from modeling.training.runs.best import keep_as_best, run_of_best
 
 FOLDER = "runs"
 FILE = "result.json"
@@ -163,6 +163,7 @@ class Search:
         best = self._best(ordered)
         if best is None:
             raise ModelingError(self._why_none(ordered))
+        best = self._kept(ordered, best)
         self._report(ordered, best)
         return best
 
@@ -198,7 +199,7 @@ class Search:
             # First the weights, then the result: a run killed in between is simply repeated.
             if self._best([*finished, row]) is row:
                 best = (self.metric, value, done.step, done.tensors)
-                keep_as_best(self.directory, *best, self.vocabulary)
+                keep_as_best(self.directory, *best, self.vocabulary, trial.name)
             self._write(trial, row | {"seconds": round(time.monotonic() - start, 1)})
         elif is_chief():
             self._write(trial, row)
@@ -213,6 +214,19 @@ class Search:
     def _best(self, rows: Sequence[dict]) -> dict | None:
         """The first of the best; None if all have diverged."""
         return first_best_metric(self.metric, rows, operator.itemgetter("value"))
+
+    def _kept(self, rows: Sequence[dict], best: dict) -> dict:
+        """Which of the best, where several are equally good, has its weights in best/."""
+        name = run_of_best(self.directory)
+        equals = [row for row in rows if row["value"] == best["value"]]
+        kept = next((row for row in equals if _trial_of(row).name == name), None)
+        if name and not kept:
+            raise ModelingError(
+                f"{join(self.directory, 'best')} holds the weights of the run {name}, whose result "
+                f"is missing: it was stopped just before it was written. Ask for that run as well, "
+                f"and it is repeated; or search in another --output_dir."
+            )
+        return kept or best
 
     def _why_none(self, rows: Sequence[dict]) -> str:
         """Why there is no best run."""
@@ -299,6 +313,10 @@ class Search:
             best["seed"],
             join(self.directory, "best"),
         )
+
+
+def _trial_of(row: Mapping[str, Any]) -> Trial:
+    return Trial(**{field.name: row[field.name] for field in dataclasses.fields(Trial)})
 
 
 def _check_row(row: Any) -> None:

@@ -27,6 +27,12 @@ from modeling.training.reading_flags import reading_flags, take_reading_flags
 from modeling.training.runs.identity import weights_identity
 from modeling.training.search import Trial, trial_grid
 
+# What a search could try in vain.
+_SAID_BY_OTHERS = {
+    "epochs": ("num_train_steps", "epochs_per_file"),
+    "batch_sizes": ("train_batch_tokens",),
+}
+
 
 @dataclass(frozen=True)
 class FineTuningSettings:
@@ -227,8 +233,16 @@ def search_trials(values) -> list[Trial]:
     """The runs that the search flags ask for; one if none.
 
     Raises:
-        ModelingError: A list holds something that isn't a positive number.
+        ModelingError: A list holds something that isn't a positive number, or another flag says
+            already what it would try.
     """
+    for searched, others in _SAID_BY_OTHERS.items():
+        given = [name for name in others if name in values and values[name].value]
+        if values[searched].value and given:
+            raise ModelingError(
+                f"--{searched} would try numbers that nothing depends on, because "
+                f"--{given[0]} says it already: leave one of them out."
+            )
     return trial_grid(
         _numbers(values.learning_rates, "learning_rates", float) or [values.learning_rate],
         _numbers(values.batch_sizes, "batch_sizes", int) or [values.train_batch_size],

@@ -68,7 +68,9 @@ def values_of(**given) -> flags.FlagValues:
     flags.DEFINE_integer("random_seed", 1, "", flag_values=values)
     flags.DEFINE_integer("train_batch_size", 8, "", flag_values=values)
     flags.DEFINE_float("num_train_epochs", 3.0, "", flag_values=values)
-    for name in ("class_weights", "learning_rates", "batch_sizes", "epochs"):
+    for name in ("num_train_steps", "train_batch_tokens"):
+        flags.DEFINE_integer(name, 0, "", flag_values=values)
+    for name in ("class_weights", "learning_rates", "batch_sizes", "epochs", "epochs_per_file"):
         flags.DEFINE_list(name, [], "", flag_values=values)
     values(["command", *(f"--{name}={value}" for name, value in given.items())])
     return values
@@ -111,6 +113,20 @@ def test_class_weights_that_count():
 def test_lists_of_a_search(name, value):
     with pytest.raises(errors.ModelingError, match=f"--{name} is .* has to be positive"):
         search_trials(values_of(**{name: value}))
+
+
+@pytest.mark.parametrize(
+    ("searched", "other"),
+    [
+        ("epochs", "num_train_steps"),
+        ("epochs", "epochs_per_file"),
+        ("batch_sizes", "train_batch_tokens"),
+    ],
+)
+def test_a_search_over_nothing(searched, other):
+    with pytest.raises(errors.ModelingError, match=f"--{searched} .*--{other} says it already"):
+        search_trials(values_of(**{searched: "2,3", other: "8"}))
+    assert search_trials(values_of(**{other: "8"}))
 
 
 def test_a_batch_of_a_search_has_a_bound():

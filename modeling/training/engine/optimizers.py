@@ -303,15 +303,16 @@ class Muon(BertAdam):
     root mean square of AdamW's updates, so that the same learning rate and decay serve both kinds
     of weights (Liu et al. 2025, section 2.2). Matrices are the kernels of rank 2: queries, keys,
     values, attention's output, both wide layers, the pooler and the masked-LM head's transform;
-    embeddings, biases, layer norms and the last layers of heads are AdamW's. A matrix has one
-    moment, not two.
+    embeddings, biases, layer norms, a BiLSTM (whose matrices are of four gates each) and the last
+    layers of heads are AdamW's. A matrix has one moment, not two.
     """
 
     def __init__(self, *args, **options):
         super().__init__(*args, bias_correction=True, **options)
 
     def _has_second_moment(self, index: int) -> bool:
-        return not (self.names[index].endswith("/kernel") and self.variables[index].shape.rank == 2)
+        name, rank = self.names[index], self.variables[index].shape.rank
+        return not (name.endswith("/kernel") and rank == 2) or name.startswith("bilstm/")
 
     def _update(self, variable, m, v, gradient, direction, learning_rate, number, index):
         if v is not None:

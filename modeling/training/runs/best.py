@@ -224,6 +224,7 @@ def keep_as_best(
     step: int,
     tensors: Mapping[str, np.ndarray],
     vocabulary: Mapping[str, Any] | None = None,
+    run: str = "",
 ) -> None:
     """Writes weights chosen elsewhere as the best of a run's output folder, over those there.
 
@@ -233,11 +234,17 @@ def keep_as_best(
         step: Updates that made them.
         tensors: By name, see `checkpoints.weights_by_name`.
         vocabulary: See `BestKeeper`.
+        run: Which of several runs made them, for `run_of_best`.
     """
     folder = join(directory, BEST_FOLDER)
     _write_weights(folder, step, tensors, vocabulary)
-    _write_record(folder, metric, value, step)
+    _write_record(folder, metric, value, step, {"run": run})
     _remove_weights_but(folder, {step})
+
+
+def run_of_best(directory: str) -> str | None:
+    """What `keep_as_best` was told to be the run; None if nothing was."""
+    return (_read_record(join(directory, BEST_FOLDER)) or {}).get("run")
 
 
 def check_best_metric(metric: str, names: Iterable[str], of: str) -> None:
@@ -276,9 +283,11 @@ def _remove_weights_but(folder: str, steps: Iterable[int]) -> None:
             tf.io.gfile.remove(join(folder, name))
 
 
-def _write_record(folder: str, metric: str, value: float, step: int) -> None:
+def _write_record(
+    folder: str, metric: str, value: float, step: int, more: Mapping[str, str] | None = None
+) -> None:
     name = f"model.ckpt-{step}"
-    record = {"metric": metric, "value": value, "step": step, "checkpoint": name}
+    record = {"metric": metric, "value": value, "step": step, "checkpoint": name, **(more or {})}
     with staged(folder) as temporary:
         write_staged_text(join(temporary, FILE), json.dumps(record) + "\n")
         write_staged_text(join(temporary, "checkpoint"), f'model_checkpoint_path: "{name}"\n')

@@ -67,6 +67,26 @@ def test_a_narrower_search_keeps_what_was_better(tmp_path):
     assert train.trained == [(1e-3, 5), (1e-4, 5), (1e-3, 6)]
 
 
+def test_of_equals_the_best_is_that_whose_weights_are_kept(tmp_path):
+    train = Train({1e-3: 0.8, 1e-4: 0.8})
+    search = Search(str(tmp_path), "eval_accuracy", {"train_file": "x"})
+    search.run(trial_grid([1e-4], [16], [3.0], 1, 5), train)
+    best = search.run(trial_grid([1e-3, 1e-4], [16], [3.0], 1, 5), train)
+    assert best["learning_rate"] == 1e-4
+    assert [row["best"] for row in table(tmp_path)] == ["False", "True"]
+
+
+def test_weights_of_a_run_that_was_killed_before_its_result(tmp_path):
+    train = Train({1e-3: 0.7, 1e-4: 0.8})
+    search = Search(str(tmp_path), "eval_accuracy", {"train_file": "x"})
+    both = trial_grid([1e-3, 1e-4], [16], [3.0], 1, 5)
+    search.run(both, train)
+    (tmp_path / "runs" / both[1].name / "result.json").unlink()
+    with pytest.raises(ModelingError, match=r"of the run lr0\.0001-bs16-ep3"):
+        search.run(both[:1], train)
+    assert search.run(both, train)["value"] == 0.8
+
+
 def test_a_loss_is_better_when_smaller_and_divergence_is_no_end(tmp_path):
     train = Train({1e-3: 0.9, 1e-4: 0.6, 1.0: math.nan}, "eval_loss")
     search = Search(str(tmp_path), "eval_loss", {"train_file": "x"})

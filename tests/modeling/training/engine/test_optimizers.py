@@ -204,6 +204,12 @@ def test_which_weights_are_muons():
     assert matrices == wanted | heads and len(slots) == 2 * len(variables) - len(matrices)
 
 
+def test_a_bilstm_is_adamws():
+    variables = {"bilstm/layer_0/forward/kernel": tf.Variable(tf.ones([4, 16]))}
+    optimizer = make_optimizer("muon", variables, make_schedule("constant", 1e-3, 1, 0))
+    assert len(optimizer.slots()) == 2
+
+
 @pytest.mark.parametrize("shape", [(64, 64), (48, 96), (96, 48)])
 def test_updates_of_matrices_have_singular_values_near_one(shape):
     rng = np.random.default_rng(1)
