@@ -310,7 +310,6 @@ def run(summary: RunSummary) -> None:
     num_train_steps = phases[-1].last_step
     reporter = Reporter(FLAGS.output_dir, num_train_steps, phases[0].batch_size)
     evaluator = Evaluator(model, losses)
-    plot = functools.partial(reporter.plot, "pretraining.png", PRETRAINING_CURVES)
 
     def held_out(step: int) -> dict[str, float]:
         """On the held-out records of the phase that the step belongs to."""
@@ -355,7 +354,6 @@ def run(summary: RunSummary) -> None:
                 evaluate,
                 summary,
                 result_names=lambda: [*evaluator.names(eval_sets[-1]), "masked_lm_perplexity"],
-                plot=plot,
                 identity=identity | teaching,
                 vocabulary=vocabulary,
                 begin=functools.partial(keep_model_files, write=distribution.is_chief()),
@@ -370,10 +368,10 @@ def run(summary: RunSummary) -> None:
         # ---- Evaluate ----
         if FLAGS.do_eval:
             results = evaluate(step)
-            plot()
             # The original's keys.
             written = {k: v for k, v in results.items() if k != "masked_lm_perplexity"}
             write_run_results(FLAGS.output_dir, "eval_results.txt", written | {"global_step": step})
+        reporter.plot("pretraining.png", PRETRAINING_CURVES)
     except (tf.errors.InvalidArgumentError, tf.errors.DataLossError) as error:
         # If text or a record is to blame, this raises the error that names its place.
         masked = None if masks or FLAGS.objective in DIRECTIONS else True

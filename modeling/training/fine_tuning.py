@@ -315,7 +315,6 @@ class _Driver:
         evaluate = reported_evaluation(judge, reporter, "dev set") if judge else None
         scores = [name for name in self.task.result_names if name != "eval_loss"]
         panels = {"Loss": ["loss", "eval_loss"], "Training": ["accuracy"], "Dev set": scores}
-        plot = functools.partial(reporter.plot, "training.png", panels)
         losses = self.task.losses
         if self.teaching:
             losses = self.teaching.losses(losses, model)
@@ -329,14 +328,13 @@ class _Driver:
             evaluate,
             summary,
             result_names=lambda: self.task.result_names if judge else (),
-            plot=plot,
             identity=identity,
             vocabulary=self.vocabulary,
             begin=functools.partial(self._begin, num_train_steps),
         )
         if evaluate:
             evaluate(step)
-            plot()
+        reporter.plot("training.png", panels)
         return step
 
     # ---- Several ----

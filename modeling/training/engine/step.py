@@ -67,9 +67,8 @@ class TrainStep:
         self._gradients = self._batch_gradients
         if jit_compile:
             self._gradients = tf.function(self._batch_gradients, jit_compile=True, autograph=False)
-        self._run = tf.function(self._run_steps)
-        # Only the loop over steps is AutoGraph's; rewriting all the rest would take seconds.
-        self._step = tf.autograph.experimental.do_not_convert(self._replica_step)
+        # AutoGraph would take a second to rewrite what has one loop.
+        self._run = tf.function(self._run_steps, autograph=False)
 
     def run(self, iterator, steps: int) -> dict[str, list[tuple[float, float]]]:
         """Does `steps` updates with batches from `iterator`.
@@ -100,7 +99,8 @@ class TrainStep:
         # Batches made by a budget of tokens differ in size.
         ids = tf.TensorArray(tf.int64, size=steps, infer_shape=False, element_shape=[None])
         sizes = tf.TensorArray(tf.int32, size=steps)
-        for index in tf.range(steps):
+
+        def one_step(index, history, ids, sizes):
             step = tf.identity(self.global_step)
             batch = dict(next(iterator))
             examples = batch.pop(EXAMPLE_IDS, tf.zeros([0], tf.int64))
@@ -108,9 +108,15 @@ class TrainStep:
             examples = tf.concat([tf.reshape(of_replica, [-1]) for of_replica in examples], 0)
             ids = ids.write(index, examples)
             sizes = sizes.write(index, tf.size(examples))
-            values = self.strategy.run(self._step, args=(batch, step))
+            values = self.strategy.run(self._replica_step, args=(batch, step))
             history = history.write(index, self.strategy.experimental_local_results(values)[0])
             self.global_step.assign_add(1)
+            return index + 1, history, ids, sizes
+
+        start = tf.constant(0), history, ids, sizes
+        _, history, ids, sizes = tf.while_loop(
+            lambda index, *_: index < steps, one_step, start, maximum_iterations=steps
+        )
         # Batches of another kind, which are traced anew, may have others.
         names = tf.constant(self._metric_names)
         return names, history.stack(), ids.concat(), sizes.stack()

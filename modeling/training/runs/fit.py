@@ -75,7 +75,6 @@ def fit_run(
     summary: RunSummary | None = None,
     *,
     result_names: Callable[[], Iterable[str]] | None = None,
-    plot: Callable[[], str] | None = None,
     identity: Mapping[str, Any] | None = None,
     vocabulary: Mapping[str, Any] | None = None,
     begin: Callable[[], None] | None = None,
@@ -94,7 +93,6 @@ def fit_run(
         summary: Is told what it is about once the run stands.
         result_names: Names of the results that `evaluate` gives, by which a mistyped `best_metric`
             is found before training. Only called if there is one.
-        plot: Draws the run's curves and returns their file; called in the end.
         identity: Everything that changes the result, by the names of flags; see `identity`.
         vocabulary: Which one the weights belong to, see `checkpoints.describe_vocabulary`.
         begin: Called once the run stands, before its first step: a run that is refused, because
@@ -118,10 +116,6 @@ def fit_run(
         # A run that diverges is taken off the terminal too.
         with contextlib.closing(reporter):
             step = run.through(stages, init_checkpoint, summary)
-        if plot:
-            path = plot()
-            if is_chief():
-                logging.info("Curves: %s", path)
         if run.is_to_leave():
             leave_training_loop(step, interruption)
     return step

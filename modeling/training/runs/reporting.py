@@ -266,21 +266,22 @@ class Reporter:
         lines = (line for line in reversed(self._lines) if line["kind"] == kind)
         return {name: value for name, value in next(lines, {}).items() if name != "kind"}
 
-    def plot(self, file_name: str, panels: Mapping[str, Sequence[str]]) -> str:
-        """Draws curves against the step, see `charts.curves_png`; returns the PNG's path.
+    def plot(self, file_name: str, panels: Mapping[str, Sequence[str]]) -> None:
+        """Draws curves against the step, see `charts.curves_png`, and logs where.
 
         Args:
             file_name: In the run's folder.
             panels: Title → names of quantities.
         """
+        if not self._chief:
+            return
         path = join(self.directory, file_name)
-        if self._chief:
-            curves = {
-                title: [(name, self.curve("train", name), self.curve("eval", name)) for name in of]
-                for title, of in panels.items()
-            }
-            charts.curves_png(curves, path)
-        return path
+        curves = {
+            title: [(name, self.curve("train", name), self.curve("eval", name)) for name in of]
+            for title, of in panels.items()
+        }
+        charts.curves_png(curves, path)
+        logging.info("Curves: %s", path)
 
 
 def write_run_results(directory: str, file_name: str, values: Mapping[str, float]) -> None:

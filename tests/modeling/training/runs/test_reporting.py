@@ -172,8 +172,8 @@ def test_plot_leaves_out_empty_panels(tmp_path):
         reporter.write("eval", step, {"loss": math.nan, "perplexity": 100.0**step})
     widths = []
     for titles in (["loss", "perplexity", "accuracy"], ["loss"], ["accuracy"]):
-        path = reporter.plot("curves.png", {title: [title] for title in titles})
-        widths.append(matplotlib.image.imread(path).shape[1])
+        reporter.plot("curves.png", {title: [title] for title in titles})
+        widths.append(matplotlib.image.imread(tmp_path / "curves.png").shape[1])
     assert widths[0] == pytest.approx(2 * widths[1], abs=2)
     assert widths[2] == widths[1]
 
