@@ -110,9 +110,12 @@ class Activity:
 
     def draw(self) -> None:
         """Draws it at the foot of the terminal, if there is one and it is this one's turn."""
-        if not (_silence and _silence.terminal and _under_way and _under_way[-1] is self):
+        if not (_silence and _silence.terminal):
             return
         with _drawing:
+            # Asked here, as another thread may just have ended it and taken it off the terminal.
+            if not (_under_way and _under_way[-1] is self):
+                return
             if self._bar is None:
                 self._bar = tqdm(
                     total=self.total,
@@ -161,16 +164,18 @@ def counted(what: str, unit: str, items: Sequence[Item]) -> Iterator[Item]:
 
 def begin_activity(begun: Activity) -> None:
     """Shows it from now on, above those that are under way."""
-    for other in _under_way[-1:]:
-        other.wipe()
-    _under_way.append(begun)
+    with _drawing:
+        for other in _under_way[-1:]:
+            other.wipe()
+        _under_way.append(begun)
 
 
 def end_activity(ended: Activity) -> None:
     """Shows it no longer."""
-    with contextlib.suppress(ValueError):
-        _under_way.remove(ended)
-    ended.wipe()
+    with _drawing:
+        with contextlib.suppress(ValueError):
+            _under_way.remove(ended)
+        ended.wipe()
 
 
 class _Silence(threading.Thread):
