@@ -125,7 +125,10 @@ def _run(name: str, folder, bert_base_dir, request, *marks: str) -> None:
     running.run(wanted, folder, variables)
 
 
-@pytest.mark.parametrize("name", _marked("run"))
+QUICK = [name for name in _marked("run") if name not in _marked("run: slow")]
+
+
+@pytest.mark.parametrize("name", QUICK)
 def test_blocks_run(name, tmp_path, bert_base_dir, request):
     _run(name, tmp_path, bert_base_dir, request, "run")
 

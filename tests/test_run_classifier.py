@@ -20,6 +20,7 @@ def answer(loaded, asked):
 """
 
 
+@pytest.mark.slow
 def test_golden_mrpc_run_and_export(golden, shared_data, tmp_path):
     """Evaluation, prediction and serving give what the original's own command line gave."""
     log = succeed(

@@ -251,6 +251,7 @@ def test_other_files_context_search_and_bad_input(folder):
     assert (folder / "d" / "test_results.txt").exists()
 
 
+@pytest.mark.slow
 def test_goes_on_where_it_stopped(folder):
     """The second half of a run, done by a second command, ends with the same evaluation.
 

@@ -96,6 +96,7 @@ def test_log_says_what_a_user_wants_to_know(folder):
     assert "held out at step 4" in log
 
 
+@pytest.mark.slow
 def test_interrupted_run_goes_on_to_the_same_numbers(folder):
     succeed(*command(folder, "parted", "--num_train_steps=8", "--max_eval_steps=0"))
     # As if it had been killed after its first checkpoint.
@@ -189,6 +190,7 @@ def test_id_out_of_range_is_found(folder, record_file):
     assert "copy.tfrecord" in message and "record 3" in message and "input_ids" in message
 
 
+@pytest.mark.slow
 def test_truncated_file_is_found(folder, record_file):
     assert record_files.count_records(str(record_file)) > 3
     record_file.write_bytes(record_file.read_bytes()[:-7])

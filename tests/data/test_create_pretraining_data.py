@@ -51,6 +51,7 @@ def test_flags_and_defaults_are_the_originals():
     assert {flag.name: flag.default for flag in defined} == expected
 
 
+@pytest.mark.slow
 def test_command(tmp_path):
     (tmp_path / "vocab.txt").write_text("\n".join(VOCABULARY))
     document = "One two three four.\nFour three.\nTwo two one.\n"

@@ -83,6 +83,7 @@ def test_card_and_page_say_what_the_results_say(folder, trained):
     assert page.count('class="mistake"') == round(60 * (1 - scores["eval_accuracy"]))
 
 
+@pytest.mark.slow
 def test_learns(folder, trained):
     scores = tiny_tasks.results(folder / "a/eval_results.txt")
     gold = np.array([int(row["rating"]) for row in draw_pairs(60, 1)])
@@ -98,6 +99,7 @@ def test_learns(folder, trained):
     assert np.mean([row[2] == pair[2] for row, pair in zip(rows[1:], wanted, strict=True)]) > 0.9
 
 
+@pytest.mark.slow
 def test_the_export_answers_as_predictions_say(folder, trained):
     predictions = tables.read_table(str(folder / "a/predictions.tsv"))
     lines = succeed(
@@ -112,6 +114,7 @@ def test_the_export_answers_as_predictions_say(folder, trained):
         assert answer["expected"] == pytest.approx(float(predicted.fields["expected"]), abs=1e-4)
 
 
+@pytest.mark.hours
 @pytest.mark.slow
 def test_again_with_other_data_and_a_search(folder, trained):
     steps = train_steps(folder / "a")

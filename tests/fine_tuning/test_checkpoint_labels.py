@@ -62,6 +62,7 @@ def test_sentences(sentence_folder):
         assert (folder / name / "predictions.tsv").read_text() == expected
 
 
+@pytest.mark.slow
 def test_export_of_sentences(sentence_folder):
     start = f"--init_checkpoint={sentence_folder}/{PLACES['best_prefix']}"
     succeed(*classifier(sentence_folder, "exported", start, "--do_export"))

@@ -130,6 +130,7 @@ def test_a_run_with_a_teacher_is_another_run(folder):
     assert "was trained with other settings: teacher" in said
 
 
+@pytest.mark.hours
 @pytest.mark.slow
 def test_texts_without_labels_make_up_for_few_labels(folder):
     files = ("--train_file=few.tsv", *COLUMNS[1:])
@@ -188,6 +189,7 @@ def test_a_teacher_with_another_vocabulary(folder, other_pieces):
     assert results(folder / "by words/eval_results.txt")["eval_f1"] == 1
 
 
+@pytest.mark.hours
 @pytest.mark.slow
 def test_layers_like_the_teachers(folder):
     taught = (f"--teacher={folder}/sentences", "--match_relations=0:1", "--log_steps=10")
@@ -235,6 +237,7 @@ def test_killed_and_resumed(folder):
         np.testing.assert_array_equal(whole.get_tensor(name), killed.get_tensor(name))
 
 
+@pytest.mark.slow
 def test_what_is_refused(folder, tmp_path):
     taught = classifier(folder, "refused", *COLUMNS, *TRAIN)
     run = answerer(folder, "refused", *questions(folder), *STEPS)

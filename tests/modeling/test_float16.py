@@ -54,7 +54,7 @@ def _model(policy, act="gelu", **changes):
     [
         ("gelu", "bidirectional", False),
         ("gelu", "left_to_right", True),
-        ("gelu_erf", "bidirectional", True),
+        pytest.param("gelu_erf", "bidirectional", True, marks=pytest.mark.slow),
     ],
 )
 def test_large_activations_stay_finite(act, direction, jit_compile):

@@ -33,7 +33,7 @@ VOCABULARIES = (
     pytest.param("multilingual-cased", True, False, marks=pytest.mark.hours),
     pytest.param("cased-en", False, True, marks=pytest.mark.hours),
 )
-SENTENCES = 100_000
+SENTENCES = 40_000
 BATCH = 2000
 SPANS_EVERY = 100
 

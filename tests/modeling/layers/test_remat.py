@@ -93,8 +93,10 @@ def _equal(one, other, bound):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("direction", ["bidirectional", "left_to_right"])
-@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+@pytest.mark.parametrize(
+    ("policy", "direction"),
+    [("float32", "bidirectional"), ("mixed_bfloat16", "left_to_right")],
+)
 def test_gradients_are_the_same_eagerly_and_in_a_graph(policy, direction):
     plain, remat = (_gradients(remat, policy, direction) for remat in (False, True))
     batch = _batch()

@@ -258,6 +258,7 @@ def test_as_many_tags_as_words_in_ten_thousand_sentences(loaded):
         assert (tags[np.isin(np.array(words), ["", "\u200b", "\x00 "])] == b"O").all()
 
 
+@pytest.mark.hours
 @pytest.mark.slow
 def test_in_the_loader_of_tf_serving(model, tokenizer, loaded, load_in_cpp, tmp_path):
     path = export_tagger(

@@ -97,6 +97,7 @@ def test_killed_on_two_replicas(tmp_path, kills, deaths, terms):
     check(tmp_path, 2, kills=kills, deaths_in_writes=deaths, terms=terms, tolerance=1e-6)
 
 
+@pytest.mark.hours
 @pytest.mark.slow
 def test_truncated_checkpoint_falls_back(tmp_path):
     finish(start(tmp_path / "whole", 1))

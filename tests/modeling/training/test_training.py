@@ -139,7 +139,7 @@ def test_same_seed_same_run_and_other_seed_other_run(tmp_path):
     assert any((first[name] != other[name]).any() for name in first)
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+@pytest.mark.parametrize("optimizer", ["adam", pytest.param("muon", marks=pytest.mark.slow)])
 def test_resumed_run_is_the_uninterrupted_one(tmp_path, optimizer):
     """Interrupted among the steps whose weights are averaged, too."""
     whole = Run(tmp_path / "whole", optimizer=optimizer)

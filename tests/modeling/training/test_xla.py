@@ -109,7 +109,11 @@ def test_bfloat16_reaches_what_is_compiled():
     [
         ("mlm_nsp", {}),
         ("mlm", {"optimizer": "lamb", "lr_schedule": "polynomial"}),
-        ("mlm remat", {"optimizer": "adamw", "accumulation_steps": 2}),
+        pytest.param(
+            "mlm remat",
+            {"optimizer": "adamw", "accumulation_steps": 2},
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             "mlm packed",
             {"optimizer": "muon", "average_last": 0.9, "dropout": False},
@@ -125,7 +129,7 @@ def test_bfloat16_reaches_what_is_compiled():
         pytest.param("multi_label weights", {}, marks=pytest.mark.slow),
         pytest.param("regression windows max", {}, marks=pytest.mark.slow),
         ("question answering", {}),
-        ("tags", {"accumulation_steps": 2}),
+        pytest.param("tags", {"accumulation_steps": 2}, marks=pytest.mark.slow),
     ],
 )
 def test_compiles(name, options):

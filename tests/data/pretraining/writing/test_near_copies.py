@@ -122,6 +122,7 @@ def test_parts_change_nothing(folder, tmp_path):
     assert results[0] == results[1] == results[2] and len(results[0]) > 50
 
 
+@pytest.mark.slow
 def test_a_whole_job(folder, tmp_path):
     left = []
     for name, workers in (("one", 1), ("two", 2)):

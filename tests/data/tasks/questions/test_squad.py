@@ -298,6 +298,7 @@ def test_real_dev_files(shared_data, caplog):
         read_squad(str(folder / "dev-v2.0.json"), version_2=False, training=True)
 
 
+@pytest.mark.hours
 @pytest.mark.slow
 def test_real_training_file(shared_data, caplog):
     path = str(shared_data / "squad/train-v1.1.json")

@@ -168,6 +168,7 @@ def test_writing_and_reading_back(tmp_path):
         vocabulary.write_vocab(tokens, str(tmp_path / "absent" / "vocab.txt"))
 
 
+@pytest.mark.hours
 @pytest.mark.slow
 def test_real_text_learns_as_well_as_the_released_vocabulary(shared_data):
     from data.pretraining.corpus import read_documents

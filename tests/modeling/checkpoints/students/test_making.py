@@ -283,6 +283,7 @@ def test_flags_that_contradict(tmp_path, flags, message):
     assert "Traceback" not in failed.stderr
 
 
+@pytest.mark.hours
 @pytest.mark.slow
 def test_a_narrower_minilm_keeps_similarities(minilm, shared_data, tmp_path):
     """Better than a random one; see tests/benchmarks/student_starts.py for how much."""

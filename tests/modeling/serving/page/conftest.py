@@ -3,7 +3,7 @@
 import contextlib
 import functools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 import pytest
 
@@ -45,10 +45,14 @@ class _Models(dict):
         return self[name]
 
 
-def each_family(*quick: str):
-    """Parametrizes a test by `name`; slow for all but the families given."""
-    slow = {name: [pytest.mark.slow] * (name not in quick) for name in exports.FAMILIES}
-    return pytest.mark.parametrize("name", [pytest.param(n, marks=slow[n]) for n in slow])
+def each_family(*quick: str, hours: Collection[str] = ()):
+    """Parametrizes a test by `name`: slow for all but the first families given, or of hours."""
+    marks: dict[str, list] = {
+        name: [] if name in quick else [pytest.mark.slow] for name in exports.FAMILIES
+    }
+    for name in hours:
+        marks[name].append(pytest.mark.hours)
+    return pytest.mark.parametrize("name", [pytest.param(n, marks=marks[n]) for n in marks])
 
 
 @pytest.fixture(scope="session")

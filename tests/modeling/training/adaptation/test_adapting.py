@@ -84,6 +84,7 @@ def test_it_starts_with_the_new_words(folder):
     np.testing.assert_array_equal(before[kept], after[kept])
 
 
+@pytest.mark.slow
 def test_the_plan(folder):
     log = (folder / "log").read_text()
     assert "Plan: --objective=mlm_nsp --max_seq_length=32 --max_predictions_per_seq=5" in log

@@ -172,6 +172,7 @@ def test_packed_and_masked_anew(folder):
     assert last["label_loss"] == pytest.approx(last["masked_lm_loss"], rel=1e-4)
 
 
+@pytest.mark.slow
 def test_what_is_refused(folder):
     run = command(folder, "student", "refused", "--num_train_steps=4")[1:]
     said = messages(

@@ -33,7 +33,7 @@ def test_confusion(count, least, most, tmp_path, recwarn):
     matrix = random.poisson(0.5, (count, count)) + np.diag(random.integers(5, 3000, count))
     matrix[-1] = 0  # a class without examples
     path = tmp_path / "confusion.png"
-    for _ in range(2):  # also over an older one
+    for _ in range(2 if count == 2 else 1):  # also over an older one
         confusion_png(matrix, [f"a class with $a very long$ name {n}" for n in range(count)], path)
     assert all(least < side < most for side in png_size(path))
     assert [p.name for p in tmp_path.iterdir()] == ["confusion.png"]
