@@ -63,8 +63,9 @@ from data.tasks.sentences.examples import SentenceKind, SentenceTask
 from data.tasks.sentences.flags import OWN_FILES
 from data.tasks.sentences.predictions import THRESHOLD
 from data.tasks.sentences.rows import SentenceSettings, count_cut_sentences
-from data.tokenization import Tokenizer, build_choice_inputs, build_inputs, casing
+from data.tokenization import Tokenizer, build_choice_inputs, build_inputs
 from modeling import checkpoints, errors, from_pretrained, metrics
+from modeling.checkpoints.vocabularies import check_casing
 from modeling.config import BertConfig
 from modeling.logs import activity
 from modeling.serving.export import Export
@@ -367,7 +368,7 @@ def main(_) -> None:
     sizes = [trial.batch_size for trial in settings.trials]
     evaluations = {name: FLAGS[name].value for name in ("eval_batch_size", "predict_batch_size")}
     with one_run(FLAGS, *run_outputs(FLAGS)), session(FLAGS, sizes, **evaluations) as summary:
-        casing.check_casing(FLAGS.do_lower_case, FLAGS.init_checkpoint)
+        check_casing(FLAGS.do_lower_case, FLAGS.init_checkpoint)
         if take_student(FLAGS):
             settings = fine_tuning_settings(FLAGS)
         tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case, (), FLAGS.strip_accents)

@@ -65,10 +65,11 @@ from data.tasks import labels
 from data.tasks.splits import first_examples
 from data.tasks.tagging import inputs, metrics, mistakes, predictions, reading, tags
 from data.tasks.tagging.rows import TaggingSettings
-from data.tokenization import Tokenizer, casing
+from data.tokenization import Tokenizer
 from data.vectors.store import stored_vectors
 from modeling import errors, from_pretrained
 from modeling.answers.tags import TagsFromLogits
+from modeling.checkpoints.vocabularies import check_casing
 from modeling.config import BertConfig
 from modeling.layers.heads import class_log_priors
 from modeling.logs import activity
@@ -339,7 +340,7 @@ def main(_) -> None:
     sizes = [trial.batch_size for trial in settings.trials]
     evaluations = {name: FLAGS[name].value for name in ("eval_batch_size", "predict_batch_size")}
     with one_run(FLAGS, *run_outputs(FLAGS)), session(FLAGS, sizes, **evaluations) as summary:
-        casing.check_casing(FLAGS.do_lower_case, FLAGS.init_checkpoint)
+        check_casing(FLAGS.do_lower_case, FLAGS.init_checkpoint)
         if take_student(FLAGS):
             settings = fine_tuning_settings(FLAGS)
         tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case, (), FLAGS.strip_accents)

@@ -65,10 +65,11 @@ from data.tasks.questions import (
     windows,
 )
 from data.tasks.questions.rows import make_question_rows
-from data.tokenization import Tokenizer, casing
+from data.tokenization import Tokenizer
 from modeling import checkpoints, errors, from_pretrained
 from modeling.answers.confidence import PlattCalibration, fit_platt_calibration
 from modeling.answers.spans import SpanLogits, SpanSearch, merge_span_arrays
+from modeling.checkpoints.vocabularies import check_casing
 from modeling.config import BertConfig
 from modeling.logs import activity
 from modeling.losses import SpanLosses
@@ -343,7 +344,7 @@ def main(_) -> None:
         one_run(FLAGS, *run_outputs(FLAGS)),
         session(FLAGS, sizes, predict_batch_size=FLAGS.predict_batch_size) as summary,
     ):
-        casing.check_casing(FLAGS.do_lower_case, FLAGS.init_checkpoint)
+        check_casing(FLAGS.do_lower_case, FLAGS.init_checkpoint)
         if take_student(FLAGS):
             settings = fine_tuning_settings(FLAGS)
         tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case, (), FLAGS.strip_accents)

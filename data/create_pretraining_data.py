@@ -14,6 +14,8 @@ depend on the number of workers. With --runner the same work is done by Apache B
 
 from modeling import quiet  # noqa: F401  isort: skip
 
+import os
+
 from absl import flags, logging
 
 from data import flags as data_flags
@@ -25,6 +27,8 @@ from data.pretraining import flags as pretraining_flags
 from data.pretraining.instances import settings
 from data.pretraining.writing import beam_pipeline, jobs, local, manifest, shards
 from modeling import errors
+from modeling.checkpoints.vocabularies import kept_folding
+from modeling.training.given_model import take_text_folding
 
 FLAGS = flags.FLAGS
 
@@ -94,6 +98,7 @@ flags.DEFINE_string("beam_options", "", "Beam's own options, in one string.")
 
 
 def main(_: list[str]) -> None:
+    take_text_folding(FLAGS, kept_folding(os.path.dirname(FLAGS.vocab_file) or "."))
     files = corpus.expand(FLAGS.input_file)
     logging.info("Reading %d files: %s%s", len(files), files[0], " …" if files[1:] else "")
     name, output_files = shards.name_shards(FLAGS.output_file, FLAGS.num_shards)

@@ -29,6 +29,7 @@ from data.tokenization import vocabulary
 from data.tokenization.learning import extension, learner, pruning
 from modeling import checkpoints, errors
 from modeling.checkpoints.model_folder import open_model_folder
+from modeling.checkpoints.vocabularies import TextFolding, kept_folding
 from modeling.training.given_model import take_text_folding
 
 FLAGS = flags.FLAGS
@@ -129,9 +130,12 @@ def main(_: list[str]) -> None:
     inputs = {"input_file": files, "extend": [FLAGS.extend], "prune": [FLAGS.prune]}
     check_inputs_survive(inputs, {"output_file": [FLAGS.output_file]})
     vocabulary.check_writable(FLAGS.output_file)
+    given = FLAGS.prune or FLAGS.extend
+    folding = kept_folding(os.path.dirname(given) or ".") if given else TextFolding()
+    take_text_folding(FLAGS, folding)
     with one_writer(files={"output_file": [FLAGS.output_file]}):
         if FLAGS.prune:
-            pruned = prune(FLAGS.prune, files)
+            pruned = prune(FLAGS.prune, files, folding.do_lower_case is not None)
             vocabulary.write_vocab(pruned.tokens, FLAGS.output_file)
             print(f"{FLAGS.output_file}: {pruned.report()}")
         else:

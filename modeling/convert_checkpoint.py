@@ -76,7 +76,7 @@ def main(_: list[str]) -> None:
             raise ModelingError(f"--{name} is missing: {what}. Only --list can do without.")
     with activity(f"Converting {FLAGS.input}"):
         read, written = checkpoints.conversion_files(
-            FLAGS.input, FLAGS.output, FLAGS.format, FLAGS.bert_config_file
+            *(FLAGS.input, FLAGS.output, FLAGS.format, FLAGS.bert_config_file, FLAGS.vocab_file)
         )
         check_inputs_survive({"input": read}, {"output": written})
         with one_writer({"output": FLAGS.output}):

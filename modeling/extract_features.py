@@ -24,11 +24,12 @@ from data.errors import DataError
 from data.files.inputs_survive import check_inputs_survive, input_files
 from data.files.lines import number_of_lines
 from data.files.locks import one_writer
-from data.tokenization import Tokenizer, casing
+from data.tokenization import Tokenizer
 from data.vectors import serving_inputs, texts, vector_files
 from data.vectors.array_batches import array_batches
 from modeling import checkpoints, errors
 from modeling import flags as model_flags
+from modeling.checkpoints.vocabularies import check_casing
 from modeling.config import BertConfig
 from modeling.logs import activity
 from modeling.serving import flags as export_flags
@@ -185,7 +186,7 @@ def main(_: list[str]) -> None:
             one_writer({"export_dir": FLAGS.export_dir}, {"output_file": written})
         )
         config = open_given_model(FLAGS)
-        casing.check_casing(FLAGS.do_lower_case, FLAGS.init_checkpoint)
+        check_casing(FLAGS.do_lower_case, FLAGS.init_checkpoint)
         tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case, (), FLAGS.strip_accents)
         check_training_fits_model(FLAGS, config, tokenizer.vocab_size)
         if FLAGS.input_file:

@@ -22,10 +22,11 @@ import keras
 from absl import logging
 
 from data.tokenization import Tokenizer
+from data.tokenization.vocabulary import load_vocab
 from modeling import checkpoints
 from modeling.checkpoints.heads import checkpoint_head
-from modeling.checkpoints.model_folder import open_model_folder
-from modeling.checkpoints.vocabularies import TextFolding
+from modeling.checkpoints.model_folder import check_nobody_elses, open_model_folder
+from modeling.checkpoints.vocabularies import TextFolding, case_of_release
 from modeling.config import HEADS, BertConfig
 from modeling.errors import ModelingError
 from modeling.models import (
@@ -81,6 +82,8 @@ def from_pretrained(
             without its number of labels.
         DataError: The vocabulary can't be used.
     """
+    if num_labels is not None and (type(num_labels) is not int or num_labels < 1):
+        raise ModelingError(f"num_labels is {num_labels!r}; it has to be a whole number from 1 on.")
     if head is not None and head not in HEADS:
         raise ModelingError(f"The head is {head!r}; it may be one of {', '.join(HEADS)}.")
     known = open_model_folder(path, config_file)
@@ -91,7 +94,19 @@ def from_pretrained(
     config = known.config
     if wanted != config.head:
         config = config.with_head(wanted, config.labels or () if same else ())
+    if wanted is None and known.config.head:
+        logging.warning(
+            "%s holds no head of %s, which its configuration tells of: this is the encoder alone.",
+            held.path,
+            known.config.head,
+        )
     rows = held.shapes.get("output_weights", (None,))[0] if same else None
+    if rows and config.labels and len(config.labels) != rows:
+        raise ModelingError(
+            f"The head in {held.path} has {rows} outputs, and its configuration names "
+            f"{len(config.labels)} labels: {', '.join(config.labels)[:200]}. Name each of them in "
+            f"its id2label, or none."
+        )
     model = _make_model(config, num_labels or rows, "target_scale" in held.shapes)
     model.build()
     if same:
@@ -104,7 +119,11 @@ def from_pretrained(
         report = checkpoints.load(model, path, required=checkpoints.ENCODER, skip=skip)
     if report.left_over:
         logging.warning("%s", report.summary())
+    if vocab_file:
+        checkpoints.check_vocabulary(path, vocab_file)
     folding = TextFolding(do_lower_case, strip_accents)
+    if do_lower_case is None and known.folding.do_lower_case is None:
+        folding = TextFolding(case_of_release(held.path), strip_accents)
     return Pretrained(model, _tokenizer(known, vocab_file, folding, config), config)
 
 
@@ -141,7 +160,13 @@ def _tokenizer(known, vocab_file, given: TextFolding, config: BertConfig):
             )
     lower, accents = (a if a is not None else b for a, b in zip(told, given, strict=True))
     never_split = ["[MASK]"] if config.head in _FILLING else []
-    return Tokenizer(os.fspath(path), lower is not False, never_split, accents)
+    tokenizer = Tokenizer(os.fspath(path), lower is not False, never_split, accents)
+    if len(tokenizer.vocab) > config.vocab_size:
+        raise ModelingError(
+            f"The vocabulary {path} has {len(tokenizer.vocab)} tokens, but the model's vocab_size "
+            f"is {config.vocab_size}. Give the vocabulary that it was pre-trained with."
+        )
+    return tokenizer
 
 
 def save_pretrained(
@@ -163,18 +188,24 @@ def save_pretrained(
         The paths of the files written.
 
     Raises:
-        ModelingError: As `checkpoints.save`.
+        ModelingError: As `checkpoints.save`; or the folder holds what would be taken for this
+            model's: labels, thresholds, a vocabulary.
     """
     with _vocabulary(tokenizer) as vocab_file:
         folding = tokenizer and TextFolding(tokenizer.do_lower_case, tokenizer.strip_accents)
+        check_nobody_elses(directory, None, (), vocab_file, folding or TextFolding())
         return checkpoints.save(model, directory, vocab_file, format, folding)
 
 
 @contextlib.contextmanager
 def _vocabulary(tokenizer: Tokenizer | None) -> Iterator[str | None]:
-    """The tokenizer's vocabulary as a file."""
-    if tokenizer is None or tokenizer.vocab_file:
-        yield tokenizer and tokenizer.vocab_file
+    """The tokenizer's vocabulary as a file: its own, unless that has changed since."""
+    if tokenizer is None:
+        yield None
+        return
+    file = tokenizer.vocab_file
+    if file and os.path.exists(file) and load_vocab(file) == list(tokenizer.vocab):
+        yield file
         return
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "vocab.txt")

@@ -166,6 +166,17 @@ class NumpyWriter(VectorWriter):
         else:
             self._details = self._array(f"{base}.ids.npy", "<i4")
 
+    def __exit__(self, *error):
+        super().__exit__(*error)
+        if error[0] is not None:
+            return
+        base = self.path.removesuffix(".npy")
+        written = () if self.pooled else ("splits", "spans" if self.words else "ids")
+        for part in {"splits", "spans", "ids"}.difference(written):
+            # Of an earlier extraction, whose vectors these aren't.
+            if tf.io.gfile.exists(f"{base}.{part}.npy"):
+                tf.io.gfile.remove(f"{base}.{part}.npy")
+
     def _array(self, name: str, dtype: str, shape: tuple[int, ...] = ()) -> "_GrowingArray":
         return self._files.enter_context(_GrowingArray(self._temporary(name), dtype, shape))
 

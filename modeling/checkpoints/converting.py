@@ -3,10 +3,9 @@
 import dataclasses
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
-import tensorflow as tf
 
 from modeling.checkpoints import huggingface, names, tf1
 from modeling.checkpoints.configurations import (
@@ -15,12 +14,7 @@ from modeling.checkpoints.configurations import (
     masked_lm_note,
 )
 from modeling.checkpoints.contents import Contents
-from modeling.checkpoints.files import (
-    ANSWER_FILES,
-    folders_of_checkpoint,
-    join,
-    staged,
-)
+from modeling.checkpoints.files import ANSWER_FILES, join
 from modeling.checkpoints.formats.keras_hub import KERAS_HUB
 from modeling.checkpoints.formats.keras_hub_writing import (
     FILES,
@@ -34,8 +28,15 @@ from modeling.checkpoints.heads import (
     fold_target_unit,
 )
 from modeling.checkpoints.loading import open_contents
+from modeling.checkpoints.model_folder import check_nobody_elses, copy_task_files
 from modeling.checkpoints.saving import write_checkpoint
-from modeling.checkpoints.vocabularies import text_folding, vocabulary_file
+from modeling.checkpoints.vocabularies import (
+    TextFolding,
+    case_of_release,
+    check_vocabulary,
+    text_folding,
+    vocabulary_file,
+)
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
 
@@ -117,6 +118,10 @@ def convert(
             f"{', '.join((held.unmapped or held.ignored)[:5]) or 'nothing'}."
         )
     _check(held, config)
+    if kept_ids is not None or mean_rows:
+        check_one_encoder(held.path, held.shapes)
+    elif vocab_file is not None:
+        check_vocabulary(path, vocab_file)
     before = held.shapes
     if kept_ids is not None:
         held, config = _with_ids(held, config, kept_ids)
@@ -132,7 +137,12 @@ def convert(
     if format == names.TF1 and held.format == names.TF1:
         kept = list(held.shapes)  # The names need no translation, so unknown heads stay too.
     tensors = fold_target_unit({name: held.weight(name) for name in kept})
+    if format != names.TF1:
+        _check_encoder(held, config)
     folding = text_folding(path)
+    if folding == TextFolding():
+        folding = TextFolding(case_of_release(held.path))
+    check_nobody_elses(directory, held.path, ANSWER_FILES, vocab_file, folding)
     # Before the weights, which say that the folder is complete.
     written = copy_task_files(held.path, os.fspath(directory), ANSWER_FILES)
     written += write_checkpoint(directory, tensors, config, vocab_file, format, folding)
@@ -154,35 +164,35 @@ def convert(
 
 
 def conversion_files(
-    path: str, directory: str, format: str, config_file: str | None = None
+    path: str,
+    directory: str,
+    format: str,
+    config_file: str | None = None,
+    vocab_file: str | None = None,
 ) -> tuple[list[str], list[str]]:
-    """The files of weights and configuration that `convert` reads, and those that it writes.
+    """The files that `convert` reads, and those that it writes.
 
-    vocab.txt isn't among them: it is copied as it is.
+    vocab.txt isn't among them, unless another is given: it is copied as it is.
     """
     held = open_contents(path)
     config_file = config_file or config_file_of(held)
     written = _WRITTEN_NAMES[format]
     read = [held.path, f"{held.path}.index", *([config_file] if config_file else [])]
+    own = vocabulary_file(held.format, held.path)
+    if vocab_file and own:
+        read.append(own)
+        written = (*written, "vocab.txt")
     return read, [join(directory, n) for n in written]
 
 
-def copy_task_files(file: str, directory: str, file_names: Sequence[str]) -> list[str]:
-    """Copies what tells of a task beside a checkpoint, as `find` names it; the paths written."""
-    folders = folders_of_checkpoint(file)
-    places = {
-        name: join(folder, name)
-        for folder in folders[::-1]
-        for name in file_names
-        if tf.io.gfile.exists(join(folder, name))
-    }
-    targets = {name: join(directory, name) for name in places}
-    others = [n for n in places if os.path.realpath(places[n]) != os.path.realpath(targets[n])]
-    if others:
-        with staged(directory) as temporary:
-            for name in others:
-                tf.io.gfile.copy(places[name], join(temporary, name))
-    return [targets[name] for name in others]
+def check_one_encoder(path: str, shapes: Iterable[str]) -> None:
+    """Raises ModelingError for weights with a second encoder, which would stay as it is."""
+    second = next((name for name in shapes if name.startswith("second_")), None)
+    if second:
+        raise ModelingError(
+            f"{path} holds {second}: it is a model of two encoders, one for each direction, and "
+            f"only one of them would be changed. Change the two checkpoints that it was made of."
+        )
 
 
 def spare_rows(path: str | os.PathLike, vocab_size: int) -> int:
@@ -248,6 +258,19 @@ def _with_means(held: Contents, mean_rows: Mapping[int, Sequence[int]]) -> Conte
     return dataclasses.replace(held, read=read)
 
 
+def _check_encoder(held: Contents, config: BertConfig) -> None:
+    """Refuses what other libraries have no class for: a BiLSTM's head, or one without encoder."""
+    width = held.shapes.get("output_weights", (0, config.hidden_size))[-1]
+    encoder = any(name.startswith(names.ENCODER) for name in held.shapes)
+    if not encoder or width != config.hidden_size:
+        what = f"its head reads vectors {width} wide, not the {config.hidden_size} of the encoder"
+        raise ModelingError(
+            f"{held.path} can't be converted to a format of another library: "
+            f"{what if encoder else 'it holds a head and no encoder'}, and no BERT class there has "
+            f"such a model. Its own format is 'tf1'."
+        )
+
+
 def _check(held: Contents, config: BertConfig) -> None:
     """Compares the weights with what the configuration says about their shapes."""
     wrong = []
@@ -301,6 +324,17 @@ def _notes(held: Contents, config: BertConfig, format: str, has_vocab: bool) -> 
             'this name; with "gelu" instead, results would differ by up to 5e-4 per activation.'
         )
     heads = checkpoint_heads(held.shapes, config, held.head)
+    if config.head and not heads:
+        notes.append(
+            f"The configuration says that the model answers {config.head}, but the weights have no "
+            f"such head: what was written is an encoder."
+        )
+    outputs = held.shapes.get("output_weights", (0,))[0]
+    if config.labels and outputs and len(config.labels) != outputs:
+        notes.append(
+            f"The head has {outputs} outputs, and the configuration names {len(config.labels)} "
+            f"labels. It can't be told which is which; the names are not those of the model."
+        )
     if format == names.HUGGINGFACE and len(heads) > 1:
         notes.append(
             f"The weights have several heads ({', '.join(heads)}), and a class of Hugging Face's "

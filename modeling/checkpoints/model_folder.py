@@ -8,13 +8,19 @@ A run's output folder has these from its first step on; others' formats have the
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from modeling.checkpoints.configurations import config_of_checkpoint
-from modeling.checkpoints.files import join, staged, write_staged_text
+from modeling.checkpoints.files import (
+    ANSWER_FILES,
+    folders_of_checkpoint,
+    join,
+    staged,
+    write_staged_text,
+)
 from modeling.checkpoints.loading import open_contents
 from modeling.checkpoints.vocabularies import (
     TOKENIZER_NAME,
@@ -132,6 +138,58 @@ def keep_model_files(
                 else:
                     with tf.io.gfile.GFile(join(temporary, name), "wb") as file:
                         file.write(content)
+
+
+def copy_task_files(file: str, directory: str, file_names: Sequence[str]) -> list[str]:
+    """Copies what tells of a task beside a checkpoint, as `find` names it; the paths written."""
+    folders = folders_of_checkpoint(file)
+    places = {
+        name: join(folder, name)
+        for folder in folders[::-1]
+        for name in file_names
+        if tf.io.gfile.exists(join(folder, name))
+    }
+    targets = {name: join(directory, name) for name in places}
+    others = [n for n in places if os.path.realpath(places[n]) != os.path.realpath(targets[n])]
+    if others:
+        with staged(directory) as temporary:
+            for name in others:
+                tf.io.gfile.copy(places[name], join(temporary, name))
+    return [targets[name] for name in others]
+
+
+def check_nobody_elses(
+    directory: str | os.PathLike,
+    file: str | None,
+    task_files: Sequence[str],
+    vocab_file: str | os.PathLike | None,
+    folding: TextFolding,
+) -> None:
+    """Refuses a folder where files of another model would lie beside the weights to be written.
+
+    Args:
+        directory: That folder.
+        file: The checkpoint that is read, as `find` names it: its own folder is no other's. None:
+            the weights are a model's.
+        task_files: Names of those beside it that come along.
+        vocab_file, folding: What is written besides.
+
+    Raises:
+        ModelingError: Names the files.
+    """
+    directory, folders = os.fspath(directory), folders_of_checkpoint(file) if file else []
+    if os.path.realpath(directory) in map(os.path.realpath, folders):
+        return
+    replaced = {n for n in task_files for f in folders if tf.io.gfile.exists(join(f, n))}
+    replaced |= {VOCABULARY_NAME} if vocab_file else set()
+    replaced |= {TOKENIZER_NAME} if folding != TextFolding() else set()
+    others = [*ANSWER_FILES, VOCABULARY_NAME, TOKENIZER_NAME]
+    left = [n for n in others if n not in replaced and tf.io.gfile.exists(join(directory, n))]
+    if left:
+        raise ModelingError(
+            f"The folder {directory} holds {', '.join(left)} of another model, by which the "
+            f"weights written there would be read. Remove them, or give another folder."
+        )
 
 
 def _config_difference(earlier: BertConfig, now: BertConfig) -> str:

@@ -66,6 +66,10 @@ def save(
     shapes = {name: weight.shape for name, weight in tensors.items()}
     config = config_with_trained_head(shapes, model.config, getattr(model, "head", None))
     tensors = fold_target_unit(tensors)
+    if config.head == "next_sentence":
+        # The other head of such a model is random, see `from_pretrained`.
+        unused = getattr(model, "unused", ())
+        tensors = {name: t for name, t in tensors.items() if not name.startswith(tuple(unused))}
     nameless = [name for name in tensors if names.to_huggingface(name) is None]
     if format != names.TF1 and nameless:
         raise ModelingError(
@@ -106,7 +110,7 @@ def write_checkpoint(
             write_staged_text(join(temporary, "bert_config.json"), config.to_json_string())
         else:
             huggingface.write_huggingface(temporary, tensors, config)
-        if format != KERAS_HUB and folding is not None and folding.do_lower_case is not None:
+        if format != KERAS_HUB and folding not in (None, TextFolding()):
             content = tokenizer_config(folding, config.max_position_embeddings)
             write_staged_text(join(temporary, TOKENIZER_NAME), content)
         if format != KERAS_HUB and vocab is not None:

@@ -10,6 +10,7 @@ Beside a release, the original's included, lies its vocab.txt itself. Words that
 Folding is what tokenizer_config.json tells, as Hugging Face writes it.
 """
 
+import functools
 import hashlib
 import itertools
 import json
@@ -37,6 +38,18 @@ Description = Mapping[str, Any]
 _UNUSED = re.compile(r"\[unused\d+\]")
 _FAST_TOKENIZER = "tokenizer.json"
 _LARGEST_TOKENIZER = 100_000_000  # bytes
+# Folders of the models released with the paper, and what their texts were folded to.
+_RELEASED = dict.fromkeys(
+    (
+        *("uncased_L-24_H-1024_A-16", "uncased_L-12_H-768_A-12"),
+        *("multilingual_L-12_H-768_A-12", "chinese_L-12_H-768_A-12"),
+    ),
+    True,
+) | dict.fromkeys(
+    ("cased_L-12_H-768_A-12", "cased_L-24_H-1024_A-16", "multi_cased_L-12_H-768_A-12"), False
+)
+# Of Hugging Face's tokenizers: where one is false, texts are cut otherwise than BERT's.
+_CUTTING = ("do_basic_tokenize", "tokenize_chinese_chars", "handle_chinese_chars")
 
 
 class TextFolding(NamedTuple):
@@ -180,15 +193,42 @@ def text_folding(path: str | os.PathLike) -> TextFolding:
         ModelingError: There is no checkpoint, or such a file is damaged.
     """
     format_, file = find(path)
+    told = TextFolding()
     if format_ == HUB:
-        return TextFolding(hub_do_lower_case(file))
+        told = TextFolding(hub_do_lower_case(file))
     if format_ == KERAS_HUB:
-        return TextFolding(*keras_hub_folding(file))
+        told = TextFolding(*keras_hub_folding(file))
     for folder in folders_of_checkpoint(file):
-        told = kept_folding(folder)
-        if told.do_lower_case is not None:
-            return told
-    return TextFolding()
+        if told == TextFolding():
+            told = kept_folding(folder)
+    return told
+
+
+def case_of_release(path: str | os.PathLike | None) -> bool | None:
+    """Whether a model lower-cases, by the name of its folder: one released with the paper.
+
+    Args:
+        path: …/NAME/bert_model.ckpt, or …/NAME.
+    """
+    parts = [part for part in os.fspath(path or "").split("/") if part]
+    if parts and parts[-1].startswith("bert_model.ckpt"):
+        parts.pop()
+    return _RELEASED.get(parts[-1]) if parts else None
+
+
+def check_casing(do_lower_case: bool, init_checkpoint: str | None) -> None:
+    """Refuses a case that contradicts the name of a released model's folder, as the original does.
+
+    Raises:
+        ModelingError: The model was trained on text of the other kind.
+    """
+    expected = case_of_release(init_checkpoint)
+    if expected not in (None, do_lower_case):
+        raise ModelingError(
+            f"--do_lower_case is {do_lower_case}, but the checkpoint {init_checkpoint} was "
+            f"trained on {'lower-cased' if expected else 'cased'} text. Give "
+            f"--do_lower_case={expected}."
+        )
 
 
 def kept_folding(folder: str) -> TextFolding:
@@ -198,18 +238,45 @@ def kept_folding(folder: str) -> TextFolding:
         ModelingError: Such a file is damaged.
     """
     for name, lower in ((TOKENIZER_NAME, "do_lower_case"), (_FAST_TOKENIZER, "lowercase")):
-        values = _read_object(join(folder, name))
+        path = join(folder, name)
+        values = _read_object(path)
         if name == _FAST_TOKENIZER:
             normalizer = values.get("normalizer")
             values = normalizer if isinstance(normalizer, dict) else {}
+        _check_tokenizer(path, values)
         folded, stripped = values.get(lower), values.get("strip_accents")
-        if isinstance(folded, bool):
-            return TextFolding(folded, stripped if isinstance(stripped, bool) else None)
+        told = TextFolding(*(v if isinstance(v, bool) else None for v in (folded, stripped)))
+        if told != TextFolding():
+            return told
     return TextFolding()
 
 
+def _check_tokenizer(path: str, values: Mapping[str, Any]) -> None:
+    """Refuses a tokenizer that isn't BERT's, and tells of what isn't done of one that is."""
+    kind = values.get("tokenizer_class")
+    if kind == "BertJapaneseTokenizer":
+        raise ModelingError(
+            f"{path} asks for {kind}, which finds words by a Japanese dictionary. Texts are cut as "
+            f"BERT's are here, into pieces other than those that this model was trained with. "
+            f"Cut them before, with blanks between words, and remove the entry tokenizer_class."
+        )
+    ignored = [name for name in _CUTTING if values.get(name) is False]
+    if ignored:
+        _tell_of_ignored(path, " and ".join(ignored))
+
+
+@functools.cache  # once is enough, however often the folder is asked
+def _tell_of_ignored(path: str, names: str) -> None:
+    logging.warning(
+        "%s says that %s is false, which isn't done here: texts are cut as BERT's are, maybe into "
+        "other pieces than in this model's training.",
+        path,
+        names,
+    )
+
+
 def _read_object(path: str) -> dict[str, Any]:
-    if not tf.io.gfile.exists(path):
+    if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
         return {}
     with tf.io.gfile.GFile(path, "rb") as file:
         content = file.read(_LARGEST_TOKENIZER)
@@ -228,11 +295,12 @@ def _read_object(path: str) -> dict[str, Any]:
 def tokenizer_config(folding: TextFolding, max_length: int) -> str:
     """The contents of tokenizer_config.json."""
     values = {
-        "do_lower_case": folding.do_lower_case,
         "model_max_length": max_length,
         "strip_accents": folding.strip_accents,
         "tokenizer_class": "BertTokenizer",
     }
+    if folding.do_lower_case is not None:
+        values["do_lower_case"] = folding.do_lower_case
     return json.dumps(values, indent=2, sort_keys=True) + "\n"
 
 

@@ -5,6 +5,8 @@ tokenizer = Tokenizer(values.vocab_file, values.do_lower_case, (), values.strip_
 check_training_fits_model(values, config, tokenizer.vocab_size)
 """
 
+import os
+
 import tensorflow as tf
 from absl import logging
 
@@ -16,6 +18,7 @@ from modeling.checkpoints.vocabularies import (
     TOKENIZER_NAME,
     TextFolding,
     describe_vocabulary,
+    kept_folding,
     text_folding,
 )
 from modeling.config import BertConfig
@@ -72,8 +75,10 @@ def open_given_model(values, learns_vocabulary: bool = False) -> BertConfig:
         elif values.vocab_file:
             vocab_size = describe_vocabulary(values.vocab_file)["tokens"]
         config = BertConfig.from_file_or_name(values.bert_config_file, vocab_size)
-    if known:
-        take_text_folding(values, known.folding)
+    told = known.folding if known else TextFolding()
+    if told == TextFolding() and values.vocab_file:
+        told = kept_folding(os.path.dirname(values.vocab_file) or ".")
+    take_text_folding(values, told)
     adapts = "adapt" in values and values.adapt  # and checks when it has chosen the words
     if learns_vocabulary and values.vocab_file and not adapts:
         check_run_vocabulary(values)  # before records are made with it

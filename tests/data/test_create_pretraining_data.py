@@ -1,5 +1,6 @@
 """The command: the original's flags and defaults, and errors without traceback."""
 
+import pytest
 from absl import flags
 
 from data import create_pretraining_data  # noqa: F401  (defines the flags)

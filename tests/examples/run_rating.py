@@ -41,8 +41,9 @@ from absl import logging
 
 from data.errors import DataError
 from data.files.locks import one_run
-from data.tokenization import Tokenizer, build_inputs, casing
+from data.tokenization import Tokenizer, build_inputs
 from modeling import errors
+from modeling.checkpoints.vocabularies import check_casing
 from modeling.config import BertConfig
 from modeling.losses import MultiLabelLosses
 from modeling.models import BertClassifier
@@ -168,7 +169,7 @@ def main(_) -> None:
     sizes = [trial.batch_size for trial in settings.trials]
     evaluations = {name: FLAGS[name].value for name in ("eval_batch_size", "predict_batch_size")}
     with one_run(FLAGS, *run_outputs(FLAGS)), session(FLAGS, sizes, **evaluations) as summary:
-        casing.check_casing(FLAGS.do_lower_case, FLAGS.init_checkpoint)
+        check_casing(FLAGS.do_lower_case, FLAGS.init_checkpoint)
         tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case, (), FLAGS.strip_accents)
         check_training_fits_model(FLAGS, config, tokenizer.vocab_size)
         fine_tune(Rating(tokenizer, config), settings, summary)

@@ -11,9 +11,10 @@ import numpy as np
 from modeling.checkpoints import names, tf1
 from modeling.checkpoints.configurations import config_of_checkpoint
 from modeling.checkpoints.contents import StoredWeight, Weight
-from modeling.checkpoints.converting import convert, copy_task_files
+from modeling.checkpoints.converting import check_one_encoder, convert
 from modeling.checkpoints.files import TASK_FILES, join, staged, temporary_folder
-from modeling.checkpoints.loading import find, open_contents
+from modeling.checkpoints.loading import open_contents
+from modeling.checkpoints.model_folder import check_nobody_elses, copy_task_files
 from modeling.checkpoints.saving import write_checkpoint
 from modeling.checkpoints.students.depth import (
     evenly_spaced_layers,
@@ -27,7 +28,12 @@ from modeling.checkpoints.students.width import (
     narrow_config,
     narrow_weights,
 )
-from modeling.checkpoints.vocabularies import text_folding, vocabulary_file
+from modeling.checkpoints.vocabularies import (
+    TextFolding,
+    case_of_release,
+    text_folding,
+    vocabulary_file,
+)
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
 
@@ -118,10 +124,17 @@ def make_student(
         raise ModelingError(
             f"The projection is {projection!r}; expected one of {', '.join(PROJECTIONS)}."
         )
-    config = config_of_checkpoint(open_contents(source), config_file)
+    held = open_contents(source)
+    check_one_encoder(held.path, held.shapes)
+    config = config_of_checkpoint(held, config_file)
     layers = student_layers([str(layer) for layer in layers], config.num_hidden_layers)
     if hidden_size is not None:
         narrow_config(config, hidden_size)
+    vocab_file = vocab_file or vocabulary_file(held.format, held.path)
+    folding = text_folding(source)
+    if folding == TextFolding():
+        folding = TextFolding(case_of_release(held.path))
+    check_nobody_elses(folder, held.path, TASK_FILES, vocab_file, folding)
     with temporary_folder(folder) as temporary:
         # All of the teacher in one format: heads by name, units folded in, half precision widened.
         whole = convert(source, join(temporary, "teacher"), names.TF1, config_file, vocab_file)
@@ -132,9 +145,8 @@ def make_student(
         if hidden_size is not None:
             wide, config = config, narrow_config(config, hidden_size)
             weights = narrow_weights(weights, wide, config, projection, seed)
-        vocab_file = vocab_file or vocabulary_file(*find(source))
         with staged(folder) as ready:
-            write_checkpoint(ready, weights, config, vocab_file, names.TF1, text_folding(source))
+            write_checkpoint(ready, weights, config, vocab_file, names.TF1, folding)
             copy_task_files(bundle.path, ready, TASK_FILES)
     lines = [_described(whole.source, whole.config, layers, config, projection)]
     lines.append(f"Parameters: {_parameters(teacher):,} of the teacher, {_parameters(weights):,}.")
