@@ -275,7 +275,13 @@ class Tokenizer:
     def _map_flat(texts, function):
         """Applies a function of string [N] to texts of any shape."""
         if not isinstance(texts, (tf.Tensor, tf.RaggedTensor)):
-            texts = tf.convert_to_tensor(texts, tf.string)
+            try:
+                texts = tf.convert_to_tensor(texts, tf.string)
+            except ValueError:  # halves of pairs of surrogates, which UTF-8 doesn't have
+                if isinstance(texts, np.ndarray):
+                    texts = texts.tolist()
+                texts = tf.nest.map_structure(_without_surrogates, texts)
+                texts = tf.convert_to_tensor(texts, tf.string)
         if isinstance(texts, tf.RaggedTensor):
             wrap, flat = texts.with_flat_values, texts.flat_values
         else:
@@ -291,3 +297,7 @@ class Tokenizer:
                 wrap, flat = ragged.with_flat_values, ragged.flat_values
         result = function(flat)
         return [wrap(part) for part in result] if isinstance(result, list) else wrap(result)
+
+
+def _without_surrogates(text):
+    return text.encode("utf-8", "ignore") if isinstance(text, str) else text

@@ -7,6 +7,8 @@ import tensorflow as tf
 import modeling
 from data.tokenization import Tokenizer, build_inputs
 from modeling import checkpoints
+from modeling.checkpoints.students.making import make_student
+from modeling.checkpoints.vocabularies import check_casing
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
 from modeling.models import (
@@ -124,3 +126,121 @@ def test_what_contradicts_itself_is_refused(tmp_path):
     (tmp_path / "tokenizer_config.json").write_text("[]")
     with pytest.raises(ModelingError, match="whether the model's texts are lower-cased"):
         modeling.from_pretrained(tmp_path)
+
+
+def test_a_head_that_was_never_trained_is_not_saved(tmp_path):
+    """Of a next-sentence model the masked-LM head is random here."""
+    pretrainer = BertPretrainer(CONFIG)
+    pretrainer.build()
+    weights = checkpoints.weights_by_name(pretrainer)
+    tensors = {n: w.numpy() for n, w in weights.items() if not n.startswith("cls/predictions/")}
+    checkpoints.write_checkpoint(tmp_path / "a", tensors, CONFIG.with_head("next_sentence"))
+    model, _, config = modeling.from_pretrained(tmp_path / "a")
+    for format in checkpoints.FORMATS[:2]:
+        modeling.save_pretrained(tmp_path / format, model, format=format)
+        found = modeling.from_pretrained(tmp_path / format).config
+        assert found.head == config.head == "next_sentence"
+
+
+def test_the_folder_of_a_release_tells_the_case(tmp_path):
+    for name, lower in (("cased_L-12_H-768_A-12", False), ("uncased_L-12_H-768_A-12", True)):
+        folder = tmp_path / name
+        checkpoints.save(BertModel(CONFIG), folder)
+        (folder / "vocab.txt").write_text("\n".join(VOCAB))
+        assert modeling.from_pretrained(folder).tokenizer.do_lower_case == lower
+        assert modeling.from_pretrained(folder / "bert_model.ckpt").tokenizer.do_lower_case == lower
+        checkpoints.convert(folder, tmp_path / "of" / name, "huggingface")
+        assert modeling.from_pretrained(tmp_path / "of" / name).tokenizer.do_lower_case == lower
+        for path in (folder, folder / "bert_model.ckpt", f"{folder}/"):
+            check_casing(lower, str(path))
+            with pytest.raises(ModelingError, match=f"Give --do_lower_case={lower}"):
+                check_casing(not lower, str(path))
+
+
+def test_tokenizers_that_are_not_berts(tmp_path, caplog):
+    modeling.save_pretrained(tmp_path, BertModel(CONFIG), Tokenizer.from_vocab(VOCAB))
+    path = tmp_path / "tokenizer_config.json"
+    path.write_text('{"tokenizer_class": "BertJapaneseTokenizer", "do_lower_case": false}')
+    with pytest.raises(ModelingError, match="asks for BertJapaneseTokenizer, which finds words by"):
+        modeling.from_pretrained(tmp_path)
+    path.write_text('{"tokenize_chinese_chars": false, "strip_accents": false}')
+    tokenizer = modeling.from_pretrained(tmp_path).tokenizer
+    assert "says that tokenize_chinese_chars is false, which isn't done here" in caplog.text
+    assert (tokenizer.do_lower_case, tokenizer.strip_accents) == (True, False)
+
+
+def test_what_does_not_belong_together(tmp_path, caplog):
+    encoder = BertModel(CONFIG)
+    modeling.save_pretrained(tmp_path / "a", encoder, Tokenizer.from_vocab(VOCAB))
+    for name, tokens, message in (
+        ("other", [*VOCAB[:5], *VOCAB[:4:-1]], "belongs to another vocabulary"),
+        ("larger", [*VOCAB, "more"], "has 10 tokens, but the model's vocab_size is 9"),
+    ):
+        (tmp_path / name).write_text("\n".join(tokens) + "\n")
+        with pytest.raises(ModelingError, match=message):
+            modeling.from_pretrained(tmp_path / "a", vocab_file=tmp_path / name)
+    with pytest.raises(ModelingError, match="belongs to another vocabulary"):
+        checkpoints.convert(
+            tmp_path / "a", tmp_path / "b", "huggingface", vocab_file=tmp_path / "other"
+        )
+    for wrong in (0, -1, "3", True):
+        with pytest.raises(ModelingError, match=r"num_labels is .* whole number from 1 on"):
+            modeling.from_pretrained(tmp_path / "a", "classes", wrong)
+    # A head that the configuration tells of, and names for some of its outputs.
+    checkpoints.save(encoder, tmp_path / "c")
+    config = CONFIG.with_head("classes", ["no", "yes"])
+    (tmp_path / "c/bert_config.json").write_text(config.to_json_string())
+    assert type(modeling.from_pretrained(tmp_path / "c").model) is BertModel
+    assert "holds no head of classes, which its configuration tells of" in caplog.text
+    notes = checkpoints.convert(tmp_path / "c", tmp_path / "d", "huggingface").notes
+    assert any("the weights have no such head" in note for note in notes)
+    checkpoints.save(BertClassifier(CONFIG, 3), tmp_path / "e")
+    (tmp_path / "e/bert_config.json").write_text(config.to_json_string())
+    with pytest.raises(ModelingError, match=r"has 3 outputs, .* names 2 labels: no, yes"):
+        modeling.from_pretrained(tmp_path / "e")
+
+
+def test_the_vocabulary_that_is_saved_is_the_tokenizers(tmp_path):
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join(VOCAB) + "\n")
+    tokenizer = Tokenizer(str(path))
+    path.write_text("\n".join(VOCAB[::-1]) + "\n")
+    modeling.save_pretrained(tmp_path / "a", BertModel(CONFIG), tokenizer)
+    assert (tmp_path / "a/vocab.txt").read_text().split() == VOCAB
+
+
+def test_nothing_of_another_model_lies_beside(tmp_path):
+    folder = tmp_path / "used"
+    modeling.save_pretrained(folder, BertModel(CONFIG), Tokenizer.from_vocab(VOCAB))
+    (folder / "labels.json").write_text("{}")
+    (folder / "temperature.json").write_text("{}")
+    checkpoints.save(BertModel(CONFIG), tmp_path / "new")
+    want = "holds labels.json, temperature.json, vocab.txt, tokenizer_config.json of another model"
+    with pytest.raises(ModelingError, match=want):
+        checkpoints.convert(tmp_path / "new", folder, "tf1")
+    with pytest.raises(ModelingError, match="of another model"):
+        modeling.save_pretrained(folder, BertModel(CONFIG))
+    with pytest.raises(ModelingError, match="of another model"):
+        make_student(tmp_path / "new", folder, [0])
+    # Its own folder is no other's, and what is replaced doesn't stay.
+    checkpoints.convert(folder, folder, "huggingface")
+    (tmp_path / "new/labels.json").write_text('{"labels": []}')
+    (tmp_path / "new/temperature.json").write_text("{}")
+    (tmp_path / "new/vocab.txt").write_text("\n".join(VOCAB))
+    (tmp_path / "new/tokenizer_config.json").write_text('{"do_lower_case": true}')
+    checkpoints.convert(tmp_path / "new", folder, "tf1")
+    assert (folder / "labels.json").read_text() == '{"labels": []}'
+    with pytest.raises(ModelingError, match=r"holds temperature\.json of another model"):
+        make_student(tmp_path / "new", folder, [0])  # a student's answers aren't calibrated
+
+
+def test_two_encoders_and_heads_that_others_have_no_class_for(tmp_path):
+    checkpoints.save(BertClassifier(CONFIG, 2, second=CONFIG), tmp_path / "two")
+    with pytest.raises(ModelingError, match="it is a model of two encoders"):
+        make_student(tmp_path / "two", tmp_path / "one", [0])
+    with pytest.raises(ModelingError, match="it is a model of two encoders"):
+        checkpoints.convert(tmp_path / "two", tmp_path / "one", "tf1", kept_ids=range(5))
+    checkpoints.save(BertClassifier(CONFIG, 2, bilstm=True), tmp_path / "bilstm")
+    with pytest.raises(ModelingError, match="its head reads vectors 16 wide, not the 8 of the"):
+        checkpoints.convert(tmp_path / "bilstm", tmp_path / "one", "huggingface")
+    assert not (tmp_path / "one").exists()

@@ -174,6 +174,13 @@ def test_broken_utf8_is_dropped(uncased):
         assert uncased.ids_to_tokens(uncased.tokenize(text)) == ["running", "fast"]
 
 
+def test_half_of_a_pair_of_surrogates_is_dropped(uncased):
+    """As JSON may hold it, and no UTF-8."""
+    wanted = uncased.tokenize(["the man", "a"]).to_list()
+    for texts in (["the\ud800 man", "\udc00a"], np.array(["the\ud800 man", "\udc00a"], object)):
+        assert uncased.tokenize(texts).to_list() == wanted
+
+
 def test_shapes(uncased):
     ids = uncased.tokenize("hello world")
     assert isinstance(ids, tf.Tensor)

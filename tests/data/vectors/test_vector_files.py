@@ -98,6 +98,19 @@ def test_numpy(tmp_path):
     assert not [name for name in names if "tmp" in name] and len(names) == 8
 
 
+def test_parts_of_an_earlier_extraction_go(tmp_path):
+    path = tmp_path / "o.npy"
+    (tmp_path / "o.other.npy").write_text("")
+    for rows, kind, parts in (
+        (PIECES, {}, {"ids", "splits"}),
+        (WORDS, {"words": True}, {"spans", "splits"}),
+        (POOLED, {"pooled": True}, set()),
+    ):
+        write("numpy", path, rows, **kind)
+        wanted = {"o.npy", "o.other.npy", *(f"o.{part}.npy" for part in parts)}
+        assert {file.name for file in tmp_path.iterdir()} == wanted
+
+
 def test_numpy_on_another_file_system(tmp_path):
     """There a file can't be changed once it is written; ram:// stands for gs://."""
     with open_vector_file("numpy", "ram://features/o.npy", LAYERS, 3, pooled=True) as writer:
