@@ -122,7 +122,7 @@ def from_pretrained(
     if vocab_file:
         checkpoints.check_vocabulary(path, vocab_file)
     folding = TextFolding(do_lower_case, strip_accents)
-    if do_lower_case is None and known.folding.do_lower_case is None:
+    if do_lower_case is None and known.folding == TextFolding():
         folding = TextFolding(case_of_release(held.path), strip_accents)
     return Pretrained(model, _tokenizer(known, vocab_file, folding, config), config)
 

@@ -31,8 +31,6 @@ from modeling.checkpoints.loading import open_contents
 from modeling.checkpoints.model_folder import check_nobody_elses, copy_task_files
 from modeling.checkpoints.saving import write_checkpoint
 from modeling.checkpoints.vocabularies import (
-    TextFolding,
-    case_of_release,
     check_vocabulary,
     text_folding,
     vocabulary_file,
@@ -139,9 +137,7 @@ def convert(
     tensors = fold_target_unit({name: held.weight(name) for name in kept})
     if format != names.TF1:
         _check_encoder(held, config)
-    folding = text_folding(path)
-    if folding == TextFolding():
-        folding = TextFolding(case_of_release(held.path))
+    folding = text_folding(path, by_name=True)
     check_nobody_elses(directory, held.path, ANSWER_FILES, vocab_file, folding)
     # Before the weights, which say that the folder is complete.
     written = copy_task_files(held.path, os.fspath(directory), ANSWER_FILES)

@@ -183,11 +183,16 @@ def vocabulary_file(format: str, file: str) -> str | None:
     return inside(file) or next((path for path in beside if tf.io.gfile.exists(path)), None)
 
 
-def text_folding(path: str | os.PathLike) -> TextFolding:
+def text_folding(path: str | os.PathLike, by_name: bool = False) -> TextFolding:
     """How the texts of the model at `path` are folded, as the files beside its weights tell.
 
     That is tokenizer_config.json or tokenizer.json, what a TF-Hub SavedModel holds, or a KerasHub
     preset's tokenizer.
+
+    Args:
+        path: As `checkpoints.load` takes it.
+        by_name: Whether the name of a release's folder counts where nothing else tells. Scripts
+            have `check_casing` instead.
 
     Raises:
         ModelingError: There is no checkpoint, or such a file is damaged.
@@ -201,6 +206,8 @@ def text_folding(path: str | os.PathLike) -> TextFolding:
     for folder in folders_of_checkpoint(file):
         if told == TextFolding():
             told = kept_folding(folder)
+    if by_name and told == TextFolding():
+        told = TextFolding(case_of_release(file))
     return told
 
 

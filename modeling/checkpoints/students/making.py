@@ -28,12 +28,7 @@ from modeling.checkpoints.students.width import (
     narrow_config,
     narrow_weights,
 )
-from modeling.checkpoints.vocabularies import (
-    TextFolding,
-    case_of_release,
-    text_folding,
-    vocabulary_file,
-)
+from modeling.checkpoints.vocabularies import text_folding, vocabulary_file
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
 
@@ -131,9 +126,7 @@ def make_student(
     if hidden_size is not None:
         narrow_config(config, hidden_size)
     vocab_file = vocab_file or vocabulary_file(held.format, held.path)
-    folding = text_folding(source)
-    if folding == TextFolding():
-        folding = TextFolding(case_of_release(held.path))
+    folding = text_folding(source, by_name=True)
     check_nobody_elses(folder, held.path, TASK_FILES, vocab_file, folding)
     with temporary_folder(folder) as temporary:
         # All of the teacher in one format: heads by name, units folded in, half precision widened.
