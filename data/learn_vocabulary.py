@@ -85,6 +85,7 @@ flags.DEFINE_string(
     None,
     "With --prune of a model: the folder for it and its vocabulary, in the original's format.",
 )
+_OF_A_CORPUS = ("min_frequency", "heldout_share", "text_field")
 _NOT_WITH_PRUNE = ("vocab_size", "character_coverage", "num_unused", "heldout_share")
 
 
@@ -99,6 +100,12 @@ def check_flags() -> None:
             raise DataError(
                 "--character_coverage would do nothing: --extend adds whole words to a vocabulary "
                 "that has its characters. Leave it out."
+            )
+        idle = [name for name in _OF_A_CORPUS if FLAGS[name].present]
+        if FLAGS.extend and not FLAGS.input_file and idle:
+            raise DataError(
+                f"--{', --'.join(idle)} would do nothing: they are about the texts of "
+                f"--input_file, which isn't given. Give it, or leave them out."
             )
         return
     if FLAGS.extend:

@@ -175,7 +175,7 @@ def conversion_files(
     written = _WRITTEN_NAMES[format]
     read = [held.path, f"{held.path}.index", *([config_file] if config_file else [])]
     own = vocabulary_file(held.format, held.path)
-    if vocab_file and own:
+    if vocab_file and own and os.path.realpath(vocab_file) != os.path.realpath(own):
         read.append(own)
         written = (*written, "vocab.txt")
     return read, [join(directory, n) for n in written]

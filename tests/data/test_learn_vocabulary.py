@@ -210,6 +210,12 @@ def test_what_pruning_refuses(tmp_path, model):
             f"--output_file={vocab}2",
             "--character_coverage=0.9",
         ): "--character_coverage would do",
+        (
+            f"--extend={vocab}",
+            "--reserved_tokens=actor",
+            f"--output_file={vocab}2",
+            "--min_frequency=3",
+        ): "--min_frequency would do nothing",
         (f"--prune={model}", corpus, small, "--strip_accents"): "the model's own files say False",
         (f"--prune={release}", corpus, small): "release has no vocabulary",
         (f"--prune={tmp_path}/none", corpus, small): "There is no checkpoint at",
