@@ -39,7 +39,6 @@ if __name__ == "__main__":
 
 from modeling import quiet  # noqa: F401  isort: skip
 
-import dataclasses
 import functools
 import math
 import os
@@ -57,7 +56,7 @@ from data.tokenization import Tokenizer, build_inputs
 from modeling import checkpoints, errors, from_pretrained
 from modeling.answers.fill_mask import fill_masks
 from modeling.checkpoints import model_folder
-from modeling.config import LEFT_TO_RIGHT, RIGHT_TO_LEFT, BertConfig
+from modeling.config import BertConfig
 from modeling.costs.estimate import estimate_run
 from modeling.layers.local_start import start_locally
 from modeling.losses import PretrainingLosses
@@ -83,8 +82,6 @@ from modeling.training.runs.fit import RunStage, fit_run
 from modeling.training.runs.reporting import Reporter, reported_evaluation, write_run_results
 from modeling.training.runs.session import run_outputs, session
 from modeling.training.runs.summary import RunSummary
-
-DIRECTIONS = {pipeline.LTR: LEFT_TO_RIGHT, pipeline.RTL: RIGHT_TO_LEFT}
 
 
 def check_flags() -> None:
@@ -117,9 +114,7 @@ def read_config(phases: list[Phase]) -> BertConfig:
     else:
         config = given_model.open_given_model(FLAGS, learns_vocabulary=True)
     check_phases_fit(phases, config.max_position_embeddings, FLAGS.bert_config_file)
-    if FLAGS.objective in DIRECTIONS:
-        config = dataclasses.replace(config, attention_direction=DIRECTIONS[FLAGS.objective])
-    return config
+    return training_settings.config_for_objective(FLAGS, config)
 
 
 def raw_text(files: str | None) -> from_text.PretrainingText | None:
@@ -142,6 +137,7 @@ def find_records(
             config.vocab_size,
             phase.max_seq_length,
             None if FLAGS.dynamic_masking else phase.max_predictions_per_seq,
+            FLAGS.objective,
         )
     settings = InstanceSettings(
         max_seq_length=phase.max_seq_length,
@@ -342,8 +338,10 @@ def run(summary: RunSummary) -> None:
                 )
                 for phase, found, training_set in zip(phases, records, training_sets, strict=True)
             ]
+            made = records[0].settings.identity() if records[0].settings else {}
             content = [found.fingerprint() for found in records]
-            identity = training_settings.pretraining_identity(FLAGS, phases, content, masks)
+            data = num_warmup_steps, content, made, masks
+            identity = training_settings.pretraining_identity(FLAGS, phases, *data)
             step = fit_run(
                 make_step(settings),
                 stages,
@@ -374,7 +372,7 @@ def run(summary: RunSummary) -> None:
         reporter.plot("pretraining.png", PRETRAINING_CURVES)
     except (tf.errors.InvalidArgumentError, tf.errors.DataLossError) as error:
         # If text or a record is to blame, this raises the error that names its place.
-        masked = None if masks or FLAGS.objective in DIRECTIONS else True
+        masked = None if masks or FLAGS.objective in training_settings.DIRECTIONS else True
         vocab_size = len(masks.vocabulary.continues_word) if masks else config.vocab_size
         for phase, found in zip(phases, records, strict=True):
             sizes = (phase.max_seq_length, phase.max_predictions_per_seq, vocab_size)

@@ -75,6 +75,7 @@ def existing_records_not_from_text(
     vocab_size: int,
     max_seq_length: int,
     max_predictions_per_seq: int | None,
+    objective: str,
 ) -> RecordsFromText:
     """Records that were made before, checked by the manifests beside them and their own marks.
 
@@ -85,13 +86,16 @@ def existing_records_not_from_text(
         vocab_size: Of the configuration.
         max_seq_length: As the records are to be read.
         max_predictions_per_seq: As they are to be read; None where masks are made anew.
+        objective: What is trained with them.
     """
     tokens = _check_vocab_size(vocab_file, vocab_size) if vocab_file else None
     train_files = _record_files(input_file)
     eval_files = _record_files(eval_file) if eval_file else train_files
     corpus.warn_of_common_files(train_files if eval_file else (), eval_files)
     files = list(dict.fromkeys(train_files + eval_files))
-    described = manifest.verify_manifest(files, max_seq_length, max_predictions_per_seq, vocab_file)
+    described = manifest.verify_manifest(
+        files, max_seq_length, max_predictions_per_seq, vocab_file, objective
+    )
     checksum = vocabulary.vocabulary_checksum(tokens) if tokens else None
     sets = record_sets.examine_sets(files, checksum, described, vocab_file)
     sets.check()
@@ -171,7 +175,8 @@ def make_records_from_text(
     _, train_files = shards.name_shards(os.path.join(folder, "train.tfrecord"), _TRAIN_SHARDS)
     sides = PretrainingSides(text, held_out)
     stream = sides.parts() if settings.dynamic_masking else None
-    source = json.dumps([text.describe(), held_out and held_out.describe()])
+    described_text = text.describe()
+    source = json.dumps([described_text, held_out and held_out.describe()])
     identity = {
         "source": hashlib.sha256(source.encode()).hexdigest(),
         "settings": settings.identity(),
@@ -184,7 +189,7 @@ def make_records_from_text(
         used_vocab,
         corpus=stream,
         settings=settings,
-        source=f"{source}{settings.identity()}",
+        source=json.dumps([*(line.rpartition(" ")[2] for line in described_text), not held_out]),
     )
     note = os.path.join(folder, "made.json")
     if jobs.unless_damaged(jobs.read_job_note, note) == identity and all(

@@ -26,7 +26,7 @@ class RecordsFromText:
         corpus: Text that is trained on without records; train_files are none then.
         settings: How instances are made of it.
         vocabulary: Checksum of the tokens that the files were made with, if they tell it.
-        source: Of records that are made of text: its checksums, and how they are made.
+        source: Of records that are made of text: its checksums, and whether a share is held out.
     """
 
     train_files: list[str]

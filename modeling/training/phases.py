@@ -10,6 +10,8 @@ import math
 import re
 from collections.abc import Sequence
 
+from absl import logging
+
 from modeling.errors import ModelingError
 
 # The share of masked tokens that max_predictions_per_seq has to hold, as the original advises.
@@ -54,14 +56,25 @@ def phase_folders(phases: Sequence[Phase]) -> list[str]:
 def given_phases(values) -> list[Phase]:
     """The phases that the flags mean: those of --phases, or the one that the others describe.
 
+    Args:
+        values: The script's flag values. `max_seq_length`, by which texts of an export are cut,
+            becomes that of the longest of --phases.
+
     Raises:
         ModelingError: See `parse_phases`; or their steps are to be as many as two budgets hold.
     """
     if values.minutes and values.flops:
         raise ModelingError("--minutes and --flops are two budgets; give one of them.")
-    if values.phases:
-        return parse_phases(values.phases)
     names = ("max_seq_length", "num_train_steps", "train_batch_size", "max_predictions_per_seq")
+    if values.phases:
+        phases = parse_phases(values.phases)
+        idle = [f"--{name}" for name in names if values[name].present]
+        if idle:
+            logging.log_first_n(
+                logging.WARNING, "%s: not looked at, as --phases has them.", 1, ", ".join(idle)
+            )
+        values["max_seq_length"].value = max(phase.max_seq_length for phase in phases)
+        return phases
     return [Phase(*(values[name].value for name in names))]
 
 

@@ -6,14 +6,14 @@ settings = fine_tuning_settings(values)
 import dataclasses
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 import tensorflow as tf
 from absl import logging
 
-from modeling.config import BertConfig
+from modeling.config import LEFT_TO_RIGHT, RIGHT_TO_LEFT, BertConfig
 from modeling.errors import ModelingError
 from modeling.side_by_side import divide_threads
 from modeling.training.distillation.teaching import TeachingSettings
@@ -27,6 +27,8 @@ from modeling.training.reading_flags import reading_flags, take_reading_flags
 from modeling.training.runs.identity import weights_identity
 from modeling.training.search import Trial, trial_grid
 
+DIRECTIONS = {"ltr": LEFT_TO_RIGHT, "rtl": RIGHT_TO_LEFT}
+"""Objectives of pre-training in one direction."""
 # What a search could try in vain.
 _SAID_BY_OTHERS = {
     "epochs": ("num_train_steps", "epochs_per_file"),
@@ -305,8 +307,30 @@ def training_settings(
     )
 
 
+def config_for_objective(values, config: BertConfig) -> BertConfig:
+    """A model's configuration with the direction in which the objective has it read.
+
+    Raises:
+        ModelingError: The model reads in one direction, and is to fill in words.
+    """
+    if values.objective in DIRECTIONS:
+        return dataclasses.replace(config, attention_direction=DIRECTIONS[values.objective])
+    if config.attention_direction in DIRECTIONS.values() and (values.do_train or values.do_eval):
+        raise ModelingError(
+            f"The model reads in one direction, {config.attention_direction}, and "
+            f"--objective={values.objective} wants words filled in from both sides: give "
+            f"--objective=ltr or rtl, as it was trained, or another model."
+        )
+    return config
+
+
 def pretraining_identity(
-    values, phases: Sequence[Phase], fingerprints: Sequence[str], masks: Any
+    values,
+    phases: Sequence[Phase],
+    num_warmup_steps: int,
+    fingerprints: Sequence[str],
+    records: Mapping[str, Any],
+    masks: Any,
 ) -> dict[str, Any]:
     """What makes a run of pre-training the run that it is, see `runs.identity`.
 
@@ -315,21 +339,27 @@ def pretraining_identity(
     Args:
         values: The script's flag values.
         phases: In order.
-        fingerprints: Of the data of each.
+        num_warmup_steps: Of the whole, within a budget if there is one.
+        fingerprints: Of the data of each phase.
+        records: How records are made of text, by the names of flags; {} of given ones.
         masks: How masks are made in training, with a string that tells; None for the records' own.
     """
-    names = ["objective", "learning_rate", "num_warmup_steps", "random_seed", *OPTIMIZATION]
+    names = ["objective", "learning_rate", "random_seed", *OPTIMIZATION]
     names += ["initialization", "pack_sequences"]
+    of_phases = ("max_seq_length", "max_predictions_per_seq")
     described = [dataclasses.asdict(phase) for phase in phases]
     del described[-1]["num_steps"]
     if not values.phases:
-        names += ["max_seq_length", "train_batch_size", "max_predictions_per_seq"]
+        names += [*of_phases, "train_batch_size"]
         described = []
     return {
+        **{name: value for name, value in records.items() if name not in of_phases},
         **{name: values[name].value for name in names},
+        "num_warmup_steps": num_warmup_steps,
         "phases": described,
         "init_checkpoint": weights_identity(values.init_checkpoint),
-        "input_file" if values.input_file else "corpus_file": fingerprints,
+        "input_file": fingerprints if values.input_file else None,
+        "corpus_file": None if values.input_file else fingerprints,
         "masking": str(masks) if masks else "that of the records",
     }
 

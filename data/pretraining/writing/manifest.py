@@ -15,6 +15,7 @@ from absl import logging
 
 from data.errors import DataError
 from data.pretraining.instances.generate import InstanceCounts
+from data.pretraining.instances.settings import MLM, MLM_NSP
 from data.pretraining.writing import jobs, shards
 from data.pretraining.writing.jobs import Job
 
@@ -108,6 +109,7 @@ def verify_manifest(
     max_seq_length: int | None,
     max_predictions_per_seq: int | None,
     vocab_file: str | None,
+    objective: str | None = None,
 ) -> set[str]:
     """Checks record files against the manifests beside them; files without one pass.
 
@@ -116,6 +118,7 @@ def verify_manifest(
         max_seq_length: As they are to be read; None if that doesn't matter.
         max_predictions_per_seq: As they are to be read; None where masks are made anew.
         vocab_file: The vocabulary of the run, if it is known.
+        objective: Of the run, if it is known.
 
     Returns:
         Those of the files that a manifest describes.
@@ -144,9 +147,8 @@ def verify_manifest(
                 content = read_manifest(path)
                 of_manifest = {file["name"] for file in content["files"]}
                 if names & of_manifest:
-                    _check_settings(
-                        path, content, max_seq_length, max_predictions_per_seq, vocab_file
-                    )
+                    read = max_seq_length, max_predictions_per_seq
+                    _check_settings(path, content, *read, vocab_file, objective)
                     _check_files(path, content, folder, names)
                     manifests.append(path)
                     known |= of_manifest
@@ -201,8 +203,15 @@ def _check_settings(
     max_seq_length: int,
     max_predictions_per_seq: int | None,
     vocab_file: str | None,
+    objective: str | None,
 ) -> None:
     settings = content["settings"]
+    if (objective, settings["objective"]) == (MLM_NSP, MLM):
+        raise DataError(
+            f"The records were made with --objective={MLM} (says {path}) and hold no pairs of "
+            f"sentences, but --objective={MLM_NSP} learns to tell which follow each other. Give "
+            f"--objective={MLM}, or make them again."
+        )
     read = {} if max_seq_length is None else {"max_seq_length": max_seq_length}
     if not settings["dynamic_masking"] and max_predictions_per_seq is not None:
         read["max_predictions_per_seq"] = max_predictions_per_seq

@@ -57,7 +57,8 @@ def budgeted_phases(
     Raises:
         ModelingError: A budget that holds less than a step of each phase, or a damaged file.
     """
-    if not (values.minutes or values.flops):
+    with_budget = values.minutes or values.flops
+    if values.do_train and not with_budget:
         return list(phases), values.num_warmup_steps
     asked = {
         "minutes": values.minutes,
@@ -66,7 +67,11 @@ def budgeted_phases(
         "num_warmup_steps": values.num_warmup_steps,
     }
     plan = _kept_plan(values.output_dir)
-    if plan is None or plan["asked"] != asked:
+    same = plan is not None and plan["asked"] == asked
+    if plan and not with_budget:
+        # Evaluations are of the phase that a step belongs to, whatever made its steps so many.
+        same = plan["asked"]["phases"] == asked["phases"]
+    if not same:
         if not values.do_train:
             return list(phases), values.num_warmup_steps
         settings = training_settings(values, num_train_steps=1)

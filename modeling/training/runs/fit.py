@@ -148,10 +148,12 @@ class _Run:
         """Compares the settings with those that the folder's weights were trained with."""
         step = run_folder.latest_run_step(self.directory)
         earlier = run_identity.read_identity(self.directory) if step else {}
-        finished = step >= min(last_step, earlier.pop(_STEPS, last_step))
+        planned = max(earlier.pop(_STEPS, 0), step)
+        finished = step >= min(last_step, planned)
         self.changes = run_identity.identity_differences(earlier, identity)
-        if step > last_step:
-            steps = f"{_STEPS} was {step} and is {last_step} now"
+        if last_step < planned and last_step <= step:
+            # The learning rate was to fall to its end at another one.
+            steps = f"{_STEPS} was {planned} and is {last_step} now"
             self.changes = f"{self.changes}; {steps}" if self.changes else steps
         if finished:
             self._refuse_changes(step)
@@ -169,7 +171,7 @@ class _Run:
         """Weights of other settings mustn't pass for what this command was to train."""
         if self.changes:
             raise ModelingError(
-                f"The run in {self.directory} is finished, at step {step}, but it was trained "
+                f"The run in {self.directory} has come to step {step}, but it was trained "
                 f"with other settings: {self.changes}. Give another --output_dir, or "
                 f"--overwrite_output_dir to train anew in this one; without --do_train its "
                 f"weights are taken as they are."

@@ -187,12 +187,13 @@ def roll_back(
     )
     if can_be_saved:
         skip_batches(iterator, ahead if step == first_step else left_out)
+    state.saved_step = -1  # the checkpoint is written again, with the new place in the data
+    state.save()
+    # After that: a run that is killed in between goes back once more, to the same place.
     if is_chief():
         with staged(directory) as temporary:
             entry = {"step": error.until, "to": step, "batches_ahead": ahead}
             text = json.dumps({"rollbacks": [*done, entry]}, indent=2) + "\n"
             write_staged_text(join(temporary, FILE), text)
-    state.saved_step = -1  # the checkpoint is written again, with the new place in the data
-    state.save()
     reporter.resume(step)
     return iterator

@@ -35,7 +35,7 @@ _WRITTEN = (
     "class_report*.txt", "*_report.txt", "confusion*.png", "errors*.tsv", "test_results*.tsv",
     "predictions*.tsv", "predictions.txt", "entities.jsonl", "glue_submission",
     "predictions.json", "nbest_predictions.json", "null_odds.json",
-    "bert_model.ckpt.*", "model_card.md", "report*.html", STUDENT_FOLDER,
+    "bert_model.ckpt.*", "model_card.md", "report*.html", "adaptation.json", STUDENT_FOLDER,
     *ANSWER_FILES, *_KEPT,
 )  # fmt: skip
 # What is replaced by a run that doesn't stand yet; while it is moved; and when nobody needs it.

@@ -115,9 +115,12 @@ def test_whatever_text_is_read_is_part_of_the_identity(tmp_path, caplog):
     path = tmp_path / "b.jsonl"
     path.write_text(path.read_text().replace("four", "five"))
     assert words("b", "a", "body") == [{"five"}, {"two"}]
-    assert len(set(fingerprints)) == 5
-    assert words("b", "a", "body") == [{"five"}, {"two"}]
+    # What is evaluated on is no part of it, nor where the files lie.
+    assert len(set(fingerprints[:-1])) == 3 and fingerprints[2] != fingerprints[3]
+    path = path.rename(tmp_path / "c.jsonl")
+    assert words("c", "a", "body") == [{"five"}, {"two"}]
     assert fingerprints[-1] == fingerprints[-2]
+    path.rename(tmp_path / "b.jsonl")
     assert "trained on as well" not in caplog.text
     assert words("ab", "a") == [{"one", "three"}, {"one"}]
     assert "1 of the files to evaluate on are trained on as well" in caplog.text
@@ -128,7 +131,7 @@ def test_records_made_before_are_told_apart_wherever_they_lie(tmp_path):
     shutil.copytree(tmp_path / "1", tmp_path / "copy")
 
     def fingerprint(files, held_out=""):
-        found = existing_records_not_from_text(files, held_out, None, len(TOKENS), 32, 5)
+        found = existing_records_not_from_text(files, held_out, None, len(TOKENS), 32, 5, "mlm")
         return found.fingerprint()
 
     found = [fingerprint(f"{tmp_path}/{name}/records/train*") for name in ("1", "copy", "2")]

@@ -45,7 +45,7 @@ def write_vocab(path, tokens=TOKENS, end="\n"):
 
 def opened(folder, pattern="*.tfrecord", vocab_file=None, tokens=TOKENS):
     return existing_records_not_from_text(
-        f"{folder}/{pattern}", None, vocab_file, len(tokens), 16, 3
+        f"{folder}/{pattern}", None, vocab_file, len(tokens), 16, 3, "mlm"
     )
 
 

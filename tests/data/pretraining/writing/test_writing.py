@@ -276,6 +276,15 @@ def test_manifest_is_verified(done, folder, tmp_path):
     manifest.verify_manifest(files[1:], 32, None, None)
     with pytest.raises(DataError, match=r"--max_seq_length=32.*are to be read with 64"):
         manifest.verify_manifest(files, 64, 5, None)
+    mlm = tmp_path / "mlm"
+    mlm.mkdir()
+    for name in done[2]:
+        text = (tmp_path / name).read_bytes()
+        (mlm / name).write_bytes(text.replace(b'"objective": "mlm_nsp"', b'"objective": "mlm"'))
+    records = [str(mlm / name) for name in done[2] if name.endswith(".tfrecord")]
+    manifest.verify_manifest(records, 32, 5, vocab_file, "ltr")
+    with pytest.raises(DataError, match="hold no pairs of sentences"):
+        manifest.verify_manifest(records, 32, 5, vocab_file, "mlm_nsp")
     with pytest.raises(DataError, match=r"--max_predictions_per_seq=5"):
         manifest.verify_manifest(files, 32, 20, None)
     (tmp_path / "vocab.txt").write_text("other")
