@@ -3,6 +3,7 @@
 import types
 
 import pytest
+from absl import flags
 
 from modeling import checkpoints
 from modeling.checkpoints import tf1
@@ -64,7 +65,7 @@ class Small:
             tiny_model(), PretrainingLosses(), EngineSettings(1e-3, 8, 0, seed=0)
         )
 
-    def fit(self, stages=stages, plot=None, **options):
+    def fit(self, stages=stages, **options):
         options = fit.LoopOptions(4, log_steps=4, eval_steps=1, best_metric="accuracy", **options)
 
         def evaluate(step):
@@ -76,17 +77,14 @@ class Small:
         return fit.fit_run(
             *(self.step, stages, self.directory, None, self.reporter, options, evaluate),
             result_names=names,
-            plot=plot,
         )
 
 
 def test_only_the_last_stage_is_judged(tmp_path):
     """Stages may have other held-out data; and the run isn't for a first stage's weights."""
     values = {1: 0.9, 2: 0.8, 3: 0.8, 4: 0.8, 5: 0.4, 6: 0.5, 7: 0.3, 8: 0.2}
-    drawn = []
     run = Small(tmp_path, values)
-    plot = lambda: drawn.append(1) or "curves.png"  # noqa: E731
-    assert run.fit(plot=plot, early_stopping_patience=2) == 6 and drawn == [1]
+    assert run.fit(early_stopping_patience=2) == 6
     assert [step for step, _ in run.reporter.curve("eval", "accuracy")] == list(values)
     again = Small(tmp_path, values)
     assert again.fit(early_stopping_patience=2) == 6
@@ -94,6 +92,18 @@ def test_only_the_last_stage_is_judged(tmp_path):
     for step in (run.step, again.step):
         for name, weight in checkpoints.weights_by_name(step.model).items():
             assert (weight.numpy() == stored[name]).all()
+
+
+def test_phases_have_the_length_of_exports(caplog):
+    names = ("max_seq_length", "num_train_steps", "train_batch_size", "max_predictions_per_seq")
+    values = flags.FlagValues()
+    flags.DEFINE_string("phases", None, "", flag_values=values)
+    for name in ("minutes", "flops", *names):
+        flags.DEFINE_integer(name, 0, "", flag_values=values)
+    values(["", "--phases=64:5:8,512:5:4,128:1:4", "--num_train_steps=7"])
+    assert [phase.num_steps for phase in given_phases(values)] == [5, 5, 1]
+    assert values.max_seq_length == 512
+    assert "--num_train_steps: not looked at, as --phases has them" in caplog.text
 
 
 def test_mistyped_metric_is_found_before_training(tmp_path):
