@@ -105,9 +105,9 @@ def checked_weight(array: np.ndarray, name: str, path: str) -> np.ndarray:
         bad = np.count_nonzero(~(np.abs(array) <= largest))
         raise ModelingError(
             f"Tensor {name} in {path} isn't finite: {bad:,} of its {array.size:,} numbers are NaN "
-            f"or infinite in float32, and so would the model's answers be. The run that wrote it "
-            f"has diverged, or the file is damaged: take an earlier checkpoint, or copy or "
-            f"download it again."
+            f"or infinite, and so would the model's answers be. The run that wrote it has "
+            f"diverged, or the file is damaged: take an earlier checkpoint, or copy or download "
+            f"it again."
         )
     return array
 

@@ -162,7 +162,7 @@ def test_splits_to_train_on_follow_each_other(tmp_path):
     kept = json.loads((tmp_path / "training.json").read_text())
     assert kept["train_file"] == ["a", "b"] and kept["labels"] == ["odd", "even"]
     task.splits["train"][1].fingerprint = "c"
-    with pytest.raises(ModelingError, match=r"finished, at step 7.*train_file.*overwrite_output"):
+    with pytest.raises(ModelingError, match=r"has come to step 7.*train_file.*overwrite_output"):
         run(task, tmp_path, **only_train)
 
 
