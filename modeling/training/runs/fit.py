@@ -148,7 +148,7 @@ class _Run:
         """Compares the settings with those that the folder's weights were trained with."""
         step = run_folder.latest_run_step(self.directory)
         earlier = run_identity.read_identity(self.directory) if step else {}
-        planned = max(earlier.pop(_STEPS, 0), step)
+        planned = max(earlier.pop(_STEPS, last_step), step)
         finished = step >= min(last_step, planned)
         self.changes = run_identity.identity_differences(earlier, identity)
         if last_step < planned and last_step <= step:
