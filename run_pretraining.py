@@ -236,13 +236,13 @@ def main(_) -> None:
     if FLAGS.demo:
         demo.set_demo_flags(FLAGS)
     set_recipe_flags(FLAGS)
-    if FLAGS.adapt:
-        set_adaptation_flags(FLAGS)
     if FLAGS.estimate:
         phases = given_phases(FLAGS)
         files = corpus.expand(FLAGS.corpus_file) if FLAGS.corpus_file else []
         print(estimate_run(FLAGS, read_config(phases), phases, files))
         return
+    if FLAGS.adapt:
+        set_adaptation_flags(FLAGS)
     check_flags()
     with one_run(FLAGS, *run_outputs(FLAGS, FLAGS.do_train)), session(FLAGS) as summary:
         take_student(FLAGS)

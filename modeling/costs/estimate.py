@@ -12,6 +12,8 @@ from collections.abc import Sequence
 import tensorflow as tf
 from tabulate import tabulate
 
+from modeling import checkpoints
+from modeling.checkpoints.students.making import Student
 from modeling.config import BIDIRECTIONAL, BertConfig
 from modeling.costs import cost_model
 from modeling.costs import machines as cost_machines
@@ -42,6 +44,7 @@ def estimate(
     save_checkpoints_steps: int = 1000,
     corpus_bytes: float = 0,
     dupe_factor: int = 10,
+    teachers: Sequence[BertConfig] = (),
 ) -> str:
     """What pre-training costs, in some lines of text.
 
@@ -56,8 +59,10 @@ def estimate(
         remat: Activations are computed again in the backward pass.
         next_sentence: False where no next sentence is predicted.
         save_checkpoints_steps: Steps between checkpoints.
-        corpus_bytes: Of text that records are to be made of; 0: they are there.
+        corpus_bytes: Of text that records are to be made of, for each phase its own; 0: they are
+            there.
         dupe_factor: Passes over that text.
+        teachers: Models whose forward pass is in every step.
 
     Returns:
         Lines of text with aligned columns.
@@ -70,11 +75,17 @@ def estimate(
         )
     labels = 2 if next_sentence else 0
     lines = [_describe(config, phases, labels, half)]
+    lines += [
+        f"A teacher of {teacher.num_hidden_layers} layers, {teacher.hidden_size} wide, reads what "
+        f"is trained on: its {cost_model.parameters(teacher):,} weights and its forward pass are "
+        f"in the table."
+        for teacher in teachers
+    ]
     plans: list[tuple[Machine, list[PhaseCost]]] = []
     for machine in machines:
         on_cpu = machine.price is None
         options = {"half_precision": half if on_cpu else True, "remat": remat}
-        options["accumulation_steps"] = accumulation_steps
+        options |= {"accumulation_steps": accumulation_steps, "teachers": teachers}
         plans.append((machine, [PhaseCost(config, machine, p, labels, **options) for p in phases]))
     columns = ("machine", "rows", "steps/s", "computed", "memory", "hours", "dollars")
     rows = [_row(machine, phases, planned) for machine, planned in plans]
@@ -89,7 +100,8 @@ def estimate(
     )
     lines.append("\n".join([_table(columns, rows), "", explained, *prices]))
     if corpus_bytes:
-        lines.append(data_cost(corpus_bytes / TEXT_BYTES_PER_TOKEN, dupe_factor))
+        passes = dupe_factor * len(phases)
+        lines.append(data_cost(corpus_bytes / TEXT_BYTES_PER_TOKEN, passes))
     lines.append(_interruptions(config, plans, save_checkpoints_steps))
     return "\n\n".join(lines)
 
@@ -101,18 +113,26 @@ def estimate_run(
 
     Args:
         values: The script's flag values.
-        config, phases: What it makes of them.
-        corpus_files: Raw text that records are to be made of; only their sizes are read.
+        config, phases: What it makes of them, a student's teacher for the student.
+        corpus_files: Raw text; only their sizes are read.
 
     Raises:
-        ModelingError: A budget takes the place of the steps.
+        ModelingError: A budget takes the place of the steps, or the flags of a student aren't of
+            this teacher.
     """
-    if values.minutes or values.flops:
+    if values.adapt or values.minutes or values.flops:
+        budgets = "--adapt, --minutes and --flops" if values.adapt else "--minutes and --flops"
         raise ModelingError(
-            "--estimate tells what --num_train_steps (or --phases) take; --minutes and --flops "
-            "are measured where the run is. Leave one of them out."
+            f"--estimate tells what --num_train_steps (or --phases) take; {budgets} are measured "
+            f"where the run is. Leave one of them out."
         )
-    return estimate(
+    student = Student.from_flags(values, config)
+    if student:
+        config = student.config(config)
+    teachers = [
+        checkpoints.config_of_checkpoint(checkpoints.open_contents(path)) for path in values.teacher
+    ]
+    text = estimate(
         config,
         phases,
         dtype=fastest_dtype() if values.dtype == "auto" else values.dtype,
@@ -120,9 +140,19 @@ def estimate_run(
         remat=values.remat,
         next_sentence=values.objective == "mlm_nsp",
         save_checkpoints_steps=values.save_checkpoints_steps,
-        corpus_bytes=sum(tf.io.gfile.stat(file).length for file in corpus_files),
+        # Fresh masks are those of no records: the text is read while the model trains.
+        corpus_bytes=0
+        if values.dynamic_masking
+        else sum(tf.io.gfile.stat(file).length for file in corpus_files),
         dupe_factor=values.dupe_factor,
+        teachers=teachers,
     )
+    if corpus_files and values.dynamic_masking:
+        text += (
+            "\n\nThe text is read and masked while the model trains, by other cores; that is in no "
+            "column."
+        )
+    return text
 
 
 class PhaseCost:
@@ -147,6 +177,7 @@ class PhaseCost:
         half_precision: bool,
         accumulation_steps: int = 1,
         remat: bool = False,
+        teachers: Sequence[BertConfig] = (),
     ):
         length, predictions = phase.max_seq_length, _predictions(config, phase)
         options = {"half_precision": half_precision, "remat": remat}
@@ -168,9 +199,11 @@ class PhaseCost:
             accumulation_steps=self.accumulation_steps,
             **options,
         )
-        self.seconds = work.seconds(machine)
-        self.flops_per_second = work.flops / self.seconds
+        taught = [cost_model.forward_work(t, device_rows, length, predictions) for t in teachers]
+        self.seconds = sum(part.seconds(machine) for part in (work, *taught))
+        self.flops_per_second = sum(part.flops for part in (work, *taught)) / self.seconds
         self.memory = cost_model.step_memory(config, self.rows, length, predictions, **options)
+        self.memory += sum(4 * cost_model.parameters(teacher) for teacher in teachers)
 
     @property
     def rows_text(self) -> str:

@@ -185,6 +185,13 @@ def teaching_settings(values) -> TeachingSettings:
             "--label_share is 1, which leaves no share to what --teacher answers, and no layers "
             "are to be matched: there is nothing to learn from it. Give less, or --match_relations."
         )
+    idle = [f"--{n}" for n in ("teacher_temperature", "teacher_places") if n in values]
+    idle = [flag for flag in idle if values[flag[2:]].present]
+    if settings.label_share == 1 and idle:
+        raise ModelingError(
+            f"{', '.join(idle)} says how the teacher's answers are learned, and --label_share=1 "
+            f"leaves no share to them: leave one of them out."
+        )
     return settings
 
 

@@ -82,6 +82,11 @@ class Student(NamedTuple):
             narrow_config(config, width)
         return cls(layers, width, projection, seed if projection == RANDOM else 0)
 
+    def config(self, teacher: BertConfig) -> BertConfig:
+        """The student's sizes, from those of its teacher."""
+        config = dataclasses.replace(teacher, num_hidden_layers=len(self.layers))
+        return narrow_config(config, self.hidden_size) if self.hidden_size else config
+
 
 def make_student(
     source: str | os.PathLike,

@@ -160,10 +160,13 @@ def taught_pretraining(
                 f"--teacher={path} has no masked-LM head, so that it has no words to teach. Give "
                 f"--match_relations (or --match_hidden_states) to learn from its layers."
             )
-        if (settings.label_share, places) != (TeachingSettings.label_share, MASKED):
+        default = TeachingSettings()
+        said = (settings.label_share, settings.teacher_temperature, places)
+        if said != (default.label_share, default.teacher_temperature, MASKED):
             raise ModelingError(
                 f"--teacher={path} has no masked-LM head, so that it has no words to teach: leave "
-                f"--label_share and --teacher_places out. Its layers teach alone."
+                f"--label_share, --teacher_temperature and --teacher_places out. Its layers teach "
+                f"alone."
             )
         logging.info("The teacher has no masked-LM head: its layers teach alone.")
     elif settings.label_share < 1:

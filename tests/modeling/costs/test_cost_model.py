@@ -18,6 +18,7 @@ from modeling.costs.estimate import (
     estimate,
     estimate_run,
 )
+from modeling.errors import ModelingError
 from modeling.models import BertPretrainer
 from modeling.training.engine.precision import fastest_dtype
 from modeling.training.phases import Phase, parse_phases
@@ -183,7 +184,7 @@ def test_estimate():
     for machine in cost_machines.ACCELERATORS:
         hours, dollars = (float(n.replace(",", "")) for n in lines[machine.name].split()[-2:])
         assert dollars == pytest.approx(hours * machine.price.dollars, rel=0.01, abs=1)
-    assert "1e+09 tokens of text, 5 passes" in text
+    assert "1e+09 tokens of text, 10 passes" in text  # Five for each phase's records.
     hundred = estimate(config, parse_phases("128:90000000:256:20,512:10000000:256:77"))
     line = next(line for line in hundred.splitlines() if line.startswith("TPU v5e-256"))
     once = float(lines["TPU v5e-256"].split()[-2].replace(",", ""))
@@ -196,6 +197,20 @@ def test_estimate_names_what_cannot_be():
     assert "tokens of text" not in text
 
 
+def test_a_teachers_forward_pass_is_in_the_table():
+    config, teacher = BertConfig.named("tiny", 30522), BertConfig.named("base", 30522)
+    phase = Phase(128, 10, 256, 20)
+    alone, taught = (
+        PhaseCost(config, cost_machines.H100, phase, 2, half_precision=True, teachers=teachers)
+        for teachers in ((), [teacher])
+    )
+    forward = cost_model.forward_work(teacher, 256, 128, 20)
+    assert taught.seconds == alone.seconds + forward.seconds(cost_machines.H100)
+    assert taught.memory == alone.memory + 4 * cost_model.parameters(teacher)
+    text = estimate(config, [phase], teachers=[teacher])
+    assert "A teacher of 12 layers, 768 wide" in text
+
+
 def test_data_cost():
     rate, price = DATA_TOKENS_PER_CORE_SECOND, cost_machines.CPU_HOUR.dollars
     text = data_cost(3600.0 * rate, 1000)
@@ -203,10 +218,17 @@ def test_data_cost():
     assert f" ${1000 * price:,.2f} " in text
 
 
+class _Values(types.SimpleNamespace):
+    """Flags of which none was given."""
+
+    def __getitem__(self, name):
+        return types.SimpleNamespace(present=False, value=getattr(self, name))
+
+
 def test_estimate_of_flags(tmp_path):
     for name in "ab":
         (tmp_path / f"{name}.txt").write_text("x" * 4600)
-    values = types.SimpleNamespace(
+    values = _Values(
         demo=False,
         bert_config_file="config.json",
         dtype="float32",
@@ -217,6 +239,13 @@ def test_estimate_of_flags(tmp_path):
         dupe_factor=3,
         minutes=0.0,
         flops=0.0,
+        adapt=False,
+        dynamic_masking=False,
+        student_layers=[],
+        student_num_layers=0,
+        student_hidden_size=0,
+        student_projection="best",
+        teacher=[],
     )
     config, phases = BertConfig.named("tiny", 1000), parse_phases("64:1000:32")
     files = [str(path) for path in sorted(tmp_path.glob("*.txt"))]
@@ -225,6 +254,15 @@ def test_estimate_of_flags(tmp_path):
     assert re.search(r"2 vCPUs, float32 +16 × 2", text)
     assert "every 500 steps" in text
     values.dtype = "auto"
+    two = estimate_run(values, config, parse_phases("64:900:32,128:100:32"), files)
+    assert "2e+03 tokens of text, 6 passes" in two
+    values.dynamic_masking = True
+    text = estimate_run(values, config, phases, files)
+    assert "passes" not in text and "read and masked while the model trains" in text
+    values.adapt = True
+    with pytest.raises(ModelingError, match="--adapt, --minutes and --flops are measured"):
+        estimate_run(values, config, phases, files)
+    values.adapt = False
     text = estimate_run(values, config, phases, [])
     assert f"2 vCPUs, {fastest_dtype()} " in text and "tokens of text" not in text
 

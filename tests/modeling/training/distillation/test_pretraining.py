@@ -175,11 +175,13 @@ def test_packed_and_masked_anew(folder):
 @pytest.mark.slow
 def test_what_is_refused(folder):
     run = command(folder, "student", "refused", "--num_train_steps=4")[1:]
+    idle = "--match_relations=0:0 --label_share=1 --teacher_temperature=9"
     said = messages(
         "run_pretraining.py",
         [*run, "--label_share=0.1"],
         [*run, f"--teacher={folder}/encoder"],
         [*run, f"--teacher={folder}/encoder", "--match_relations=0:0", "--label_share=0.1"],
+        [*run, *f"--teacher={folder}/teacher {idle}".split()],
         [*run, f"--teacher={folder}/other"],
         [*run, f"--teacher={folder}/cased"],
         [*run, f"--teacher={folder}/teacher,{folder}/teacher"],
@@ -189,7 +191,8 @@ def test_what_is_refused(folder):
     parts = (
         "--label_share says how",
         "no words to teach",
-        "leave --label_share and",
+        "leave --label_share, --teacher_temperature and",
+        "--teacher_temperature says how the teacher's answers",
         "of another vocabulary",
         "do_lower_case False",
         "names 2",
