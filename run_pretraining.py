@@ -66,7 +66,7 @@ from modeling.serving.pretraining import export_pretrainer
 from modeling.training import given_model
 from modeling.training import settings as training_settings
 from modeling.training.adaptation.adapting import Adaptation
-from modeling.training.adaptation.plan import ADAPTED_VOCABULARY, set_adaptation_flags
+from modeling.training.adaptation.plan import set_adaptation_flags
 from modeling.training.distillation.pretraining import taught_pretraining
 from modeling.training.engine import distribution
 from modeling.training.engine.evaluation import Evaluator
@@ -222,14 +222,14 @@ def adapt(summary: RunSummary) -> None:
     """From a released model and own text to a model of that text, with a report."""
     distribution.check_text_for_one_worker()
     sides = from_text.PretrainingSides(*map(raw_text, (FLAGS.corpus_file, FLAGS.eval_corpus_file)))
-    extended = os.path.join(FLAGS.output_dir, ADAPTED_VOCABULARY, "vocab.txt")
+    extended = os.path.join(FLAGS.output_dir, run_folder.ADAPTED_VOCABULARY, "vocab.txt")
     how = FLAGS.do_lower_case, FLAGS.strip_accents, run_folder.trained_vocabulary(FLAGS.output_dir)
     found = domain.study_domain(sides, FLAGS.vocab_file, extended, *how)
     texts = domain.held_out_texts(sides, raw_text(FLAGS.general_corpus_file))
     adaptation = Adaptation(FLAGS, found, texts, from_pretrained)
     adaptation.begin()
-    run(summary)
-    adaptation.finish(summary)
+    step = run(summary)
+    adaptation.finish(summary, step)
 
 
 def main(_) -> None:
@@ -257,8 +257,8 @@ def main(_) -> None:
             export(model, FLAGS.vocab_file)
 
 
-def run(summary: RunSummary) -> None:
-    """Everything, in the strategy's scope."""
+def run(summary: RunSummary) -> int:
+    """Everything, in the strategy's scope; returns the step of the model that is left."""
     if not FLAGS.input_file:
         distribution.check_text_for_one_worker()
     # ---- Data ----
@@ -389,6 +389,7 @@ def run(summary: RunSummary) -> None:
             phases[0].max_seq_length,
             FLAGS.random_seed,
         )
+    return step
 
 
 if __name__ == "__main__":

@@ -225,6 +225,17 @@ def held_out_texts(
     """
     texts = {"domain": lambda *place: masked_words(sides.documents(False), *place)}
     if general:
+        common = sorted(set(general.files) & set(sides.files))
+        if common:
+            raise DataError(
+                f"{common[0]} is part of the domain's text and of --general_corpus_file, which is "
+                f"to tell what a model forgets of other text: give text of other kinds there."
+            )
+        if next(iter(general.read()), None) is None:
+            raise DataError(
+                f"--general_corpus_file ({', '.join(general.files[:3])}) holds no documents. Give "
+                f"text, or leave it out."
+            )
         texts["general"] = lambda *place: masked_words(general.read(), *place)
     return texts
 

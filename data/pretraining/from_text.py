@@ -258,6 +258,11 @@ class PretrainingSides:
                         f"documents, or add text."
                     )
 
+    @property
+    def files(self) -> list[str]:
+        """Those of both sides; none where the text is in memory."""
+        return [*self._text.files, *(self._held_out.files if self._held_out else ())]
+
     def parts(self) -> CorpusParts | None:
         """The training side in parts, for a stream; None if it can't be read by parts."""
         text = self._text

@@ -85,11 +85,12 @@ class Adaptation:
             opened = self._open(start)
         self._before = self._vectors(opened)
 
-    def finish(self, summary: RunSummary) -> None:
+    def finish(self, summary: RunSummary, step: int) -> None:
         """Judges the trained model, and writes the report.
 
         Args:
             summary: Of the session.
+            step: Of the weights, which with --best_metric aren't the last ones.
         """
         folder = self._values.output_dir
         opened = self._open(folder)
@@ -97,8 +98,8 @@ class Adaptation:
         changes = changed_neighbours(self._words, self._before, self._vectors(opened))
         self._found["neighbours"] = [change._asdict() for change in changes]
         self._found["compared_words"] = len(self._words)
-        step = latest_run_step(folder)
-        self._found["cost"] = {"steps": step, "seconds": round(summary.elapsed_seconds)}
+        steps = latest_run_step(folder)
+        self._found["cost"] = {"steps": steps, "seconds": round(summary.elapsed_seconds)}
         facts = RunFacts.of_run(folder, summary, step)
         with staged(folder) as temporary:
             text = json.dumps(self._found, indent=1, ensure_ascii=False)

@@ -19,9 +19,8 @@ from modeling.checkpoints.model_folder import CONFIG_NAME
 from modeling.errors import ModelingError
 from modeling.training.given_model import check_run_vocabulary
 from modeling.training.phases import MASKED_SHARE
+from modeling.training.runs.run_folder import ADAPTED_VOCABULARY
 
-ADAPTED_VOCABULARY = "adapted_vocabulary"
-"""Folder of the start, in the output folder, where words were added."""
 MINUTES = 30.0
 PASSES = 40
 """More of them over a small corpus would be learned by heart."""
@@ -68,6 +67,11 @@ def set_adaptation_flags(values) -> None:
         raise ModelingError(
             f"--adapt and {', '.join(given)} exclude each other: it takes a whole model and raw "
             f"text, and chooses lengths and steps itself."
+        )
+    if values["do_train"].present and not values.do_train:
+        raise ModelingError(
+            "--adapt trains, and --do_train is false. What an adaptation has made is a model like "
+            "any other: evaluate and export it without --adapt."
         )
     if values.recipe != "paper":
         raise ModelingError(

@@ -24,6 +24,8 @@ from modeling.errors import ModelingError
 
 STUDENT_FOLDER, STUDENT_RECORD = "student", "student.json"
 """Of a run's output folder, for the student that it begins as, and what tells it from others."""
+ADAPTED_VOCABULARY = "adapted_vocabulary"
+"""Of a run's output folder, for the start of an adaptation to which words were added."""
 # What a run keeps beside its weights, and replaces by nothing else.
 _KEPT = (CONFIG_NAME, VOCABULARY_NAME, TOKENIZER_NAME)
 # What a run leaves in its output folder. Caches of data and exports stay: the former are told
@@ -36,6 +38,7 @@ _WRITTEN = (
     "predictions*.tsv", "predictions.txt", "entities.jsonl", "glue_submission",
     "predictions.json", "nbest_predictions.json", "null_odds.json",
     "bert_model.ckpt.*", "model_card.md", "report*.html", "adaptation.json", STUDENT_FOLDER,
+    ADAPTED_VOCABULARY,
     *ANSWER_FILES, *_KEPT,
 )  # fmt: skip
 # What is replaced by a run that doesn't stand yet; while it is moved; and when nobody needs it.

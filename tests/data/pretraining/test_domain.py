@@ -177,3 +177,13 @@ def test_general_text_is_read_where_there_is_some(tmp_path):
     other = PretrainingText(documents=lambda: [Document(["never"], "")], name="other")
     assert list(domain.held_out_texts(text, None)) == ["domain"]
     assert list(domain.held_out_texts(text, other)) == ["domain", "general"]
+    empty = PretrainingText(documents=list, name="empty")
+    with pytest.raises(DataError, match=r"general_corpus_file .* no documents"):
+        domain.held_out_texts(text, empty)
+
+
+def test_general_text_is_not_the_domains(tmp_path):
+    (tmp_path / "own.txt").write_text("\n\n".join(f"the cell {i}" for i in range(8)))
+    own = PretrainingText(files=[str(tmp_path / "own.txt")])
+    with pytest.raises(DataError, match=r"own.txt is part of the domain's text and of"):
+        domain.held_out_texts(PretrainingSides(own), own)

@@ -101,7 +101,7 @@ def test_the_plan(folder):
 def oracle(tmp_path, folder, text, length):
     """Loss per masked word, by NumPy in float64."""
     _, tokenizer, config = modeling.from_pretrained(folder)
-    sides = PretrainingSides(PretrainingText(files=[str(text)]))
+    sides = PretrainingSides(PretrainingText(files=[str(text.with_name("own.txt"))]))
     general = PretrainingText(files=[str(text)]) if text.name == "general.txt" else None
     texts = domain.held_out_texts(sides, general)
     masked = texts["general" if general else "domain"](tokenizer, str(tmp_path / "m"), length)
@@ -184,4 +184,5 @@ def test_what_it_refuses(folder, tmp_path):
     (tmp_path / "own.txt").write_text("one document\n")
     said = fail(*run, f"--corpus_file={tmp_path}/own.txt", model)
     assert "has 1 documents; at least 4 are needed" in said
+    assert "--adapt trains, and --do_train is false" in fail(*run, own, model, "--do_train=false")
     assert not (tmp_path / "out/adapted_vocabulary").exists()
