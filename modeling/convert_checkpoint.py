@@ -69,6 +69,11 @@ def convert_given() -> tuple[list[str], checkpoints.Conversion]:
 def main(_: list[str]) -> None:
     logging.set_verbosity(logging.WARNING)
     if FLAGS.list:
+        writing = ["output", "format", "bert_config_file", "vocab_file"]
+        writing += [flag.name for flag in FLAGS.get_flags_for_module(model_flags.__name__)]
+        idle = [f"--{name}" for name in writing if FLAGS[name].present]
+        if idle:
+            raise ModelingError(f"--list writes nothing, so that {', '.join(idle)} says nothing.")
         show_formats(FLAGS.input)
         return
     for name, what in (("output", "the folder to write to"), ("format", "the format to write")):

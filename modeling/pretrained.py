@@ -39,6 +39,7 @@ from modeling.models import (
 )
 
 _FILLING = ("pretraining", "masked_lm")  # heads that fill in [MASK]
+_LABELLED = ("classes", "multi_label", "regression", "tags")  # heads with an output for each label
 
 
 class Pretrained(NamedTuple):
@@ -72,14 +73,15 @@ def from_pretrained(
         head: A key of `config.HEADS`: what the model is to answer, where that is not what the
             checkpoint's own head does; its weights are then new, which is logged. "classes" on a
             pre-trained model makes one to be fine-tuned.
-        num_labels: Of such a new head: of "classes", "multi_label" and "tags".
+        num_labels: Of such a new head: of "classes", "multi_label" and "tags", and the numbers of
+            "regression" if there are several.
         config_file, vocab_file: Where they don't lie beside the weights.
         do_lower_case, strip_accents: Where nothing beside the weights tells. By default texts are
             lower-cased, and accents stripped where they are, as in the original.
 
     Raises:
-        ModelingError: No checkpoint, several, a damaged one, no configuration; or a new head
-            without its number of labels.
+        ModelingError: No checkpoint, several, a damaged one, no configuration; a new head without
+            its number of labels, or that number for a head that has none.
         DataError: The vocabulary can't be used.
     """
     if num_labels is not None and (type(num_labels) is not int or num_labels < 1):
@@ -91,6 +93,12 @@ def from_pretrained(
     own = checkpoint_head(held.shapes, known.config, held.head)
     wanted = head or own
     same = wanted == own
+    if num_labels is not None and wanted not in _LABELLED:
+        opened = f"head of {wanted}" if wanted else "encoder without a head"
+        raise ModelingError(
+            f"num_labels is {num_labels}, and {held.path} is opened as {opened}, which has no "
+            f"labels. Give head='classes', 'multi_label' or 'tags', or leave num_labels out."
+        )
     config = known.config
     if wanted != config.head:
         config = config.with_head(wanted, config.labels or () if same else ())

@@ -86,6 +86,8 @@ def test_a_new_head_on_a_known_encoder(tmp_path):
     modeling.save_pretrained(tmp_path, encoder, Tokenizer.from_vocab(VOCAB))
     with pytest.raises(ModelingError, match="needs num_labels"):
         modeling.from_pretrained(tmp_path, head="classes")
+    with pytest.raises(ModelingError, match="encoder without a head, which has no labels"):
+        modeling.from_pretrained(tmp_path, num_labels=4)
     model, _, config = modeling.from_pretrained(tmp_path, head="classes", num_labels=4)
     assert (type(model), model.num_labels, config.head) == (BertClassifier, 4, "classes")
     loaded = checkpoints.weights_by_name(model)

@@ -77,10 +77,13 @@ def order(numbers: Sequence[Number]) -> Order:
 
 
 def _standard_error(one: Number, other: Number) -> float:
-    """Of the difference of two means; runs of one seed are taken to spread like the other's."""
+    """Of the difference of two means; runs of one seed are taken to spread like the other's.
+
+    Where both are of one seed nobody knows: infinite.
+    """
     spreads = [n.deviation for n in (one, other) if n.deviation is not None]
     if not spreads:
-        return 0.0
+        return math.inf
     usual = max(spreads)
     return math.sqrt(
         sum(

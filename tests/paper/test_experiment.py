@@ -147,6 +147,7 @@ def test_order():
     assert holds.text == "holds"
     broken = report.order(numbers_of((1, [10.0, 12.0]), (2, [9.0, 12.0]), (3, [30.0, 30.1])))
     assert broken.text == "2 of 3, 1 unsure"
+    assert report.order(numbers_of((1, [1.0]), (2, [2.0]))).text == "holds, 1 unsure"
     # Equal in the paper, not in the paper, or not run: no pair.
     assert report.order(numbers_of((1, [1.0]), (1, [2.0]), (None, [3.0]), (4, []))).text == "–"
 

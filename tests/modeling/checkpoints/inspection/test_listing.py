@@ -116,7 +116,10 @@ def test_the_command(release, tmp_path):
     shown = succeed("-m", "modeling.convert_checkpoint", "--list", f"--input={release}")
     assert re.search(r"^yes  tf1 +bert_model.ckpt: 2 layers; 4 wide", shown, re.MULTILINE)
     assert shown.count("\nno   ") == 7 and "Read as tf1: " in shown
-    message = fail("-m", "modeling.convert_checkpoint", f"--input={release}")
+    command = "-m", "modeling.convert_checkpoint", f"--input={release}"
+    idle = fail(*command, "--list", "--format=tf1", "--student_num_layers=1")
+    assert "so that --format, --student_num_layers says nothing" in idle
+    message = fail(*command)
     assert "--output is missing" in message
 
 
