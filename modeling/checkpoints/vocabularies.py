@@ -37,6 +37,7 @@ TOKENIZER_NAME = "tokenizer_config.json"
 Description = Mapping[str, Any]
 _UNUSED = re.compile(r"\[unused\d+\]")
 _FAST_TOKENIZER = "tokenizer.json"
+_ADDED = "added_tokens.json"
 _LARGEST_TOKENIZER = 100_000_000  # bytes
 # Folders of the models released with the paper, and what their texts were folded to.
 _RELEASED = dict.fromkeys(
@@ -241,9 +242,13 @@ def check_casing(do_lower_case: bool, init_checkpoint: str | None) -> None:
 def kept_folding(folder: str) -> TextFolding:
     """What tokenizer_config.json, or else tokenizer.json, in a folder tells.
 
+    Tokens that were added to its vocabulary are told of: texts that hold them are cut here as if
+    they had not been.
+
     Raises:
         ModelingError: Such a file is damaged.
     """
+    _tell_of_added(folder)
     for name, lower in ((TOKENIZER_NAME, "do_lower_case"), (_FAST_TOKENIZER, "lowercase")):
         path = join(folder, name)
         values = _read_object(path)
@@ -280,6 +285,28 @@ def _tell_of_ignored(path: str, names: str) -> None:
         path,
         names,
     )
+
+
+@functools.cache
+def _tell_of_added(folder: str) -> None:
+    """Warns of tokens of Hugging Face's add_tokens, which stand in no vocab.txt."""
+    vocab_file = join(folder, "vocab.txt")
+    if not tf.io.gfile.exists(vocab_file):
+        return
+    listed = _read_object(join(folder, _FAST_TOKENIZER)).get("added_tokens")
+    added = [*_read_object(join(folder, _ADDED))]
+    added += [t.get("content") for t in listed or () if isinstance(t, dict)]
+    known = set(_tokens(vocab_file))
+    unknown = [token for token in dict.fromkeys(added) if token and token not in known]
+    if unknown:
+        logging.warning(
+            "The tokenizer in %s has %d added tokens that are not in its vocab.txt: %s. Texts that "
+            "hold them are cut into other pieces here. Put each in the line of its id in vocab.txt "
+            "if they are words of the texts.",
+            folder,
+            len(unknown),
+            ", ".join(map(str, unknown[:5])),
+        )
 
 
 def _read_object(path: str) -> dict[str, Any]:

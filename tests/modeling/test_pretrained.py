@@ -169,6 +169,19 @@ def test_tokenizers_that_are_not_berts(tmp_path, caplog):
     tokenizer = modeling.from_pretrained(tmp_path).tokenizer
     assert "says that tokenize_chinese_chars is false, which isn't done here" in caplog.text
     assert (tokenizer.do_lower_case, tokenizer.strip_accents) == (True, False)
+    assert "added tokens" not in caplog.text
+    for name, text in (
+        ("added_tokens.json", '{"[PAD]": 0, "covid": 9}'),
+        (
+            "tokenizer.json",
+            '{"added_tokens": [{"id": 0, "content": "[PAD]"}, {"content": "sars"}]}',
+        ),
+    ):
+        modeling.save_pretrained(tmp_path / name, BertModel(CONFIG), Tokenizer.from_vocab(VOCAB))
+        (tmp_path / name / name).write_text(text)
+        modeling.from_pretrained(tmp_path / name)
+    assert "has 1 added tokens that are not in its vocab.txt: covid." in caplog.text
+    assert "has 1 added tokens that are not in its vocab.txt: sars." in caplog.text
 
 
 def test_what_does_not_belong_together(tmp_path, caplog):
