@@ -8,8 +8,9 @@ trained on the same examples with its answers and hidden states and without them
 --general_steps they begin as layers of MiniLM that were first made like its own on Wikipedia, by
 run_pretraining.py. Runs that are finished are not made again; what is printed are mean and standard
 deviation (n − 1) over the seeds, and how much of the teacher's score is kept. --more says how the
-students are taught, --at_once trains several side by side, which small models make better use of
-the cores with, --only_table prints what is there.
+students are taught, --students how all of them are trained (the flags of the script), --at_once
+trains several side by side, which small models make better use of the cores with, --only_table
+prints what is there.
 """
 
 import dataclasses
@@ -175,7 +176,8 @@ def student_run(name: str, teacher: str, layers: str, seed: int, kind: str) -> f
         start = [f"--init_checkpoint={general_student(layers)}"]
     more = [f"--teacher={teacher}", *shlex.split(FLAGS.more)] if kind == WITH else []
     folder = os.path.join(FLAGS.output_dir, name, f"{layers}-{kind}-{seed}")
-    run(task, folder, *start, *shlex.split(task.student), f"--random_seed={seed}", *more)
+    how = shlex.split(FLAGS.students or task.student)
+    run(task, folder, *start, *how, f"--random_seed={seed}", *more)
     return score(folder, task.metric)
 
 
@@ -231,6 +233,7 @@ if __name__ == "__main__":
     flags.DEFINE_string(
         "more", "--match_hidden_states=even", "Flags of the students that are taught."
     )
+    flags.DEFINE_string("students", None, "How students are trained, in place of the task's own.")
     flags.DEFINE_integer("at_once", 1, "Runs side by side.", lower_bound=1)
     flags.DEFINE_bool("only_table", False, "Run nothing.")
     app.run(main)
