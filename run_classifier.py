@@ -65,6 +65,7 @@ from data.tasks.sentences.predictions import THRESHOLD
 from data.tasks.sentences.rows import SentenceSettings, count_cut_sentences
 from data.tokenization import Tokenizer, build_choice_inputs, build_inputs
 from modeling import checkpoints, errors, from_pretrained, metrics
+from modeling.checkpoints.heads import head_checksum
 from modeling.checkpoints.vocabularies import check_casing
 from modeling.config import BertConfig
 from modeling.logs import activity
@@ -80,7 +81,7 @@ from modeling.training.reports.contents import MOST_MISTAKES, Mistake, TaskRepor
 from modeling.training.reports.sentences import positive_label_note, sentence_fields
 from modeling.training.runs import charts
 from modeling.training.runs.identity import weights_identity
-from modeling.training.runs.reporting import write_run_results
+from modeling.training.runs.reporting import tell_of_earlier_results, write_run_results
 from modeling.training.runs.session import run_outputs, session
 from modeling.training.sentences import SentenceHead, load_second_encoder, read_second_config
 from modeling.training.settings import fine_tuning_settings, training_class_weights
@@ -107,7 +108,7 @@ class SentenceClassification:
         self.cache = FLAGS.cache_features and is_chief()
         self.head = SentenceHead(task.kind.value, len(task.labels))
         self.result_names = [*(f"eval_{name}" for name in task.metrics), "eval_loss"]
-        self.tuned = None
+        self.tuned = self.model = None
         names = ("bilstm", "window_pooling", "class_weights", "train_batch_tokens")
         names += ("original_head",)
         self.identity = {
@@ -174,7 +175,7 @@ class SentenceClassification:
         return model
 
     def predictor(self, model):
-        predictor = ReplicaPredictor(model)
+        predictor, self.model = ReplicaPredictor(model), model
         self.target_scale = getattr(model, "target_scale", None)
         return lambda split, batches: predictor(batches(split))
 
@@ -204,7 +205,8 @@ class SentenceClassification:
         known = _with_label(split)
         self.tuned = self.head.tune(logits[known], split.features.label_ids[known])
         if is_chief():
-            tuned.keep_tuned(FLAGS.output_dir, self.task.labels, self.tuned)
+            weights = head_checksum(self.model)
+            tuned.keep_tuned(FLAGS.output_dir, self.task.labels, self.tuned, weights)
 
     @property
     def answering(self) -> dict:
@@ -212,7 +214,8 @@ class SentenceClassification:
         if "tuned" not in (FLAGS.label_thresholds, FLAGS.temperature):
             return {}
         if self.tuned is None:
-            self.tuned = tuned.kept_tuned(FLAGS, self.task.kind, self.task.labels)
+            weights = head_checksum(self.model)
+            self.tuned = tuned.kept_tuned(FLAGS, self.task.kind, self.task.labels, weights)
         return self.tuned
 
     def _judged(self, split, logits, results) -> TaskReport:
@@ -279,6 +282,9 @@ class SentenceClassification:
         """test_results.txt, and what people read, where the file has labels."""
         results = self.evaluate(split, logits).results
         if not results:
+            files = ("class_report_{}.txt", "confusion_{}.png", "errors_{}.tsv")
+            names = [f"test_results{end}.txt", *(file.format(split.name) for file in files)]
+            tell_of_earlier_results(FLAGS.output_dir, names)
             return
         known = int(_with_label(split).sum())
         if known < len(split.examples):

@@ -85,7 +85,7 @@ from modeling.training.given_model import check_training_fits_model
 from modeling.training.given_student import take_student
 from modeling.training.reports.contents import MOST_MISTAKES, Mistake, ReportMatrix, TaskReport
 from modeling.training.reports.tagging import tagging_fields
-from modeling.training.runs.reporting import write_run_results
+from modeling.training.runs.reporting import tell_of_earlier_results, write_run_results
 from modeling.training.runs.session import run_outputs, session
 from modeling.training.settings import FineTuningSettings, fine_tuning_settings
 from modeling.training.task import TaskEvaluation
@@ -246,12 +246,12 @@ class Tagging:
                     mistakes.listed_entities(sentences[n].words, gold[n]),
                     mistakes.listed_entities(sentences[n].words, predicted[n]),
                     value,
-                    [("", FLAGS.word_separator.join(sentences[n].words))],
+                    [("", self.separator.join(sentences[n].words))],
                 )
                 for n, value in worst
             ],
             example=json.dumps(
-                {"text": FLAGS.word_separator.join(sentences[0].words)}, ensure_ascii=False
+                {"text": self.separator.join(sentences[0].words)}, ensure_ascii=False
             ),
         )
 
@@ -269,6 +269,8 @@ class Tagging:
         if results:
             named = {name.replace("eval", "test"): value for name, value in results.items()}
             self._report("test", split, answers, named | {"global_step": step})
+        else:
+            tell_of_earlier_results(FLAGS.output_dir, ("test_results.txt", "test_report.txt"))
         if not is_chief():
             return
         path = os.path.join(FLAGS.output_dir, "predictions.txt")

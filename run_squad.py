@@ -69,6 +69,7 @@ from data.tokenization import Tokenizer
 from modeling import checkpoints, errors, from_pretrained
 from modeling.answers.confidence import PlattCalibration, fit_platt_calibration
 from modeling.answers.spans import SpanLogits, SpanSearch, merge_span_arrays
+from modeling.checkpoints.heads import head_checksum
 from modeling.checkpoints.vocabularies import check_casing
 from modeling.config import BertConfig
 from modeling.logs import activity
@@ -84,12 +85,14 @@ from modeling.training.given_model import check_training_fits_model
 from modeling.training.given_student import take_student
 from modeling.training.reports.contents import MOST_MISTAKES, Mistake, TaskReport
 from modeling.training.reports.questions import question_fields
+from modeling.training.runs.reporting import tell_of_earlier_results
 from modeling.training.runs.run_state import load_trained_run
 from modeling.training.runs.session import run_outputs, session
 from modeling.training.settings import FineTuningSettings, fine_tuning_settings
 from modeling.training.task import TaskEvaluation
 
 CALIBRATION = "answer_calibration.json"
+_SCORED = ("eval_results.json", "model_card.md", "report.html")
 
 
 class QuestionAnswering:
@@ -100,7 +103,8 @@ class QuestionAnswering:
     def __init__(self, tokenizer: Tokenizer, config: BertConfig):
         self.tokenizer = tokenizer
         self.config = config.with_head("spans")
-        self.scoring = scoring.Scoring(FLAGS)
+        self.scoring = scoring.Scoring(FLAGS, FLAGS.init_checkpoint)
+        self.model = None
         self.settings = reading.question_settings(FLAGS)
         self.read_in_parts = self.full_questions = 0
         exact = "eval_exact" if self.scoring.version_2 else "eval_exact_match"
@@ -121,10 +125,12 @@ class QuestionAnswering:
                 splits[-1] = splits[-1].with_unlabelled(unlabelled)
             return splits
         split = reading.read_to_answer(FLAGS, purpose, self.tokenizer, positions)
-        if purpose == "dev" and not scoring.with_answers(split.examples):
+        lacking = self.scoring.without_answers(split.examples)
+        if purpose == "dev" and lacking:
             raise errors.ModelingError(
-                f"{FLAGS.predict_file} doesn't say what the right answers are, so that there is "
-                f"nothing to evaluate on while training; leave out --eval_steps and the search."
+                f"{FLAGS.predict_file} doesn't say what the right answers to {lacking} of its "
+                f"{len(split.examples)} questions are, so that there is nothing to evaluate on "
+                f"while training; leave out --eval_steps and the search."
             )
         return [split]
 
@@ -138,6 +144,7 @@ class QuestionAnswering:
 
     def predictor(self, model):
         """Alone while training; in the end together with the models of --ensemble."""
+        self.model = model
 
         @functools.cache
         def of(*models):
@@ -162,6 +169,12 @@ class QuestionAnswering:
             folder = tf.io.gfile.isdir(path)
             load_trained_run(models[-1], path if folder else "", None if folder else path)
         return models
+
+    @property
+    def weights(self) -> str:
+        """What answers: checksums of the models, and whether the original's way."""
+        models = [head_checksum(model) for model in (self.model, *self.ensemble())]
+        return " ".join([*models, *["original"] * FLAGS.original_postprocessing])
 
     def _slices(self, predictor, split, batches):
         """Answers as slices of their contexts, some questions at a time."""
@@ -227,12 +240,13 @@ class QuestionAnswering:
                     text: answer_files.answer_log_odds(n_best, text) for text in texts
                 }
             answered = (split.examples, files.best_texts, files.null_odds)
-            threshold = self.scoring.threshold(*answered)
+            threshold = self.scoring.threshold(*answered, weights=self.weights)
             texts = files.finish(threshold)
         logging.info("Answered %d questions, in %s", len(split.examples), FLAGS.output_dir)
-        if not scoring.with_answers(split.examples):
-            lacking = sum(not scoring.with_answers([q]) for q in split.examples)
+        lacking = self.scoring.without_answers(split.examples)
+        if lacking:
             logging.info("Not scored: %d of the questions have no answers in the file.", lacking)
+            tell_of_earlier_results(FLAGS.output_dir, _SCORED)
             return None
         results = self.scoring.results(*answered, threshold) | split.left_out
         for name, value in results.items():
@@ -240,13 +254,13 @@ class QuestionAnswering:
         if directory is None:
             return None
         answer_files.write_squad_json(os.path.join(directory, "eval_results.json"), results)
-        self.scoring.keep(threshold)
         given = np.array([log_odds[key][text] for key, text in texts.items()])
         scores = self.scoring.of_answers(split.examples, texts)
         fitted = fit_platt_calibration(given, scores[:, 0])
+        self.scoring.keep(threshold, self.weights)
         # What is exported answers alone, and with slices.
         if not FLAGS.ensemble and not FLAGS.original_postprocessing:
-            kept.keep_numbers(directory, CALIBRATION, fitted._asdict())
+            kept.keep_numbers(directory, CALIBRATION, fitted._asdict(), self.weights)
         return self._judged(split, texts, scores, given, fitted, results)
 
     def _judged(self, split, texts, scores, log_odds, fitted, results) -> TaskReport:
@@ -289,13 +303,11 @@ class QuestionAnswering:
     def export(self, model) -> str:
         """A SavedModel from question and context to answer."""
         settings = dataclasses.asdict(self.settings)
+        weights = head_checksum(model)
         numbers = kept.kept_numbers(
-            FLAGS.output_dir,
-            # Of what was trained from there it says nothing.
-            None if FLAGS.do_train else FLAGS.init_checkpoint,
-            CALIBRATION,
-            PlattCalibration._fields,
+            *(FLAGS.output_dir, FLAGS.init_checkpoint, CALIBRATION, PlattCalibration._fields),
             "It is written where questions with answers are answered. Do that again, or remove it.",
+            weights,
         )
         return export_question_answering(
             model,
@@ -304,7 +316,7 @@ class QuestionAnswering:
             n_best=FLAGS.n_best_size,
             max_answer_length=FLAGS.max_answer_length,
             version_2=self.scoring.version_2,
-            threshold=self.scoring.threshold(),
+            threshold=self.scoring.threshold(weights=weights),
             max_windows=FLAGS.export_max_windows,
             calibration=PlattCalibration(*(numbers or ())),
         )

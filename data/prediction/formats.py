@@ -89,7 +89,7 @@ def prediction_records(
 
         def record(source: str, line: str) -> dict[str, object]:
             fields = json_object(source, line)
-            inputs = _inputs_of(fields.keys(), specs, columns)
+            inputs = _inputs_of(source, fields.keys(), specs, columns)
             return {inputs.get(name, name): value for name, value in fields.items()}
 
         for source, line in _lines(stream):
@@ -97,14 +97,24 @@ def prediction_records(
                 yield source, _attempt(record, source, line)
 
 
-def _inputs_of(names: Set[str], specs: Specs, columns: Mapping[str, str]) -> dict[str, str]:
-    """Inputs by the columns of the training files, where all of these are among the names.
+def _inputs_of(
+    source: str, names: Set[str], specs: Specs, columns: Mapping[str, str]
+) -> dict[str, str]:
+    """Inputs by the columns of the training files, where all of these are among the names; else {}.
 
-    {} where they aren't, or where a further column has the name of an input.
+    Raises:
+        DataError: A further column has the name of an input, so that both could be meant.
     """
     inputs = {column: name for name, column in columns.items()}
-    if not inputs or inputs.keys() - names or specs.keys() & (names - inputs.keys()):
+    if not inputs or inputs.keys() - names:
         return {}
+    further = specs.keys() & (names - inputs.keys())
+    if further:
+        raise DataError(
+            f"{source}: there are {error_list(inputs)}, which the model was trained on, and "
+            f"{error_list(sorted(further))}, as its inputs are called: nobody can tell which is "
+            f"meant. Rename or remove one of them."
+        )
     return inputs
 
 
@@ -207,7 +217,7 @@ def _below_header(
         return
     if isinstance(names, DataError):
         raise names
-    header, inputs = names, _inputs_of({*names}, specs, columns)
+    header, inputs = names, _inputs_of(source, {*names}, specs, columns)
     names = [inputs.get(name, name) for name in names]
     lists = {n: _columns_of(n, names) for n, spec in specs.items() if spec.shape.rank == 2}
     lacking = [name for name in specs if not lists.get(name, name in names)]

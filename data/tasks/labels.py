@@ -12,6 +12,8 @@ from data.files import atomic
 from data.files.text_files import read_text
 
 FILE = "labels.json"
+DEV_FRACTION = "dev_fraction"
+"""Beside the labels: which share of the training file the model wasn't trained on."""
 Form = TypeVar("Form")
 
 
@@ -89,10 +91,10 @@ def keep_labels(output_dir: str, content: Mapping[str, Any], write: bool) -> Non
     if tf.io.gfile.exists(path):
         earlier = read_labels(path)
         names = earlier.get("labels") if isinstance(earlier, dict) else None
-        known = earlier.keys() if isinstance(earlier, dict) else ()
+        known = earlier.keys() - {DEV_FRACTION} if isinstance(earlier, dict) else ()
         # An older version didn't name the task.
         told = {key: value for key, value in content.items() if key in (*known, "labels")}
-        if earlier == json.loads(json.dumps(told)):
+        if known and {key: earlier[key] for key in known} == json.loads(json.dumps(told)):
             return
         raise DataError(
             f"The model in {output_dir} was trained for the labels {_listed(names)} ({path}), and "

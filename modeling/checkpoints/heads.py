@@ -5,6 +5,7 @@ whatever the targets' unit is. Checkpoints of runs hold all four. Releases hold 
 other programs know them: the unit is folded into them.
 """
 
+import hashlib
 from collections.abc import Mapping
 
 import keras
@@ -22,6 +23,19 @@ _SPANS = "cls/squad/output_weights"
 _NEXT_SENTENCE = "cls/seq_relationship/output_weights"
 # The same weights; only a configuration, or the format's own names, tell them apart.
 _OF_OUTPUT_WEIGHTS = ("classes", "multi_label", "regression", "tags", "choices")
+
+
+def head_checksum(model: keras.Model) -> str:
+    """32 hexadecimal digits for the weights of a model besides its encoder.
+
+    Any training changes them; other formats and a cut vocabulary don't.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for name, weight in sorted(names.weights_by_name(model).items()):
+        if not name.startswith("bert/"):
+            digest.update(f"{name} {weight.value.shape}\n".encode())
+            digest.update(np.ascontiguousarray(weight.value.numpy()))
+    return digest.hexdigest()
 
 
 def checkpoint_heads(

@@ -5,22 +5,23 @@ threshold = scoring.threshold(questions, best_texts, null_odds)
 results = scoring.results(questions, best_texts, null_odds, threshold)
 """
 
-import json
 import math
-import os
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import tensorflow as tf
 from absl import logging
 
 from data.errors import DataError
+from data.tasks.kept import keep_numbers, kept_numbers
 from data.tasks.questions import metrics
-from data.tasks.questions.answers import write_squad_json
 from data.tasks.questions.squad import Question
 
 _FILE = "null_score_diff_threshold.json"
 _KEY = "null_score_diff_threshold"
+_REMEDY = (
+    "It is written when questions with answers are answered with the threshold auto; do that "
+    "first, or give a number."
+)
 
 
 class Scoring:
@@ -29,15 +30,16 @@ class Scoring:
     Args:
         values: The flag values: whether questions may have no answer, the threshold for that, and
             whether characters are scored; and the output folder, where a threshold is kept.
+        init_checkpoint: Of weights beside which one may be kept as well.
 
     Raises:
         DataError: The threshold is neither a number nor "auto".
     """
 
-    def __init__(self, values):
+    def __init__(self, values, init_checkpoint: str | None = None):
         self.version_2 = values.version_2_with_negative
         self.characters = values.characters
-        self.path = os.path.join(values.output_dir, _FILE)
+        self.folders = values.output_dir, init_checkpoint
         self.fixed = None
         if values.null_score_diff_threshold != "auto":
             try:
@@ -55,11 +57,13 @@ class Scoring:
         questions: Sequence[Question] = (),
         best_texts: Mapping[str, str] | None = None,
         null_odds: Mapping[str, float] | None = None,
+        *,
+        weights: str | None = None,
     ) -> float:
         """Odds above which no answer is given; 0 where every question has one.
 
         With "auto" the best one for the questions, if their right answers are known, else the one
-        that was kept.
+        that was kept for weights of this checksum.
 
         Raises:
             DataError: None was kept.
@@ -68,11 +72,15 @@ class Scoring:
             return 0.0
         if self.fixed is not None:
             return self.fixed
-        if questions and with_answers(questions):
+        if questions and not self.without_answers(questions):
             return metrics.best_threshold(
                 questions, best_texts, null_odds, characters=self.characters
             )
-        return self._kept()
+        return self._kept(weights)
+
+    def without_answers(self, questions: Sequence[Question]) -> int:
+        """How many questions have no right answer in their file, so that none can be scored."""
+        return sum(not (q.answers or (self.version_2 and q.is_impossible)) for q in questions)
 
     def results(
         self,
@@ -97,24 +105,22 @@ class Scoring:
         """Exact match and F1 of the answers given, by question id; see `metrics.answer_scores`."""
         return metrics.answer_scores(questions, texts, self.version_2, self.characters)
 
-    def keep(self, threshold: float) -> None:
-        """Keeps a threshold that was found, for questions whose answers aren't known."""
+    def keep(self, threshold: float, weights: str | None = None) -> None:
+        """Keeps a threshold that was found, for questions whose answers aren't known.
+
+        Args:
+            threshold: Of `threshold`.
+            weights: Checksum of those that it is for.
+        """
         if self.version_2 and self.fixed is None:
-            write_squad_json(self.path, {_KEY: threshold})
-            logging.info("Best threshold: %.4f, kept in %s", threshold, self.path)
+            keep_numbers(self.folders[0], _FILE, {_KEY: threshold}, weights)
+            logging.info("Best threshold: %.4f, kept in %s", threshold, _FILE)
 
-    def _kept(self) -> float:
-        try:
-            with tf.io.gfile.GFile(self.path, "r") as file:
-                return float(json.load(file)[_KEY])
-        except (tf.errors.OpError, ValueError, KeyError, TypeError) as error:
+    def _kept(self, weights: str | None) -> float:
+        numbers = kept_numbers(*self.folders, _FILE, [_KEY], _REMEDY, weights)
+        if numbers is None:
             raise DataError(
-                f"The threshold for the empty answer isn't known: {self.path} can't be read "
-                f"({type(error).__name__}). It is written when questions with answers are answered "
-                f"with the threshold auto; do that first, or give a number."
-            ) from error
-
-
-def with_answers(questions: Sequence[Question]) -> bool:
-    """Whether their file says what the right answers are."""
-    return all(question.answers or question.is_impossible for question in questions)
+                f"The threshold for the empty answer isn't known: there is no {_FILE} beside the "
+                f"weights. {_REMEDY}"
+            )
+        return numbers[0]

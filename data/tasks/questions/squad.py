@@ -74,7 +74,7 @@ class Question:
             first is the one to train on. For evaluation as in the file: any of them is right, and
             there are none if the question is unanswerable, or if the file doesn't tell.
         is_impossible: Whether the context doesn't hold the answer: the file says so, or there is
-            no such key and an empty list of answers.
+            no such key and an empty list of answers, in a file that has answers elsewhere.
         source: Where it was read, for messages.
         title: The article's, "" if it has none.
         paragraph: Number of the context in its file, so that each can be tokenised once.
@@ -135,6 +135,9 @@ def read_squad(
             continue
         questions.append(_located(question, oddities) if training else question)
     bad.finish(len(places))
+    if not (training or any(q.answers for q in questions) or _marks_impossible(articles)):
+        # Empty lists of answers throughout are in place of those that aren't known.
+        questions = [dataclasses.replace(q, is_impossible=False) for q in questions]
     if not questions:
         raise DataError(
             f"{path} has no questions, its lists 'data', 'paragraphs' or 'qas' being empty. Check"
@@ -160,6 +163,15 @@ def read_squad(
             " that the answers were taken from, and that answer_start counts characters."
         )
     return questions
+
+
+def _marks_impossible(articles: object) -> bool:
+    """Whether anything that was read of a file says that it is unanswerable."""
+    if isinstance(articles, dict):
+        return articles.get("is_impossible") is True or any(
+            _marks_impossible(articles.get(name)) for name in ("paragraphs", "qas")
+        )
+    return isinstance(articles, list) and any(map(_marks_impossible, articles))
 
 
 def _locate(context: str, text: str, start: int) -> tuple[int, int] | None:

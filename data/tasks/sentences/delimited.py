@@ -53,6 +53,7 @@ class SavedSentenceLabels:
     labels: list[str]
     text_columns: tuple[str, ...] = ()
     task_name: str | None = None
+    dev_fraction: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +65,6 @@ class OwnSentenceFiles:
     layout: SentenceLayout
     files: dict[str, str]
     dev_fraction: float = 0.0
-    seed: int = 0
     name: str = "delimited"
 
     @property
@@ -141,7 +141,7 @@ class OwnSentenceFiles:
                 f"A dev_fraction of {self.dev_fraction} is a part of the training file, and none"
                 " was given; name it with --train_file, or a file to evaluate on with --dev_file."
             )
-        return split_sentence_examples(self._training, self.dev_fraction, self.seed)
+        return split_sentence_examples(self._training, self.dev_fraction)
 
 
 def make_sentence_task(
@@ -159,7 +159,6 @@ def make_sentence_task(
     label_separator: str = ",",
     has_header: bool = True,
     dev_fraction: float = 0.0,
-    seed: int = 0,
     format: str | None = None,
     data_dir: str | None = None,
     skip_bad_rows: bool = False,
@@ -187,7 +186,6 @@ def make_sentence_task(
             the empty string has no label. Lists need none.
         has_header: See `read_table`.
         dev_fraction: Share of the training file that is the dev set, see `split_sentence_examples`.
-        seed: Of that split.
         format: See `read_table`; one for all files.
         data_dir: Folder that relative file names start from.
         skip_bad_rows: Whether these are left out, see `bad_rows`.
@@ -206,6 +204,13 @@ def make_sentence_task(
         raise DataError(
             f"Both dev files ({', '.join(dev_files)}) and a dev_fraction of {dev_fraction} were"
             " given; give one of them."
+        )
+    trained_on = saved_labels and saved_labels.dev_fraction
+    if trained_on is not None and dev_fraction > trained_on:
+        raise DataError(
+            f"The model was trained with a dev_fraction of {trained_on}: of the {dev_fraction} that"
+            " are to be evaluated on now it has seen the rest, if the file is the one it was"
+            " trained on. Give the same fraction, or other rows as a dev file."
         )
     kind, labels = _kind_and_labels(kind, labels, saved_labels)
     if kind == SentenceKind.MULTI_LABEL and not label_separator:
@@ -227,7 +232,6 @@ def make_sentence_task(
         ),
         files={split: placed_file(data_dir, path) for split, path in files.items() if path},
         dev_fraction=dev_fraction,
-        seed=seed,
     )
     if labels is not None or kind == SentenceKind.REGRESSION:
         return task
@@ -259,12 +263,15 @@ def make_sentence_task(
 
 def saved_sentence_labels(task: SentenceTask) -> dict:
     """What is kept with a model, for `load_sentence_labels`: kind, labels, columns, and name."""
-    return {
+    saved = {
         "task_name": task.name,
         "kind": task.kind.value,
         "labels": task.labels,
         "text_columns": list(getattr(task, "text_columns", ())),
     }
+    if isinstance(task, OwnSentenceFiles):
+        saved[saved_files.DEV_FRACTION] = task.dev_fraction
+    return saved
 
 
 def load_sentence_labels(path: str) -> SavedSentenceLabels:
@@ -279,7 +286,9 @@ def load_sentence_labels(path: str) -> SavedSentenceLabels:
             saved_files.task_label_strings(saved, name) for name in ("labels", "text_columns")
         )
         kind, name = SentenceKind(saved["kind"]), saved.get("task_name")
-        return SavedSentenceLabels(kind, list(names), columns, name and str(name))
+        held_out = saved.get(saved_files.DEV_FRACTION)
+        held_out = None if held_out is None else float(held_out)
+        return SavedSentenceLabels(kind, list(names), columns, name and str(name), held_out)
 
     return saved_files.read_labels(path, form)
 

@@ -27,6 +27,7 @@ _TRUTH = {"yes": "true", "1": "true", "no": "false", "0": "false"}
 # Beyond so many labels, each rarer than every second example, they are hardly classes.
 _MANY_LABELS = 50
 _SEPARATORS = (",", ";", "|")
+_SALT = 12345  # the default seed, by which earlier versions split
 
 
 @dataclass(frozen=True)
@@ -265,20 +266,20 @@ def balanced_sentence_weights(examples: Sequence[Example], labels: Sequence[str]
 
 
 def split_sentence_examples(
-    examples: Sequence[Example], fraction: float, seed: int
+    examples: Sequence[Example], fraction: float
 ) -> tuple[list[Example], list[Example]]:
     """Splits a training set into a part to train on and a held-out one, by a hash of the texts.
 
     Each class is split by itself, its share being held out as exactly as whole examples allow
     and at least one staying in training; of several labels the rarest counts, and numbers are
-    all of one class. Within a class those with the least hash of seed and texts are held out.
-    So the same file and seed give the same parts on every machine and in whatever order the rows
-    are, and rows of the same texts stay together: none is both trained on and evaluated.
+    all of one class. Within a class those with the least hash of the texts are held out. So
+    the same file gives the same parts on every machine, in every run and in whatever order the
+    rows are, a smaller fraction a part of a larger one's, and rows of the same texts stay
+    together: none is both trained on and evaluated.
 
     Args:
         examples: With labels.
         fraction: Share to hold out, above 0 and below 1.
-        seed: Another one, another split.
 
     Returns:
         (to train on, held out), in their order; at least one example each.
@@ -289,7 +290,7 @@ def split_sentence_examples(
     counts = Counter(label for example in examples for label in _classes_of(example))
     groups: dict[bytes, list[int]] = {}
     for index, example in enumerate(examples):
-        groups.setdefault(_hash(example, seed), []).append(index)
+        groups.setdefault(_hash(example), []).append(index)
     strata: dict[str, list[bytes]] = {}
     for key in sorted(groups):
         # A text that comes with several labels: any of them, as long as order doesn't matter.
@@ -338,8 +339,8 @@ def _stratum(example: Example, counts: Counter) -> str:
     return example.label if isinstance(example.label, str) else ""
 
 
-def _hash(example: Example, seed: int) -> bytes:
-    texts = repr((seed, example.text_a, example.text_b)).encode("utf-8", "surrogatepass")
+def _hash(example: Example) -> bytes:
+    texts = repr((_SALT, example.text_a, example.text_b)).encode("utf-8", "surrogatepass")
     return blake2b(texts, digest_size=16).digest()
 
 

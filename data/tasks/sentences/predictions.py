@@ -220,10 +220,17 @@ def _mistake(
 
 
 def label_text(label: Label | None) -> str:
-    """A label as files have it: several joined by commas, nothing where there is none."""
+    """A label as files have it, nothing where there is none.
+
+    Several are joined by commas or, where one of them holds a comma, are a list in JSON.
+    """
     if label is None:
         return ""
-    return ",".join(label) if isinstance(label, tuple) else str(label)
+    if not isinstance(label, tuple):
+        return str(label)
+    if any("," in part for part in label):
+        return json.dumps(label, ensure_ascii=False)
+    return ",".join(label)
 
 
 def _shown(text: str) -> str:

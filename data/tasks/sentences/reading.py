@@ -69,7 +69,6 @@ def open_sentence_task(
             label_separator=values.label_separator,
             has_header=values.header,
             dev_fraction=values.dev_fraction,
-            seed=values.random_seed,
             format=values.file_format,
             data_dir=values.data_dir,
             skip_bad_rows=values.skip_bad_rows,

@@ -39,24 +39,32 @@ def check_tuned_flags(values, kind: SentenceKind) -> None:
             )
 
 
-def keep_tuned(output_dir: str, labels: Sequence[str], tuned: Mapping[str, Any]) -> None:
-    """Writes what `SentenceHead.tune` found; DataError if the folder can't be written."""
-    for flag, value in tuned.items():
-        numbers = {flag: value} if flag == "temperature" else zip(labels, value, strict=True)
-        kept.keep_numbers(output_dir, f"{flag}.json", dict(numbers))
-
-
-def kept_tuned(values, kind: SentenceKind, labels: Sequence[str]) -> dict[str, Any]:
-    """What was tuned, as `SentenceHead.tune` gave it, from beside the weights.
+def keep_tuned(
+    output_dir: str, labels: Sequence[str], tuned: Mapping[str, Any], weights: str | None = None
+) -> None:
+    """Writes what `SentenceHead.tune` found for weights, told by their checksum.
 
     Raises:
-        DataError: There is nothing, or something else.
+        DataError: The folder can't be written.
+    """
+    for flag, value in tuned.items():
+        numbers = {flag: value} if flag == "temperature" else zip(labels, value, strict=True)
+        kept.keep_numbers(output_dir, f"{flag}.json", dict(numbers), weights)
+
+
+def kept_tuned(
+    values, kind: SentenceKind, labels: Sequence[str], weights: str | None = None
+) -> dict[str, Any]:
+    """What was tuned for weights of this checksum, as `SentenceHead.tune` gave it.
+
+    Raises:
+        DataError: There is nothing, something else, or what was tuned for other weights.
     """
     flag = next(flag for flag, kinds in _KINDS.items() if kind in kinds)
     names = [flag] if flag == "temperature" else labels
     remedy = "--do_eval writes it beside the weights. Do that first, or in the same command."
     folders = values.output_dir, values.init_checkpoint
-    numbers = kept.kept_numbers(*folders, f"{flag}.json", names, remedy)
+    numbers = kept.kept_numbers(*folders, f"{flag}.json", names, remedy, weights)
     if numbers is None:
         raise DataError(f"--{flag}=tuned needs {flag}.json. {remedy}")
     if flag == "temperature" and numbers[0] <= 0:

@@ -2,12 +2,14 @@
 
 They lie in `best/` of the output folder: a TF1 bundle `model.ckpt-STEP` with the weights and
 `global_step`, `best.json` that says which step it is and how good, and a text file `checkpoint`,
-through which the folder can be given as --init_checkpoint.
+through which the folder can be given as --init_checkpoint. A run that ends with them says so in the
+output folder's own file `checkpoint`.
 """
 
 import json
 import math
 import operator
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -31,6 +33,7 @@ from modeling.training.engine.distribution import is_chief
 from modeling.training.runs import run_folder
 
 FILE = "best.json"
+_NAMED_BEST = re.compile(rb'model_checkpoint_path: "(%s/model\.ckpt-\d+)"' % BEST_FOLDER.encode())
 
 
 class BestKeeper:
@@ -245,6 +248,30 @@ def keep_as_best(
 def run_of_best(directory: str) -> str | None:
     """What `keep_as_best` was told to be the run; None if nothing was."""
     return (_read_record(join(directory, BEST_FOLDER)) or {}).get("run")
+
+
+def end_with_best(directory: str) -> None:
+    """Has a run's file `checkpoint` name its best weights, so that its folder stands for them.
+
+    Further training names its own checkpoints there again.
+    """
+    record = _read_record(join(directory, BEST_FOLDER))
+    with staged(directory) as temporary:
+        write_staged_text(
+            join(temporary, "checkpoint"),
+            f'model_checkpoint_path: "{BEST_FOLDER}/{record["checkpoint"]}"\n',
+        )
+
+
+def ended_with_best(directory: str) -> str | None:
+    """The best weights of a run that ended with them; None if it ended with its last ones."""
+    path = join(directory, "checkpoint")
+    if not tf.io.gfile.exists(path):
+        return None
+    with tf.io.gfile.GFile(path, "rb") as file:
+        named = _NAMED_BEST.match(file.read(1000))
+    best = named and join(directory, named[1].decode())
+    return best if best and tf1.is_tf1_prefix(best) else None
 
 
 def check_best_metric(metric: str, names: Iterable[str], of: str) -> None:

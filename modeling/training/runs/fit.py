@@ -28,7 +28,13 @@ from modeling.training.engine.loop import (
 from modeling.training.engine.step import TrainStep
 from modeling.training.runs import identity as run_identity
 from modeling.training.runs import run_folder
-from modeling.training.runs.best import BestKeeper, check_best_metric, load_best
+from modeling.training.runs.best import (
+    BestKeeper,
+    check_best_metric,
+    end_with_best,
+    ended_with_best,
+    load_best,
+)
 from modeling.training.runs.reporting import Reporter
 from modeling.training.runs.rollback import (
     LOSS_WINDOW,
@@ -289,7 +295,9 @@ class _Run:
 
     def _best(self, step: int) -> int:
         if not self.keeper:
-            return step
+            # There was nothing to train, or the last checkpoint would be named there.
+            best = ended_with_best(self.directory)
+            return load_best(self.train_step.model, self.directory) if best else step
         if step not in self.reporter.steps("eval"):
             self._evaluate_and_judge(step)
         if self.keeper.best is None:
@@ -303,6 +311,8 @@ class _Run:
         # The chief writes what the others are going to read.
         if self.is_to_leave():
             leave_training_loop(step, self.interruption)
+        if is_chief():
+            end_with_best(self.directory)
         return load_best(self.train_step.model, self.directory)
 
 

@@ -7,7 +7,7 @@ only the chief shows and writes anything.
 import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import tensorflow as tf
 from absl import logging
@@ -282,6 +282,23 @@ class Reporter:
         }
         charts.curves_png(curves, path)
         logging.info("Curves: %s", path)
+
+
+def tell_of_earlier_results(directory: str, names: Iterable[str]) -> None:
+    """Says which results are of another file than predictions that couldn't be scored.
+
+    Args:
+        directory: The run's output folder.
+        names: Of the files that the scores would have been in.
+    """
+    there = [name for name in names if tf.io.gfile.exists(join(directory, name))]
+    if there and is_chief():
+        logging.warning(
+            "%s in %s: of an earlier file, and not of these predictions, which have no labels to "
+            "be scored by.",
+            ", ".join(there),
+            directory,
+        )
 
 
 def write_run_results(directory: str, file_name: str, values: Mapping[str, float]) -> None:

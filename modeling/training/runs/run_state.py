@@ -23,6 +23,7 @@ from modeling.logs import only_warnings
 from modeling.training.engine.distribution import is_chief
 from modeling.training.engine.step import TrainStep
 from modeling.training.runs import run_folder
+from modeling.training.runs.best import ended_with_best
 from modeling.training.runs.reporting import Reporter
 
 KEEP = 5  # the original's number of checkpoints kept
@@ -234,7 +235,8 @@ def load_trained_run(
     """Loads a trained model to evaluate, predict or export; returns its step.
 
     `init_checkpoint` wins if it is given and holds every weight of the model, its task's head
-    too; otherwise the newest checkpoint of the output folder is taken. (The original always took
+    too; otherwise the newest checkpoint of the output folder is taken, or the best one where the
+    run ended with that. (The original always took
     the latter, and evaluated random weights where there was none.)
 
     Args:
@@ -256,6 +258,15 @@ def load_trained_run(
         # A run's checkpoint tells its step by its name.
         of_run = re.search(r"model\.ckpt-(\d+)$", checkpoints.open_contents(init_checkpoint).path)
         return int(of_run[1]) if of_run else 0
+    best = ended_with_best(directory)
+    if best:
+        logging.info(
+            "Weights: %s, with which the run in --output_dir ended%s.",
+            best,
+            "; --init_checkpoint is not read" if init_checkpoint else "",
+        )
+        checkpoints.load(model, best, required=("",))
+        return int(best.rpartition("-")[2])
     if not newest:
         raise ModelingError(
             f"There are no weights to evaluate: {directory} holds no checkpoint and "

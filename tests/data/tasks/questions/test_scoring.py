@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from data.errors import DataError
-from data.tasks.questions.scoring import Scoring, with_answers
+from data.tasks.questions.scoring import Scoring
 from data.tasks.questions.squad import Answer, Question
 
 KNOWN = [
@@ -14,14 +14,15 @@ KNOWN = [
 ]
 
 
-def make(folder, threshold="auto", version_2=True):
+def make(folder, threshold="auto", version_2=True, init_checkpoint=None):
     return Scoring(
         SimpleNamespace(
             output_dir=str(folder),
             null_score_diff_threshold=threshold,
             version_2_with_negative=version_2,
             characters=False,
-        )
+        ),
+        init_checkpoint,
     )
 
 
@@ -33,11 +34,26 @@ def test_threshold_kept_with_the_model(tmp_path):
         assert scoring.threshold() == threshold
     for content in ("", "{}", "[]", '{"null_score_diff_threshold": null}', "\xff"):
         path.write_text(content, "latin-1")
-        with pytest.raises(DataError, match=r"threshold.json can't be read.*auto"):
+        with pytest.raises(DataError, match=r"threshold.json.*auto"):
             scoring.threshold()
     path.unlink()
-    with pytest.raises(DataError, match="NotFoundError"):
+    with pytest.raises(DataError, match=r"there is no null_score_diff_threshold\.json"):
         scoring.threshold()
+
+
+def test_threshold_of_the_weights_that_answer(tmp_path):
+    for name, threshold in (("first", 1.0), ("here", 2.0)):
+        (tmp_path / name).mkdir()
+        make(tmp_path / name).keep(threshold, name)
+    scoring = make(tmp_path / "here", init_checkpoint=str(tmp_path / "first"))
+    assert [scoring.threshold(weights=name) for name in ("first", "here")] == [1.0, 2.0]
+    with pytest.raises(DataError, match="found for other weights, or other models together"):
+        scoring.threshold(weights="here original")
+    # Of an earlier version, which doesn't say whose it is.
+    (tmp_path / "first/null_score_diff_threshold.json").write_text(
+        '{"null_score_diff_threshold": 3}'
+    )
+    assert [scoring.threshold(weights=name) for name in ("first", "here")] == [3.0, 2.0]
 
 
 def test_which_threshold_holds(tmp_path):
@@ -53,7 +69,8 @@ def test_which_threshold_holds(tmp_path):
     assert results["exact"] == results["f1"] == 100 and results["threshold"] == 0
     # Of questions whose answers aren't known, the kept one.
     unknown = [Question("c", "?", "x y", (), False, "f: 3")]
-    assert with_answers(KNOWN) and not with_answers([*KNOWN, *unknown])
+    assert [scoring.without_answers(some) for some in (KNOWN, [*KNOWN, *unknown])] == [0, 1]
+    assert make(tmp_path, version_2=False).without_answers(KNOWN) == 1
     scoring.keep(0.5)
     assert scoring.threshold(unknown, {"c": "x"}, {"c": 0.0}) == 0.5
     with pytest.raises(DataError, match="is zero; it has to be a number or auto"):

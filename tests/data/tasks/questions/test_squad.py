@@ -157,7 +157,12 @@ def test_unanswerable_questions(tmp_path, caplog):
 def test_marks_of_unanswerable_questions(tmp_path, caplog):
     unmarked = qa(answers=[])
     assert read(tmp_path, squad(unmarked))[0].is_impossible
-    assert read(tmp_path, squad(unmarked), training=False)[0].is_impossible
+    other = qa(id="other")
+    assert read(tmp_path, squad(unmarked, other), training=False)[0].is_impossible
+    marked = qa(id="other", answers=[], is_impossible=True)
+    assert read(tmp_path, squad(unmarked, marked), training=False)[0].is_impossible
+    # Where there is none at all, empty lists are in place of answers that nobody has given.
+    assert not read(tmp_path, squad(unmarked), training=False)[0].is_impossible
     refused(tmp_path, squad(unmarked), "version_2_with_negative", version_2=False)
     refused(
         tmp_path, squad(qa(answers=[], is_impossible=False)), r"qas\[0\]: .*no answer, and is_imp"

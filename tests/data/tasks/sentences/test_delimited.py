@@ -1,5 +1,6 @@
 """The task over one's own files: labels found, files split, mistakes explained."""
 
+import dataclasses
 import json
 import random
 from collections import Counter
@@ -222,7 +223,7 @@ def test_dev_fraction(written):
     lines = [f"text {i}\t{'a' if i % 4 else 'b'}" for i in range(200)]
     lines += ["alone\tc", *(["same text\ta"] * 5)]
     path = written("t.tsv", "text\tlabel\n" + "\n".join(lines))
-    task = make(path, dev_fraction=0.1, seed=3)
+    task = make(path, dev_fraction=0.1)
     train, dev = task.read(None, "train"), task.read(None, "dev")
     assert task.splits("dev") == ("dev",)
     assert len(train) + len(dev) == len(lines)
@@ -232,19 +233,32 @@ def test_dev_fraction(written):
     assert 15 <= counts["a"] <= 20
     assert counts["c"] == 0
     assert not {e.text_a for e in train} & {e.text_a for e in dev}
-    # Neither order nor run matters, the seed does.
+    # Neither order nor run matters, and a larger share holds a smaller one.
     random.Random(0).shuffle(lines)
     path = written("u.tsv", "text\tlabel\n" + "\n".join(lines))
-    again = make(path, dev_fraction=0.1, seed=3).read(None, "dev")
+    again = make(path, dev_fraction=0.1).read(None, "dev")
     assert sorted(e.text_a for e in again) == sorted(e.text_a for e in dev)
-    other = make(path, dev_fraction=0.1, seed=4).read(None, "dev")
-    assert {e.text_a for e in other} != {e.text_a for e in dev}
+    more = make(path, dev_fraction=0.3).read(None, "dev")
+    assert {e.text_a for e in more} > {e.text_a for e in dev}
+
+
+def test_no_larger_share_than_was_held_out(written, tmp_path):
+    path = written("t.tsv", TRAIN)
+    saved = saved_sentence_labels(make(path, dev_fraction=0.3))
+    (tmp_path / "labels.json").write_text(json.dumps(saved))
+    known = load_sentence_labels(str(tmp_path / "labels.json"))
+    assert known.dev_fraction == 0.3
+    make(path, dev_fraction=0.3, saved_labels=known)
+    message = error_of(make, path, dev_fraction=0.5, saved_labels=known)
+    assert "was trained with a dev_fraction of 0.3" in message
+    # A model of an earlier version doesn't tell.
+    make(path, dev_fraction=0.5, saved_labels=dataclasses.replace(known, dev_fraction=None))
 
 
 def test_dev_fraction_is_pinned(written):
     """A changed hash would silently move examples between the sets of earlier runs."""
     task = make(written("t.tsv", TRAIN), dev_fraction=0.3)
-    assert [e.guid for e in task.read(None, "dev")] == ["train-4", "train-7", "train-9"]
+    assert [e.guid for e in task.read(None, "dev")] == ["train-3", "train-7", "train-10"]
 
 
 def test_dev_fraction_of_little(written):

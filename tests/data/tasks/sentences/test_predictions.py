@@ -98,6 +98,9 @@ def test_multi_label(path):
         ["dev-0", "x", "x,z", "0.5", "0.49", "0.9"],
         ["dev-1", "", "", "0.1", "0.2", "0.3"],
     ]
+    # One that holds a comma would look like two.
+    write_predictions(str(path), examples, SentenceKind.MULTI_LABEL, ["x", "y", "x,y"], outputs)
+    assert [row[2] for row in _rows(path)[1:]] == ['["x", "x,y"]', ""]
 
 
 def test_regression(path):

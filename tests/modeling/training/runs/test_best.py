@@ -12,7 +12,7 @@ from modeling.checkpoints import tf1
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
 from modeling.models import BertClassifier
-from modeling.training.runs import best
+from modeling.training.runs import best, run_state
 from modeling.training.runs.best import BestKeeper, load_best
 
 METRIC = "eval_accuracy"
@@ -90,6 +90,32 @@ def test_keeps_the_best_and_stops(tmp_path, model):
     assert bundles(tmp_path) == [40]
     assert load_best(model, str(tmp_path)) == 40
     assert step_in(model) == 40
+
+
+def test_a_folder_that_ended_with_the_best_stands_for_it(tmp_path, model):
+    for step in (10, 20, 30):
+        save_training_checkpoint(tmp_path, model, step)
+    keeper = BestKeeper(str(tmp_path), METRIC)
+    evaluate(keeper, model, {10: 0.5, 20: 0.7, 30: 0.6})
+    folder, newest = str(tmp_path), tmp_path / "model.ckpt-30"
+    (tmp_path / "checkpoint").write_text(f'model_checkpoint_path: "{newest.name}"\n')
+    assert best.ended_with_best(folder) is None
+    assert run_state.load_trained_run(model, folder, None) == step_in(model) == 30
+    assert checkpoints.find(folder) == ("tf1", str(newest))
+    best.end_with_best(folder)
+    assert best.ended_with_best(folder) == f"{folder}/best/model.ckpt-20"
+    assert run_state.load_trained_run(model, folder, None) == step_in(model) == 20
+    for there in (True, False):  # the run's own checkpoint of that step
+        checkpoints.load(model, folder)
+        assert step_in(model) == 20 and (tmp_path / "model.ckpt-20.index").exists() == there
+        for path in tmp_path.glob("model.ckpt-20.*"):
+            path.unlink()
+    moved = tmp_path.rename(tmp_path.with_name("moved"))
+    assert checkpoints.find(moved) == ("tf1", str(moved / "best/model.ckpt-20"))
+    # Training on names its own again, and a best that is gone doesn't count.
+    for path in (moved / "best").glob("*.index"):
+        path.unlink()
+    assert best.ended_with_best(str(moved)) is None
 
 
 @pytest.mark.parametrize("metric", ["eval_loss", "masked_lm_perplexity"])
