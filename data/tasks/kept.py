@@ -41,8 +41,9 @@ def kept_numbers(
 ) -> list[float] | None:
     """The numbers of these names that were found for weights, wherever these lie.
 
-    A file of an earlier version doesn't tell its weights: it counts where no other does, beside
-    --init_checkpoint before the output folder.
+    Where both places have some, the output folder's count. A file of an earlier version doesn't
+    tell its weights: it counts where no other does, beside --init_checkpoint before the output
+    folder.
 
     Args:
         output_dir, init_checkpoint: See `task_label_places`.
@@ -64,8 +65,9 @@ def kept_numbers(
     found = [_read(place, names, remedy) for place in places]
     if not found:
         return None
-    fitting = [numbers for of, numbers in found if of == weights or weights is None]
-    fitting += [numbers for of, numbers in found if of is None]
+    # What was found for them last is in the folder that the command writes to.
+    fitting = [numbers for of, numbers in found[::-1] if weights and of == weights]
+    fitting += [numbers for of, numbers in found if of is None or weights is None]
     if not fitting:
         raise DataError(
             f"{' and '.join(places)}: found for other weights, or other models together, than "

@@ -49,6 +49,9 @@ def test_threshold_of_the_weights_that_answer(tmp_path):
     assert [scoring.threshold(weights=name) for name in ("first", "here")] == [1.0, 2.0]
     with pytest.raises(DataError, match="found for other weights, or other models together"):
         scoring.threshold(weights="here original")
+    make(tmp_path / "here").keep(5.0, "first")  # by another file
+    assert scoring.threshold(weights="first") == 5.0
+    make(tmp_path / "here").keep(2.0, "here")
     # Of an earlier version, which doesn't say whose it is.
     (tmp_path / "first/null_score_diff_threshold.json").write_text(
         '{"null_score_diff_threshold": 3}'
