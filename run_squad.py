@@ -103,7 +103,9 @@ class QuestionAnswering:
     def __init__(self, tokenizer: Tokenizer, config: BertConfig):
         self.tokenizer = tokenizer
         self.config = config.with_head("spans")
-        self.scoring = scoring.Scoring(FLAGS, FLAGS.init_checkpoint)
+        # What lies beside the weights that training begins with is of none of the trained ones.
+        self.initial = None if FLAGS.do_train else FLAGS.init_checkpoint
+        self.scoring = scoring.Scoring(FLAGS, self.initial)
         self.model = None
         self.settings = reading.question_settings(FLAGS)
         self.read_in_parts = self.full_questions = 0
@@ -305,7 +307,7 @@ class QuestionAnswering:
         settings = dataclasses.asdict(self.settings)
         weights = head_checksum(model)
         numbers = kept.kept_numbers(
-            *(FLAGS.output_dir, FLAGS.init_checkpoint, CALIBRATION, PlattCalibration._fields),
+            *(FLAGS.output_dir, self.initial, CALIBRATION, PlattCalibration._fields),
             "It is written where questions with answers are answered. Do that again, or remove it.",
             weights,
         )

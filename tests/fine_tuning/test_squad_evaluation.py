@@ -47,8 +47,7 @@ def test_evaluates_every_so_many_steps(folder):
 @pytest.mark.slow
 def test_keeps_the_best_weights_and_answers_with_them(folder):
     flags = ("--eval_steps=4", "--best_metric=eval_f1", "--num_train_steps=24")
-    line = training(folder, "best", *flags, "--learning_rate=0.01", "--do_predict")
-    succeed(*line)
+    succeed(*training(folder, "best", *flags, "--learning_rate=0.01", "--do_predict"))
     out = folder / "best"
     made = evaluations(out)
     assert {4, 8, 12, 16, 20, 24} <= made.keys()
@@ -62,9 +61,16 @@ def test_keeps_the_best_weights_and_answers_with_them(folder):
 
     # They are what a later command answers with, too.
     (out / "predictions.json").rename(out / "before.json")
-    predict = ("--do_predict", f"--predict_file={folder}/dev.json", "--best_metric=eval_f1")
-    succeed(*answerer(folder, "best", *predict))
-    assert read(out / "before.json") == read(out / "predictions.json")
+    predict = ("--do_predict", f"--predict_file={folder}/dev.json")
+    for more in ((), ("--best_metric=eval_f1",)):
+        succeed(*answerer(folder, "best", *predict, *more))
+        assert read(out / "before.json") == read(out / "predictions.json")
+    succeed(*answerer(folder, "elsewhere", *predict, f"--init_checkpoint={out}"))
+    assert read(out / "before.json") == read(folder / "elsewhere" / "predictions.json")
+    # The same command finds nothing to train and keeps to them.
+    flags = ("--num_train_steps=24", "--learning_rate=0.01", "--do_predict")
+    log = succeed(*training(folder, "best", *flags))
+    assert f"best eval_f1, {best['value']:.6g}, of step {best['step']}" in log
 
 
 def test_stops_early(folder):
