@@ -259,9 +259,10 @@ class QuestionAnswering:
         given = np.array([log_odds[key][text] for key, text in texts.items()])
         scores = self.scoring.of_answers(split.examples, texts)
         fitted = fit_platt_calibration(given, scores[:, 0])
-        self.scoring.keep(threshold, self.weights)
         # What is exported answers alone, and with slices.
-        if not FLAGS.ensemble and not FLAGS.original_postprocessing:
+        alone = not FLAGS.ensemble and not FLAGS.original_postprocessing
+        self.scoring.keep(threshold, self.weights if alone else None)
+        if alone:
             kept.keep_numbers(directory, CALIBRATION, fitted._asdict(), self.weights)
         return self._judged(split, texts, scores, given, fitted, results)
 

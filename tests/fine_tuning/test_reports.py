@@ -225,6 +225,7 @@ def test_thresholds_are_tuned_kept_and_exported(folder):
     column = ("--label_column=labels", "--label_kind=multi_label")
     out = trained(folder, "tuned", *column, "--label_thresholds=tuned", "--do_export")
     kept = json.loads((out / "label_thresholds.json").read_text())
+    assert len(kept.pop("weights")) == 32
     assert set(kept) == set(names) and set(kept.values()) != {0.5}
     exported = json.loads((out / "export/1/assets/label_thresholds.json").read_text())
     assert exported == [kept[name] for name in names]
@@ -299,6 +300,7 @@ def test_choices(folder):
     # Every third choice of every other example is none.
     logits = [[np.log(float(row[f"choice_{n}"]) or 1e-300) for n in range(3)] for row in given]
     fitted = fit_temperature(logits, np.zeros(20, int))
+    assert len(kept.pop("weights")) == 32
     assert kept == {"temperature": pytest.approx(fitted, rel=1e-4)}
     assert '"choices": [' in page
 

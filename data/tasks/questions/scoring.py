@@ -19,8 +19,8 @@ from data.tasks.questions.squad import Question
 _FILE = "null_score_diff_threshold.json"
 _KEY = "null_score_diff_threshold"
 _REMEDY = (
-    "It is written when questions with answers are answered with the threshold auto; do that "
-    "first, or give a number."
+    "It is written when questions with answers are answered with the threshold auto, by one model "
+    "and not as the original; do that first, or give a number."
 )
 
 
@@ -105,16 +105,21 @@ class Scoring:
         """Exact match and F1 of the answers given, by question id; see `metrics.answer_scores`."""
         return metrics.answer_scores(questions, texts, self.version_2, self.characters)
 
-    def keep(self, threshold: float, weights: str | None = None) -> None:
+    def keep(self, threshold: float, weights: str | None) -> None:
         """Keeps a threshold that was found, for questions whose answers aren't known.
 
         Args:
             threshold: Of `threshold`.
-            weights: Checksum of those that it is for.
+            weights: Checksum of those that it is for; None: they answer together with others, or
+                as the original does, which an export can't; it is told then, and not kept.
         """
-        if self.version_2 and self.fixed is None:
-            keep_numbers(self.folders[0], _FILE, {_KEY: threshold}, weights)
-            logging.info("Best threshold: %.4f, kept in %s", threshold, _FILE)
+        if not self.version_2 or self.fixed is not None:
+            return
+        if weights is None:
+            logging.info("Best threshold: %.4f, not kept: give it as --%s", threshold, _KEY)
+            return
+        keep_numbers(self.folders[0], _FILE, {_KEY: threshold}, weights)
+        logging.info("Best threshold: %.4f, kept in %s", threshold, _FILE)
 
     def _kept(self, weights: str | None) -> float:
         numbers = kept_numbers(*self.folders, _FILE, [_KEY], _REMEDY, weights)

@@ -30,7 +30,7 @@ def test_threshold_kept_with_the_model(tmp_path):
     scoring = make(tmp_path)
     path = tmp_path / "null_score_diff_threshold.json"
     for threshold in (-1.2345678901234567, 0.0, 1e9):
-        scoring.keep(threshold)
+        scoring.keep(threshold, "w")
         assert scoring.threshold() == threshold
     for content in ("", "{}", "[]", '{"null_score_diff_threshold": null}', "\xff"):
         path.write_text(content, "latin-1")
@@ -64,7 +64,7 @@ def test_which_threshold_holds(tmp_path):
     assert make(tmp_path, version_2=False).threshold(KNOWN, texts, odds) == 0.0
     fixed = make(tmp_path, "-2.5")
     assert fixed.threshold(KNOWN, texts, odds) == -2.5
-    fixed.keep(-2.5)
+    fixed.keep(-2.5, "w")
     assert not list(tmp_path.iterdir())
     scoring = make(tmp_path)
     assert -1 < scoring.threshold(KNOWN, texts, odds) < 1
@@ -74,7 +74,8 @@ def test_which_threshold_holds(tmp_path):
     unknown = [Question("c", "?", "x y", (), False, "f: 3")]
     assert [scoring.without_answers(some) for some in (KNOWN, [*KNOWN, *unknown])] == [0, 1]
     assert make(tmp_path, version_2=False).without_answers(KNOWN) == 1
-    scoring.keep(0.5)
+    scoring.keep(0.5, "w")
+    scoring.keep(0.7, None)  # by several models
     assert scoring.threshold(unknown, {"c": "x"}, {"c": 0.0}) == 0.5
     with pytest.raises(DataError, match="is zero; it has to be a number or auto"):
         make(tmp_path, "zero")
