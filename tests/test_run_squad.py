@@ -188,6 +188,7 @@ def test_training_two_files_ensemble_and_bad_input(folder):
     assert "The threshold for the empty answer isn't known" in said["no threshold"]
     threshold = read(folder / "a" / "null_score_diff_threshold.json")
     assert np.isfinite(threshold["null_score_diff_threshold"])
+    assert len(threshold["weights"]) == 32  # of the one model
     assert (folder / "a" / "training.png").exists()
 
 
