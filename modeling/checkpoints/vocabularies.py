@@ -294,10 +294,12 @@ def _tell_of_added(folder: str) -> None:
     if not tf.io.gfile.exists(vocab_file):
         return
     listed = _read_object(join(folder, _FAST_TOKENIZER)).get("added_tokens")
+    listed = listed if isinstance(listed, list) else ()
     added = [*_read_object(join(folder, _ADDED))]
-    added += [t.get("content") for t in listed or () if isinstance(t, dict)]
+    added += [token.get("content") for token in listed if isinstance(token, dict)]
     known = set(_tokens(vocab_file))
-    unknown = [token for token in dict.fromkeys(added) if token and token not in known]
+    texts = dict.fromkeys(token for token in added if isinstance(token, str))
+    unknown = [token for token in texts if token not in known]
     if unknown:
         logging.warning(
             "The tokenizer in %s has %d added tokens that are not in its vocab.txt: %s. Texts that "
@@ -305,7 +307,7 @@ def _tell_of_added(folder: str) -> None:
             "if they are words of the texts.",
             folder,
             len(unknown),
-            ", ".join(map(str, unknown[:5])),
+            ", ".join(unknown[:5]),
         )
 
 

@@ -311,9 +311,10 @@ class _Run:
         # The chief writes what the others are going to read.
         if self.is_to_leave():
             leave_training_loop(step, self.interruption)
+        best = load_best(self.train_step.model, self.directory)
         if is_chief():
             end_with_best(self.directory)
-        return load_best(self.train_step.model, self.directory)
+        return best
 
 
 def check_run_options(options: LoopOptions) -> None:
