@@ -343,7 +343,7 @@ def _check_version(
         if training:
             raise DataError(message + "Use that flag, or remove those questions from the file.")
         logging.warning("%sThey can be predicted on, but not evaluated.", message)
-    if version_2 and not impossible:
+    if version_2 and all(question.answers for question in questions):
         logging.warning(
             f"{path}: all {len(questions)} questions are answerable, as in SQuAD 1.1, though"
             " --version_2_with_negative is set: when to give no answer can't be learned from them,"

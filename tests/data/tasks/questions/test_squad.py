@@ -177,8 +177,11 @@ def test_marks_of_unanswerable_questions(tmp_path, caplog):
     assert read(tmp_path, both, training=False)[0].answers == (Answer("Ada", 0),)
 
 
-def test_files_without_answers_are_for_prediction(tmp_path):
+def test_files_without_answers_are_for_prediction(tmp_path, caplog):
     content = squad(qa(answers=None))
+    for unknown in (content, squad(qa(answers=[]))):
+        read(tmp_path, unknown, training=False, version_2=True)
+    assert "are answerable" not in caplog.text
     (question,) = read(tmp_path, content, training=False, version_2=False)
     assert question.answers == () and not question.is_impossible
     refused(
