@@ -18,16 +18,14 @@ from data.tasks.labels import task_label_places
 _WEIGHTS = "weights"
 
 
-def keep_numbers(
-    output_dir: str, file: str, numbers: Mapping[str, float], weights: str | None = None
-) -> None:
+def keep_numbers(output_dir: str, file: str, numbers: Mapping[str, float], weights: str) -> None:
     """Writes numbers by name, and the checksum of the weights that they were found for.
 
     Raises:
         DataError: The folder can't be written.
     """
-    told = {} if weights is None or _WEIGHTS in numbers else {_WEIGHTS: weights}
-    text = json.dumps({**numbers, **told}, ensure_ascii=False, indent=2)
+    # A label may be called so; then nothing tells.
+    text = json.dumps({_WEIGHTS: weights, **numbers}, ensure_ascii=False, indent=2)
     atomic.write_text(os.path.join(output_dir, file), text + "\n")
 
 

@@ -40,7 +40,7 @@ def check_tuned_flags(values, kind: SentenceKind) -> None:
 
 
 def keep_tuned(
-    output_dir: str, labels: Sequence[str], tuned: Mapping[str, Any], weights: str | None = None
+    output_dir: str, labels: Sequence[str], tuned: Mapping[str, Any], weights: str
 ) -> None:
     """Writes what `SentenceHead.tune` found for weights, told by their checksum.
 

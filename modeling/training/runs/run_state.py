@@ -236,8 +236,8 @@ def load_trained_run(
 
     `init_checkpoint` wins if it is given and holds every weight of the model, its task's head
     too; otherwise the newest checkpoint of the output folder is taken, or the best one where the
-    run ended with that. (The original always took
-    the latter, and evaluated random weights where there was none.)
+    run ended with that. (The original always took the newest, and evaluated random weights where
+    there was none.)
 
     Args:
         model, directory, init_checkpoint: As in training.
@@ -259,23 +259,18 @@ def load_trained_run(
         of_run = re.search(r"model\.ckpt-(\d+)$", checkpoints.open_contents(init_checkpoint).path)
         return int(of_run[1]) if of_run else 0
     best = ended_with_best(directory)
-    if best:
-        logging.info(
-            "Weights: %s, with which the run in --output_dir ended%s.",
-            best,
-            "; --init_checkpoint is not read" if init_checkpoint else "",
-        )
-        checkpoints.load(model, best, required=("",))
-        return int(best.rpartition("-")[2])
-    if not newest:
+    chosen = best or newest
+    if not chosen:
         raise ModelingError(
             f"There are no weights to evaluate: {directory} holds no checkpoint and "
             f"--init_checkpoint is not given. Train with --do_train, or give --init_checkpoint."
         )
     logging.info(
-        "Weights: %s, the newest checkpoint in --output_dir%s.",
-        newest,
+        "Weights: %s, with which the run in --output_dir ended%s."
+        if best
+        else "Weights: %s, the newest checkpoint in --output_dir%s.",
+        chosen,
         "; --init_checkpoint is not read" if init_checkpoint else "",
     )
-    checkpoints.load(model, newest, required=("",))
-    return int(newest.rpartition("-")[2])
+    checkpoints.load(model, chosen, required=("",))
+    return int(chosen.rpartition("-")[2])

@@ -53,7 +53,10 @@ def test_kept_beside_the_weights(tmp_path, kind):
     values = Values(output_dir=here, init_checkpoint=f"{there}/model.ckpt-3")
     with pytest.raises(DataError, match=f"--{flag}=tuned needs {flag}.json. --do_eval writes it"):
         tuned.kept_tuned(values, kind, LABELS)
-    tuned.keep_tuned(there, LABELS, OF_KINDS[kind])
+    tuned.keep_tuned(there, LABELS, OF_KINDS[kind], "trained")
+    assert tuned.kept_tuned(values, kind, LABELS, "trained") == OF_KINDS[kind]
+    with pytest.raises(DataError, match=f"{flag}.json: found for other weights"):
+        tuned.kept_tuned(values, kind, LABELS, "other")
     assert tuned.kept_tuned(values, kind, LABELS) == OF_KINDS[kind]
     # In whatever order the labels are.
     assert tuned.kept_tuned(values, kind, LABELS[::-1]) == {

@@ -191,3 +191,12 @@ def test_training_is_an_activity_until_it_is_closed(tmp_path):
     reporter.add(history())  # it goes on
     assert "4 of 10 steps" in logs._under_way[-1].line()
     reporter.close()
+
+
+def test_scores_of_an_earlier_file_are_named(tmp_path, caplog):
+    (tmp_path / "test_results.txt").write_text("eval_f1 = 1\n")
+    reporting.tell_of_earlier_results(str(tmp_path), ["none.txt"])
+    assert not caplog.text
+    reporting.tell_of_earlier_results(str(tmp_path), ["test_results.txt", "none.txt"])
+    assert f"test_results.txt in {tmp_path}: of an earlier file, and not of these" in caplog.text
+    assert "none.txt" not in caplog.text
