@@ -276,11 +276,9 @@ def run(summary: RunSummary) -> int:
         vocab_file = records[0].vocab_file if records else FLAGS.vocab_file
         records.append(find_records(config, phase, folder, vocab_file))
     start = run_folder.latest_run_checkpoint(FLAGS.output_dir) or FLAGS.init_checkpoint
-    made_with = records[0].vocab_file, records[0].vocabulary
-    vocabulary = checkpoints.agreed_vocabulary(start, *made_with)
-    masks = None
-    if FLAGS.dynamic_masking:
-        masks = MaskSettings.from_flags(FLAGS, records[0].vocab_file)
+    vocab_file = records[0].vocab_file
+    vocabulary = checkpoints.agreed_vocabulary(start, vocab_file, records[0].vocabulary)
+    masks = MaskSettings.from_flags(FLAGS, vocab_file) if FLAGS.dynamic_masking else None
     eval_sets = [
         make_dataset(phase, found, config, masks, training=False)
         for phase, found in zip(phases, records, strict=True)
@@ -302,7 +300,8 @@ def run(summary: RunSummary) -> int:
         functools.partial(make_dataset, phase, found, config, masks, training=True)
         for phase, found in zip(phases, records, strict=True)
     ]
-    phases, num_warmup_steps = budgeted_phases(FLAGS, phases, make_step, training_sets)
+    budgeted = budgeted_phases(FLAGS, phases, make_step, training_sets)
+    phases, num_warmup_steps, keep_budget = budgeted
     num_train_steps = phases[-1].last_step
     reporter = Reporter(FLAGS.output_dir, num_train_steps, phases[0].batch_size)
     evaluator = Evaluator(model, losses)
@@ -319,9 +318,14 @@ def run(summary: RunSummary) -> int:
     try:
         # ---- Train ----
         if FLAGS.do_train:
-            kept = (FLAGS.output_dir, config, records[0].vocab_file, folding)
+            kept = FLAGS.output_dir, config, vocab_file, folding
             keep_model_files = functools.partial(model_folder.keep_model_files, *kept)
             keep_model_files(write=False)
+
+            def begin() -> None:
+                keep_model_files(write=distribution.is_chief())
+                keep_budget()
+
             settings = training_settings.training_settings(FLAGS, num_train_steps, num_warmup_steps)
             stages = [
                 RunStage(
@@ -354,10 +358,10 @@ def run(summary: RunSummary) -> int:
                 result_names=lambda: [*evaluator.names(eval_sets[-1]), "masked_lm_perplexity"],
                 identity=identity | teaching,
                 vocabulary=vocabulary,
-                begin=functools.partial(keep_model_files, write=distribution.is_chief()),
+                begin=begin,
             )
             if distribution.is_chief():
-                checkpoints.save(model, FLAGS.output_dir, records[0].vocab_file, folding=folding)
+                checkpoints.save(model, FLAGS.output_dir, vocab_file, folding=folding)
                 logging.info("Wrote bert_model.ckpt and bert_config.json to %s", FLAGS.output_dir)
         else:
             step = load_weights(model)
@@ -379,11 +383,11 @@ def run(summary: RunSummary) -> int:
             found.diagnose(error, *sizes, masked=masked)
         raise
     if FLAGS.do_export and distribution.is_chief():
-        export(model, records[0].vocab_file if records else FLAGS.vocab_file)
+        export(model, vocab_file)
     if FLAGS.demo and FLAGS.do_eval:
         demo.show_demo(
             functools.partial(fill_masks, model),
-            Tokenizer(records[0].vocab_file, FLAGS.do_lower_case, (), FLAGS.strip_accents),
+            Tokenizer(vocab_file, FLAGS.do_lower_case, (), FLAGS.strip_accents),
             eval_sets[0],
             results["masked_lm_accuracy"],
             phases[0].max_seq_length,

@@ -1,6 +1,7 @@
 """A budget in place of a number of steps: so many minutes of training, or so many operations.
 
-phases, num_warmup_steps = budgeted_phases(values, phases, make_step, datasets)
+phases, num_warmup_steps, keep_budget = budgeted_phases(values, phases, make_step, datasets)
+keep_budget()  # once the run stands
 
 The steps are decided once, before the first one, so that the learning rate falls to its end there,
 and the same steps can be asked for again by their number. `budget.json` in the output folder keeps
@@ -8,6 +9,7 @@ them for a run that goes on.
 """
 
 import dataclasses
+import functools
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -37,8 +39,8 @@ def budgeted_phases(
     phases: Sequence[Phase],
     make_step: Callable[[EngineSettings], TrainStep],
     datasets: Sequence[Callable[[], tf.data.Dataset]],
-) -> tuple[list[Phase], int]:
-    """The phases of a run and its steps of warm-up, within --minutes or --flops.
+) -> tuple[list[Phase], int, Callable[[], None]]:
+    """The phases of a run, its steps of warm-up and what keeps both, within --minutes or --flops.
 
     Steps of phases and warm-up keep their proportions and are made as many as the budget holds.
     What a step takes is seen in steps with a learning rate of 0, which change nothing. Minutes
@@ -52,14 +54,16 @@ def budgeted_phases(
         datasets: For each phase its endless batches.
 
     Returns:
-        Both as they are without a budget.
+        Phases and warm-up as they are without a budget. What keeps them is to be called once the
+        run stands: the plan of a command that is refused mustn't replace that of the folder's
+        weights.
 
     Raises:
         ModelingError: A budget that holds less than a step of each phase, or a damaged file.
     """
     with_budget = values.minutes or values.flops
     if values.do_train and not with_budget:
-        return list(phases), values.num_warmup_steps
+        return list(phases), values.num_warmup_steps, _keep_nothing
     asked = {
         "minutes": values.minutes,
         "flops": values.flops,
@@ -73,20 +77,29 @@ def budgeted_phases(
         same = plan["asked"]["phases"] == asked["phases"]
     if not same:
         if not values.do_train:
-            return list(phases), values.num_warmup_steps
+            return list(phases), values.num_warmup_steps, _keep_nothing
         settings = training_settings(values, num_train_steps=1)
         step = make_step(dataclasses.replace(settings, learning_rate=0.0))
         plan = {"asked": asked, **_new_plan(values, phases, step, datasets)}
-        if is_chief():
-            with staged(values.output_dir) as temporary:
-                write_staged_text(join(temporary, FILE), json.dumps(plan, indent=2) + "\n")
+        keep = functools.partial(_keep_plan, values.output_dir, plan)
     else:
+        keep = _keep_nothing
         logging.info("The steps are those of %s.", join(values.output_dir, FILE))
     planned: list[Phase] = []
     for phase, steps in zip(phases, plan["steps"], strict=True):
         first = planned[-1].last_step if planned else 0
         planned.append(dataclasses.replace(phase, num_steps=steps, first_step=first))
-    return planned, plan["num_warmup_steps"]
+    return planned, plan["num_warmup_steps"], keep
+
+
+def _keep_nothing() -> None:
+    """There is no plan, or it is kept."""
+
+
+def _keep_plan(directory: str, plan: dict) -> None:
+    if is_chief():
+        with staged(directory) as temporary:
+            write_staged_text(join(temporary, FILE), json.dumps(plan, indent=2) + "\n")
 
 
 def _kept_plan(directory: str) -> dict | None:

@@ -40,7 +40,7 @@ def clock(monkeypatch):
     return clock
 
 
-def planned(folder, clock, trained=False, **given):
+def planned(folder, clock, trained=False, stands=True, **given):
     """Steps of the phases and of the warm-up, and the settings that were measured with."""
     values = {"minutes": 0.0, "flops": 0.0, "num_warmup_steps": 100, "do_train": True} | given
     values |= dict.fromkeys(("optimizer", "lr_schedule"), "") | {"random_seed": 1, "xla": False}
@@ -57,9 +57,11 @@ def planned(folder, clock, trained=False, **given):
         measured.append(settings)
         return Step(clock)
 
-    phases, warmup = budget.budgeted_phases(
+    phases, warmup, keep = budget.budgeted_phases(
         types.SimpleNamespace(**values), PHASES, make_step, DATASETS
     )
+    if stands:
+        keep()
     assert [p.first_step for p in phases] == [0, phases[0].num_steps]
     assert [p.batch_size for p in phases] == [8, 4]
     return [phase.num_steps for phase in phases], warmup, measured
@@ -98,7 +100,9 @@ def test_a_run_that_goes_on_keeps_its_steps(tmp_path, clock, monkeypatch):
     monkeypatch.setitem(SECONDS, 16, 0.1)
     assert planned(tmp_path, clock, trained=True, minutes=11.0) == (*again[:2], [])
     assert planned(tmp_path, clock, trained=True, minutes=11.0, do_train=False)[:2] == again[:2]
-    # Asked for something else, it is counted anew.
+    # Asked for something else, it is counted anew; a command that is refused then changes nothing.
+    planned(tmp_path, clock, minutes=22.0, stands=False)
+    assert planned(tmp_path, clock, minutes=11.0) == (*again[:2], [])
     other = planned(tmp_path, clock, trained=True, minutes=22.0)
     assert other[0] == [8486, 943] and len(other[2]) == 1
 
