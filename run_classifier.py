@@ -35,7 +35,7 @@ training_flags.define_training_evaluation_flag()
 training_flags.define_class_weights_flag()
 training_flags.define_head_flag()
 hardware_flags.define_hardware_flags()
-export_flags.define_export_flags()
+export_flags.define_export_flags("student")
 # What the original requires besides, the folder of a trained model tells.
 REQUIRED = ("output_dir",)
 

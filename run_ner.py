@@ -37,7 +37,7 @@ training_flags.define_student_command_flag()
 training_flags.define_training_evaluation_flag()
 training_flags.define_head_flag()
 hardware_flags.define_hardware_flags()
-export_flags.define_export_flags()
+export_flags.define_export_flags("student")
 REQUIRED = ("output_dir",)
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ model_flags.define_student_flags()
 training_flags.define_fine_tuning_flags()
 training_flags.define_student_command_flag()
 hardware_flags.define_hardware_flags()
-export_flags.define_export_flags()
+export_flags.define_export_flags("student")
 REQUIRED = ("output_dir",)
 
 if __name__ == "__main__":

@@ -81,7 +81,7 @@ flags.DEFINE_enum(
     "output_format", "jsonl", vector_files.FORMATS, "Of the output file; numpy needs NAME.npy."
 )
 flags.DEFINE_string("export_dir", None, "Also write a SavedModel there: text to vectors.")
-export_flags.define_export_form()
+export_flags.define_export_form("export_dir")
 
 REQUIRED = ("init_checkpoint",)
 VALUES_AT_ONCE = 2**25

@@ -139,6 +139,8 @@ def test_bad_input_is_named(folder, tmp_path):
     assert "Nothing to do" in fail(*command(folder, "bad"))
     message = fail(*command(folder, "bad", "--do_train", f"--export_dir={tmp_path}/export"))
     assert "--export_dir is where --do_export writes to" in message
+    message = fail(*command(folder, "bad", "--do_eval", "--export_dtype=int8"))
+    assert "none is without --do_export or --student" in message
     own = ("--test_file=mine.tsv", "--encoding=utf-16")
     message = fail(*command(folder, "bad", "--do_train", "--do_predict", *own))
     assert "--test_file, --encoding would change nothing: --task_name=sst-2 has" in message

@@ -13,8 +13,8 @@ BRANCHES = 2
 """Of each layer, see `modeling.serving.graph.encoder`."""
 
 
-def define_export_flags() -> None:
-    """Whether, where and how."""
+def define_export_flags(*exporting: str) -> None:
+    """Whether, where and how; `exporting` are flags besides --do_export that have it done."""
     flags.DEFINE_bool("do_export", False, "Write a SavedModel that takes raw text.")
     flags.DEFINE_string("export_dir", None, "Where to; default: export/ in the output folder.")
     flags.register_multi_flags_validator(
@@ -22,16 +22,17 @@ def define_export_flags() -> None:
         lambda values: values["do_export"] or not values["export_dir"],
         "--export_dir is where --do_export writes to; without that nothing is.",
     )
-    define_export_form()
+    define_export_form("do_export", *exporting)
 
 
 def define_export_fill_mask_flag() -> None:
     """Of a pre-trained model."""
     flags.DEFINE_integer("export_top_k", 5, "Words that it gives for a [MASK].", lower_bound=1)
+    _needs("export_top_k", ("do_export",))
 
 
-def define_export_form() -> None:
-    """In which form weights and layers are kept."""
+def define_export_form(*exporting: str) -> None:
+    """In which form weights and layers are kept; refused where none of `exporting` is given."""
     flags.DEFINE_enum(
         "export_format",
         "saved_model",
@@ -56,4 +57,17 @@ def define_export_form() -> None:
         BRANCHES,
         "Parts of each layer that a server's threads compute side by side, of a saved_model.",
         lower_bound=1,
+    )
+    for name in ("export_format", "export_dtype", "export_branches"):
+        _needs(name, exporting)
+
+
+def _needs(name: str, exporting: tuple[str, ...]) -> None:
+    """Refuses a flag that says how a model is exported, where none is."""
+    default = flags.FLAGS[name].default
+    needed = " or ".join(f"--{flag}" for flag in exporting)
+    flags.register_multi_flags_validator(
+        [name, *exporting],
+        lambda values: values[name] == default or any(values[flag] for flag in exporting),
+        f"--{name} says how a model is exported, and none is without {needed}.",
     )

@@ -251,6 +251,7 @@ CASES = [
             ("--pooling=mean", "--word_pooling=mean"),
             ("--output_format=csv",),
             ("--export_dtype=int3",),
+            ("--export_dtype=int8",),
         )
     ),
     refused("vectors", "vectors", "--output_format=numpy", says="output_file"),
