@@ -27,19 +27,21 @@ def define_export_flags(*exporting: str) -> None:
 
 def define_export_fill_mask_flag() -> None:
     """Of a pre-trained model."""
-    flags.DEFINE_integer("export_top_k", 5, "Words that it gives for a [MASK].", lower_bound=1)
-    _needs("export_top_k", ("do_export",))
+    top_k = flags.DEFINE_integer(
+        "export_top_k", 5, "Words that it gives for a [MASK].", lower_bound=1
+    )
+    _needs(top_k, ("do_export",))
 
 
 def define_export_form(*exporting: str) -> None:
     """In which form weights and layers are kept; refused where none of `exporting` is given."""
-    flags.DEFINE_enum(
+    form = flags.DEFINE_enum(
         "export_format",
         "saved_model",
         list(EXPORT_FORMATS),
         "saved_model: for TensorFlow and TF Serving; tflite: for LiteRT on a device, from ids.",
     )
-    flags.DEFINE_enum(
+    dtype = flags.DEFINE_enum(
         "export_dtype",
         "float32",
         list(dict.fromkeys(itertools.chain(*EXPORT_FORMATS.values()))),
@@ -52,22 +54,21 @@ def define_export_form(*exporting: str) -> None:
         "tflite takes float32, float16 and int8 as --export_dtype, a saved_model float32, bfloat16 "
         "and int8.",
     )
-    flags.DEFINE_integer(
+    branches = flags.DEFINE_integer(
         "export_branches",
         BRANCHES,
         "Parts of each layer that a server's threads compute side by side, of a saved_model.",
         lower_bound=1,
     )
-    for name in ("export_format", "export_dtype", "export_branches"):
-        _needs(name, exporting)
+    for flag in (form, dtype, branches):
+        _needs(flag, exporting)
 
 
-def _needs(name: str, exporting: tuple[str, ...]) -> None:
+def _needs(flag: flags.FlagHolder, exporting: tuple[str, ...]) -> None:
     """Refuses a flag that says how a model is exported, where none is."""
-    default = flags.FLAGS[name].default
-    needed = " or ".join(f"--{flag}" for flag in exporting)
     flags.register_multi_flags_validator(
-        [name, *exporting],
-        lambda values: values[name] == default or any(values[flag] for flag in exporting),
-        f"--{name} says how a model is exported, and none is without {needed}.",
+        [flag.name, *exporting],
+        lambda values: values[flag.name] == flag.default or any(values[n] for n in exporting),
+        f"--{flag.name} says how a model is exported, and none is without "
+        f"{' or '.join(f'--{name}' for name in exporting)}.",
     )

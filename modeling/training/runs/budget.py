@@ -1,7 +1,6 @@
 """A budget in place of a number of steps: so many minutes of training, or so many operations.
 
 phases, num_warmup_steps, keep_budget = budgeted_phases(values, phases, make_step, datasets)
-keep_budget()  # once the run stands
 
 The steps are decided once, before the first one, so that the learning rate falls to its end there,
 and the same steps can be asked for again by their number. `budget.json` in the output folder keeps
