@@ -27,6 +27,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from data import progress
 from data.errors import DataError
 from data.files import atomic, text_files
 from data.pretraining import corpus
@@ -54,6 +55,8 @@ class Job:
     Attributes:
         name: Path that the output is called by: the (first) --output_file.
         corpus: The text, in parts.
+        text_sha256: Of each of its files. Sizes and times of change don't tell them apart:
+            TensorFlow gives times in whole seconds, and copies keep them.
         output_files: The shards, in order.
         vocab_file, vocab_sha256: The vocabulary.
         settings: See there.
@@ -66,6 +69,7 @@ class Job:
 
     name: str
     corpus: CorpusParts
+    text_sha256: tuple[str, ...]
     output_files: tuple[str, ...]
     vocab_file: str
     vocab_sha256: str
@@ -147,6 +151,7 @@ def asked_of_job(job: Job) -> dict[str, Any]:
     asked["settings"] = job.settings.identity()
     asked["output_files"] = [os.path.basename(path) for path in job.output_files]
     asked["corpus"]["spans"] = len(job.corpus)
+    asked["corpus"]["files"] = [path for path, _, _ in job.corpus.files]
     # A copy of the vocabulary elsewhere is the same vocabulary.
     del asked["name"], asked["vocab_file"]
     for name in ("near_duplicates", "languages", "boilerplate_documents"):
@@ -189,6 +194,10 @@ def plan_job(
     return Job(
         name or output_files[0],
         divide_corpus(files, number, text_field, held_out, max(SEGMENTS, len(output_files))),
+        tuple(
+            shards.shard_sha256(path)
+            for [path] in progress.portions("Reading the text's checksums", "files", files, 1)
+        ),
         tuple(output_files),
         vocab_file,
         shards.shard_sha256(vocab_file),

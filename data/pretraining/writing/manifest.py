@@ -84,7 +84,10 @@ def write_manifest(
         "held_out": job.corpus.held_out,
         "vocab_file": os.path.basename(job.vocab_file),
         "vocab_sha256": job.vocab_sha256,
-        "inputs": [{"path": path, "bytes": size} for path, size, _ in job.corpus.files],
+        "inputs": [
+            {"path": path, "bytes": size, "sha256": sha256}
+            for (path, size, _), sha256 in zip(job.corpus.files, job.text_sha256, strict=True)
+        ],
         "counts": dataclasses.asdict(counts),
         "files": [
             {"name": os.path.basename(file["path"])}
