@@ -339,12 +339,12 @@ def run(summary: RunSummary) -> int:
                     functools.partial(pipeline.describe_pretraining_batch, found.train_files)
                     if found.train_files
                     else None,
+                    phase.max_seq_length,
                 )
                 for phase, found, training_set in zip(phases, records, training_sets, strict=True)
             ]
             made = records[0].settings.identity() if records[0].settings else {}
-            content = [found.fingerprint() for found in records]
-            data = num_warmup_steps, content, made, masks
+            data = num_warmup_steps, [found.fingerprint() for found in records], made, masks
             identity = training_settings.pretraining_identity(FLAGS, phases, *data)
             step = fit_run(
                 make_step(settings),

@@ -7,6 +7,7 @@ step = fit_run(train_step, stages, output_dir, None, reporter,
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -61,6 +62,7 @@ class RunStage:
         data_id: Says in words which data and order that is; see `RunState`.
         batch_size: Examples per update, over all replicas.
         describe_examples: Says which examples the `index` of a batch means, for messages.
+        length: Of an example: what is left of a run is judged by the places of its batches.
     """
 
     last_step: int
@@ -68,6 +70,7 @@ class RunStage:
     data_id: str
     batch_size: int
     describe_examples: Callable[[np.ndarray], str] | None = None
+    length: int = 1
 
 
 def fit_run(
@@ -191,6 +194,7 @@ class _Run:
         """Trains through the stages that are left; the step of the weights to go on with."""
         step = run_folder.latest_run_step(self.directory)
         first_step = 0
+        self.reporter.work = functools.partial(_places, stages)
         for number, stage in enumerate(stages):
             if step < stage.last_step or stage is stages[-1]:
                 if len(stages) > 1:
@@ -315,6 +319,16 @@ class _Run:
         if is_chief():
             end_with_best(self.directory)
         return best
+
+
+def _places(stages: Sequence[RunStage], step: int) -> float:
+    """How many places of input the steps up to one have: about what they cost."""
+    total, first = 0, 0
+    for stage in stages:
+        steps = min(step, stage.last_step) - first
+        total += max(steps, 0) * stage.batch_size * stage.length
+        first = stage.last_step
+    return float(total)
 
 
 def check_run_options(options: LoopOptions) -> None:

@@ -4,6 +4,7 @@ Between the status lines an activity tells how far it is, see `modeling.logs`. O
 only the chief shows and writes anything.
 """
 
+import collections
 import json
 import math
 import time
@@ -82,6 +83,39 @@ def _finite_mean(pairs: Sequence[tuple[float, float]]) -> float | None:
     return _weighted_mean(finite) if finite else None
 
 
+class _Pace:
+    """How long the rest of a run takes.
+
+    Steps go on as in the later half of what this session has done; what came between steps,
+    evaluations and checkpoints, as in all of it, since there are few of them.
+    """
+
+    def __init__(self):
+        self._points: collections.deque[tuple[float, float]] = collections.deque()
+        self._first = self._paused = 0.0
+
+    def pause(self, seconds: float) -> None:
+        """So long there were no steps."""
+        if self._points:
+            self._paused += seconds
+
+    def seconds_left(self, done: float, total: float) -> float | None:
+        """For so much of the work; None before there is something to judge by."""
+        now = done, time.perf_counter() - self._paused
+        points = self._points
+        if not points:
+            self._first = done
+        # A hundred points say it as well as one for each of a million calls.
+        if not points or done - points[-1][0] >= (done - self._first) / 100:
+            points.append(now)
+        while len(points) > 1 and points[1][0] <= (self._first + done) / 2:
+            points.popleft()
+        work, seconds = (end - begin for end, begin in zip(now, points[0], strict=True))
+        if work <= 0:
+            return None
+        return (total - done) * (seconds / work + self._paused / (done - self._first))
+
+
 class Reporter:
     """Collects the steps' values and, once per interval, tells them; made in the strategy's scope.
 
@@ -92,6 +126,7 @@ class Reporter:
 
     Attributes:
         peak_flops: Of all replicas, if it is known, see `utilisation.peak_flops`.
+        work: What the steps up to one cost, in any unit, where some cost more than others.
     """
 
     def __init__(self, directory: str, num_train_steps: int, batch_size: int):
@@ -99,6 +134,7 @@ class Reporter:
         self.num_train_steps = num_train_steps
         self.batch_size = batch_size
         self.peak_flops: float | None = None
+        self.work: Callable[[int], float] = float
         self._chief = is_chief()
         self._training: Activity | None = None
         self._writer = tf.summary.create_file_writer(directory) if self._chief else None
@@ -106,6 +142,7 @@ class Reporter:
         self._lines = read_metrics_file(directory)
         self._step = 0
         self._forget()
+        self._whole = _Pace()
 
     def _forget(self) -> None:
         self._pending: dict[str, list[tuple[float, float]]] = {}
@@ -116,6 +153,7 @@ class Reporter:
         """Forgets what an interrupted run reported after `step`; step 0 forgets everything."""
         self._step = step
         self._forget()
+        self._whole = _Pace()
         self._lines = [line for line in self._lines if line["step"] <= step and step > 0]
         if self._chief:
             text = "".join(json.dumps(line) + "\n" for line in self._lines)
@@ -124,6 +162,7 @@ class Reporter:
 
     def start_clock(self) -> None:
         """Leaves the time since the last report (evaluation, saving) out of the speed."""
+        self._whole.pause(self.seconds)
         self._since = time.perf_counter()
 
     def add(self, history: Mapping[str, Sequence[tuple[float, float]]]) -> None:
@@ -160,7 +199,9 @@ class Reporter:
 
     def _pace(self, step: int) -> str:
         seconds = max(self.seconds, 1e-9)
-        left = (self.num_train_steps - step) * seconds / self._steps
+        left = self._whole.seconds_left(self.work(step), self.work(self.num_train_steps))
+        if left is None:
+            left = (self.num_train_steps - step) * seconds / self._steps
         return (
             f"lr {self._pending['learning_rate'][-1][0]:.3g}  "
             f"{self._examples / seconds:.1f} examples/s  ETA {duration_text(left)}"

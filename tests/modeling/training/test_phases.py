@@ -1,5 +1,6 @@
 """Phases as they are written on the command line, and settings that contradict each other."""
 
+import dataclasses
 import types
 
 import pytest
@@ -78,6 +79,14 @@ class Small:
             *(self.step, stages, self.directory, None, self.reporter, options, evaluate),
             result_names=names,
         )
+
+
+def test_what_is_left_is_judged_by_the_places_of_batches(tmp_path):
+    lengths = zip(Small.stages, (2, 8), strict=True)
+    stages = [dataclasses.replace(stage, length=n) for stage, n in lengths]
+    run = Small(tmp_path, dict.fromkeys(range(9), 0.5))
+    run.fit(stages)
+    assert [run.reporter.work(n) for n in (1, 4, 5, 8)] == [16.0, 64.0, 128.0, 320.0]
 
 
 def test_only_the_last_stage_is_judged(tmp_path):

@@ -5,6 +5,7 @@ import math
 import pathlib
 
 import matplotlib.image
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -55,10 +56,11 @@ def clock(monkeypatch):
 
 def test_files_hold_rates_and_padding(tmp_path, clock, caplog):
     reporter = Reporter(str(tmp_path), 10, 8)
+    clock[0] += 1.0
     reporter.add(history())
     reporter.batch_size = 4  # the next phase's
+    clock[0] += 1.0
     reporter.add(history())
-    clock[0] += 2.0
     with caplog.at_level("INFO"):
         reporter.report(4)
     (line,) = lines(tmp_path)
@@ -95,6 +97,48 @@ def test_share_of_the_peak(tmp_path, clock, caplog):
     # Faster than at its peak: that was measured too low.
     assert (fast["flops_per_second"], fast["flops_utilisation"]) == (16e9, 1.0)
     assert "flops" not in fast
+
+
+def eta_seconds(text):
+    """Of a line that ends with it."""
+    return sum(int(n) * 60**i for i, n in enumerate(reversed(text.split("ETA ")[1].split(":"))))
+
+
+def test_the_time_left_holds_within_a_twentieth(tmp_path, clock, caplog):
+    """Steps that take now less and now more, evaluations between them, the first one compiled."""
+    reporter = Reporter(str(tmp_path), 1000, 8)
+    reporter.work = lambda step: float(step + 3 * max(0, step - 400))  # a second phase
+    rng, told = np.random.default_rng(1), []
+    for step in range(2, 1001, 2):
+        noise = rng.uniform(0.7, 1.3)
+        clock[0] += noise * (reporter.work(step) - reporter.work(step - 2))
+        clock[0] += 60.0 * (step == 2)
+        reporter.add(history())
+        with caplog.at_level("INFO"):
+            reporter.report(step)
+        told.append((step, clock[0], eta_seconds(caplog.messages[-1])))
+        if step % 50 == 0:
+            clock[0] += 0.1 * (reporter.work(step) - reporter.work(step - 50))
+            reporter.start_clock()
+    evaluation = 0.1 * (reporter.work(1000) - reporter.work(950))
+    errors = [abs(eta - (clock[0] - now)) for step, now, eta in told if step > 200]
+    left = [clock[0] - now for step, now, _ in told if step > 200]
+    # The last evaluation comes after the last step, and half a one is what a step can't know.
+    beyond = [e - 0.05 * s for e, s in zip(errors, left, strict=True)]
+    assert max(beyond) <= 1.5 * evaluation
+
+
+def test_what_stopped_a_session_is_forgotten_after_as_many_steps(tmp_path, clock):
+    reporter = Reporter(str(tmp_path), 1000, 8)
+    for step in range(2, 402, 2):
+        clock[0] += 3600.0 if step == 200 else 2.0
+        reporter.add(history())
+    assert reporter._pace(400).endswith("ETA 10:00")
+    reporter.resume(300)
+    for _ in range(2):
+        clock[0] += 4.0
+        reporter.add(history())
+    assert reporter._pace(304).endswith("ETA 23:12")
 
 
 def test_an_unknown_peak_has_no_share(tmp_path):
