@@ -141,6 +141,9 @@ def test_bad_input_is_named(folder, tmp_path):
     assert "--export_dir is where --do_export writes to" in message
     message = fail(*command(folder, "bad", "--do_eval", "--export_dtype=int8"))
     assert "none is without --do_export or --student" in message
+    for form in ("--export_dtype=int8", "--export_format=tflite"):
+        message = fail(*command(folder, "bad", "--do_export", "--export_xla", form))
+        assert "--export_xla is for a saved_model in float32 or bfloat16" in message
     own = ("--test_file=mine.tsv", "--encoding=utf-16")
     message = fail(*command(folder, "bad", "--do_train", "--do_predict", *own))
     assert "--test_file, --encoding would change nothing: --task_name=sst-2 has" in message

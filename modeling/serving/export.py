@@ -28,6 +28,7 @@ from modeling.logs import activity, only_warnings
 from modeling.serving import warm_up
 from modeling.serving.buckets import real_lengths
 from modeling.serving.flags import BRANCHES
+from modeling.serving.graph.encoder import XLA_LENGTHS
 from modeling.serving.on_device import lite_model, write_lite_model
 from modeling.serving.prediction import LISTS
 from modeling.serving.storage import Servable
@@ -90,7 +91,7 @@ class Export:
         assets: File name → path of files to keep with the model, such as the vocabulary.
         dtype: See `Servable`.
         max_seq_length: Longest input, for the warm-up requests.
-        branches: See `Servable`.
+        branches, xla: See `Servable`.
         format: Of `EXPORT_FORMATS`. "tflite" writes `model.tflite`, see `serving.on_device`, in
             place of a SavedModel and its warm-up requests.
     """
@@ -101,6 +102,7 @@ class Export:
     max_seq_length: int = 128
     branches: int = BRANCHES
     format: str = "saved_model"
+    xla: bool = False
 
     @classmethod
     def from_flags(cls, values, vocab_file: str | None = None) -> "Export":
@@ -113,13 +115,13 @@ class Export:
         assets = {"vocab.txt": vocab_file or values.vocab_file}
         directory = values.export_dir or os.path.join(values.output_dir, "export")
         form = values.export_dtype, values.max_seq_length, values.export_branches
-        return cls(directory, assets, *form, values.export_format)
+        return cls(directory, assets, *form, values.export_format, values.export_xla)
 
     def servable(self, model) -> Servable:
         """A model in the form that is to be written."""
         if self.format == "tflite":
             return Servable(model, "float32", branches=1, in_functions=False)
-        return Servable(model, self.dtype, self.branches)
+        return Servable(model, self.dtype, self.branches, xla=self.xla)
 
     def write(
         self,
@@ -183,7 +185,8 @@ class Export:
                 ) from error
             vocab_file = self.assets.get("vocab.txt")
             words = warm_up.warm_up_words(vocab_file) if vocab_file else None
-            logs = warm_up.warm_up_requests(self._name, signatures, self.max_seq_length, words)
+            lengths = self.max_seq_length, XLA_LENGTHS if self.xla else ()
+            logs = warm_up.warm_up_requests(self._name, signatures, *lengths, words)
             warm_up.write_warm_up(folder, logs)
 
         with activity(f"Writing the SavedModel to {self.directory}"):

@@ -60,7 +60,22 @@ def define_export_form(*exporting: str) -> None:
         "Parts of each layer that a server's threads compute side by side, of a saved_model.",
         lower_bound=1,
     )
-    for flag in (form, dtype, branches):
+    xla = flags.DEFINE_bool(
+        "export_xla",
+        False,
+        "Single texts are computed by programs of XLA, a program for each of a few lengths. Where "
+        "its server computes on a CPU, it has to be started with --xla_cpu_compilation_enabled.",
+    )
+    flags.register_multi_flags_validator(
+        ["export_xla", "export_format", "export_dtype"],
+        lambda values: (
+            not values["export_xla"]
+            or (values["export_format"] == "saved_model" and values["export_dtype"] != "int8")
+        ),
+        "--export_xla is for a saved_model in float32 or bfloat16: LiteRT has no XLA, and XLA no "
+        "products of whole numbers.",
+    )
+    for flag in (form, dtype, branches, xla):
         _needs(flag, exporting)
 
 

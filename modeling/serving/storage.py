@@ -32,13 +32,13 @@ class Servable(tf.Module):
         model: The model, built.
         dtype: Of a SavedModel's in `EXPORT_FORMATS`; None: weights in float32, computing as the
             model does.
-        branches, in_functions: See `BranchedEncoder`.
+        branches, in_functions, xla: See `BranchedEncoder`.
 
     Attributes:
         config: The model's configuration, if it has one.
 
     Raises:
-        ModelingError: Another dtype.
+        ModelingError: Another dtype, or int8 with xla.
     """
 
     def __init__(
@@ -47,6 +47,7 @@ class Servable(tf.Module):
         dtype: str | None = None,
         branches: int = BRANCHES,
         in_functions: bool = True,
+        xla: bool = False,
     ):
         super().__init__()
         dtypes = EXPORT_FORMATS["saved_model"]
@@ -54,9 +55,11 @@ class Servable(tf.Module):
             raise ModelingError(
                 f"The weights can be exported as {', '.join(dtypes)}; got {dtype!r}."
             )
+        if xla and dtype == "int8":
+            raise ModelingError("XLA has no products of whole numbers: export float32 or bfloat16.")
         layers = _layers(model)
         encoders = {
-            id(layer): BranchedEncoder(layer, dtype or "float32", branches, in_functions)
+            id(layer): BranchedEncoder(layer, dtype or "float32", branches, in_functions, xla)
             for layer in layers
             if isinstance(layer, BertEncoder)
         }

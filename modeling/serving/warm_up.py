@@ -30,7 +30,11 @@ def warm_up_words(vocab_file: str) -> list[str]:
 
 
 def warm_up_requests(
-    name: str, signatures: Mapping, max_seq_length: int, words: Sequence[str] | None = None
+    name: str,
+    signatures: Mapping,
+    max_seq_length: int,
+    alone: Sequence[int] = (),
+    words: Sequence[str] | None = None,
 ) -> Iterator[bytes]:
     """Serialized PredictionLogs.
 
@@ -38,15 +42,18 @@ def warm_up_requests(
         name: Of the model.
         signatures: Name → `modeling.serving.export.Signature`.
         max_seq_length: Longest input, in pieces.
+        alone: Numbers of pieces that single texts are to have, too, as far as they may.
         words: What texts are made of.
     """
     words = list(words or _FALLBACK)
+    most = max(1, max_seq_length - 2)  # words, beside [CLS] and [SEP]
+    shapes = [
+        [min(max(1, int(max_seq_length * shares[i % len(shares)])), most) for i in range(texts)]
+        for texts, shares in SHAPES
+    ]
+    shapes += [[min(length - 2, most)] for length in alone if length < 2 * max_seq_length]
     for signature_name, signature in signatures.items():
-        for texts, shares in SHAPES:
-            # Beside [CLS] and [SEP].
-            most = max(1, max_seq_length - 2)
-            counts = [int(max_seq_length * shares[i % len(shares)]) for i in range(texts)]
-            counts = [min(max(1, count), most) for count in counts]
+        for counts in shapes:
             log = prediction_log_pb2.PredictionLog()
             request = log.predict_log.request
             request.model_spec.name = name

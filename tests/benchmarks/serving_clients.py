@@ -24,7 +24,7 @@ from modeling.checkpoints import saving
 from tests.benchmarks import serving_speed
 from tests.benchmarks.peers.environment import Process, python_of, use_processors
 from tests.benchmarks.peers.requests import Case, dev_set, write_case
-from tests.benchmarks.serving_speed import IDS, OURS, PAUSE
+from tests.benchmarks.serving_speed import IDS, PAUSE, USUAL
 from tests.benchmarks.turns import interleaved, ratio
 
 FLAGS = flags.FLAGS
@@ -56,7 +56,7 @@ def start_engines(stack, size: str, folder: str) -> dict[str, tuple[Process, str
     ours = start(
         sys.executable, "saved_model", FLAGS.threads, *(f"--export={each}" for each in exports)
     )
-    engines = {f"ours {dtype}": (ours, f"{dtype} {IDS}") for dtype in OURS}
+    engines = {f"ours {dtype}": (ours, f"{dtype} {IDS}") for dtype in USUAL}
     python = python_of("onnx_runtime", FLAGS.environment)
     for threads in sorted({1, FLAGS.threads}):
         peer = start(python, "onnx_runtime", threads, f"--model={weights}")

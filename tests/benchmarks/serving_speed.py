@@ -69,7 +69,9 @@ OURS = {
     "float32": ("onnx_runtime float32", "pytorch float32"),
     "bfloat16": ("onnx_runtime int8", "pytorch bfloat16"),
     "int8": ("onnx_runtime int8",),
+    "float32 XLA": ("onnx_runtime float32", "pytorch float32"),
 }
+USUAL = ("float32", "bfloat16", "int8")
 TEXT, IDS = "serving_default", "tokenized"
 
 
@@ -99,18 +101,24 @@ def make_model(size: str, minilm: str) -> tuple[BertClassifier, bool]:
 
 
 def export_model(
-    model: BertClassifier, tokenizer: Tokenizer, vocab_file: str, folder: str
+    model: BertClassifier,
+    tokenizer: Tokenizer,
+    vocab_file: str,
+    folder: str,
+    forms: Sequence[str] = USUAL,
 ) -> list[str]:
-    """Exports as run_classifier.py does; DTYPE=FOLDER of each."""
+    """Exports as run_classifier.py does; FORM=FOLDER of each."""
 
     def preprocess(text):
         return build_inputs(tokenizer, text, max_seq_length=MAX_SEQ_LENGTH, pad_to="longest")
 
     exports = []
-    for dtype in OURS:
-        export = Export(os.path.join(folder, dtype), {"vocab.txt": vocab_file}, dtype)
+    for form in forms:
+        dtype, _, xla = form.partition(" ")
+        directory = os.path.join(folder, form.replace(" ", "-"))
+        export = Export(directory, {"vocab.txt": vocab_file}, dtype, xla=bool(xla))
         path = export_sentence_model(model, export, "classes", preprocess, LABELS, pairs=False)
-        exports.append(f"{dtype}={path}")
+        exports.append(f"{form}={path}")
     return exports
 
 
@@ -200,11 +208,11 @@ class Result:
         return ratio(self.seconds[peer], self.seconds[ours])
 
 
-def table(results: Sequence[Result], dtype: str) -> str:
-    """Markdown: a row for each case, with what was measured in that dtype."""
+def table(results: Sequence[Result], form: str) -> str:
+    """Markdown: a row for each case, with what was measured in that form."""
     present = results[0].seconds
-    text, ids = f"ours {dtype} {TEXT}", f"ours {dtype} {IDS}"
-    peers = [peer for peer in OURS[dtype] if peer in present]
+    text, ids = f"ours {form} {TEXT}", f"ours {form} {IDS}"
+    peers = [peer for peer in OURS[form] if peer in present]
     header = ["model", "request", "ours, from text", "ours, from ids"]
     for peer in peers:
         header += [TITLES[peer], "from text", "from ids"]
@@ -221,14 +229,15 @@ def table(results: Sequence[Result], dtype: str) -> str:
 
 def report(results: Sequence[Result], facts: Sequence[str], rounds: int) -> str:
     """Everything that people read."""
+    how = " (ours: TensorFlow's default ones)" if FLAGS.default_threads else ""
     parts = [
-        f"{FLAGS.threads} threads; medians of {rounds} rounds. The columns from text and from ids "
-        f"tell how many times as fast as the peer ours is (least–most of the rounds; above 1 ours "
-        f"is faster). Ours from text tokenizes; the peers get ids in both.",
+        f"{FLAGS.threads} threads{how}; medians of {rounds} rounds. The columns from text and from "
+        f"ids tell how many times as fast as the peer ours is (least–most of the rounds; above 1 "
+        f"ours is faster). Ours from text tokenizes; the peers get ids in both.",
         *(f"- {fact}" for fact in facts),
     ]
-    for dtype in OURS:
-        parts += ["", dtype, "", table(results, dtype)]
+    for form in FLAGS.forms:
+        parts += ["", form, "", table(results, form)]
     worst: dict[str, float] = {}
     for result in results:
         for name, difference in result.differences.items():
@@ -248,7 +257,8 @@ def measure(size: str, cases: Sequence[Case], pythons: Mapping[str, str], folder
     model, trained = make_model(size, FLAGS.minilm)
     weights = os.path.join(folder, size, "huggingface")
     saving.save(model, weights, vocab_file, "huggingface")
-    exports = export_model(model, tokenizer, vocab_file, os.path.join(folder, size))
+    place = os.path.join(folder, size)
+    exports = export_model(model, tokenizer, vocab_file, place, FLAGS.forms)
     del model
     with contextlib.ExitStack() as stack:
 
@@ -257,10 +267,11 @@ def measure(size: str, cases: Sequence[Case], pythons: Mapping[str, str], folder
             command += [f"--cases={folder}", f"--threads={FLAGS.threads}"]
             return stack.enter_context(Process(name, command, FLAGS.threads))
 
-        ours = start("saved_model", sys.executable, *(f"--export={export}" for export in exports))
+        how = ["--default_threads"] if FLAGS.default_threads else []
+        ours = start("saved_model", sys.executable, *(f"--export={e}" for e in exports), *how)
         engines = {
-            f"ours {dtype} {signature}": (ours, f"{dtype} {signature}")
-            for dtype in OURS
+            f"ours {form} {signature}": (ours, f"{form} {signature}")
+            for form in FLAGS.forms
             for signature in (TEXT, IDS)
         }
         programs = [ours.ask(do="about")]
@@ -305,6 +316,8 @@ if __name__ == "__main__":
     flags.DEFINE_string("data_dir", None, "Folder of GLUE: SST-2/dev.tsv and RTE/dev.tsv.")
     flags.DEFINE_string("minilm", None, "Folder of a 6-layer, 384-wide BERT, see above.")
     flags.DEFINE_list("models", ["minilm", "base"], "Sizes: minilm, or of BertConfig.named.")
+    flags.DEFINE_multi_enum("forms", list(USUAL), list(OURS), "Of our exports.")
+    flags.DEFINE_bool("default_threads", False, "Ours divides threads as TensorFlow does.")
     flags.DEFINE_multi_enum("cases", CASES, CASES, "What to request.")
     flags.DEFINE_multi_enum("peers", list(PEERS), list(PEERS), "Whom to compare with.")
     flags.DEFINE_string("environment", "~/.cache/bert-benchmarks", "Holds the peers' environments.")

@@ -40,6 +40,9 @@ from modeling.serving.graph.whole_numbers import (
     whole_numbers,
 )
 
+XLA_LENGTHS = (16, 32, 64, 128, 256, 384, 512)
+"""Pieces to which a text is filled up that a program of XLA computes; see `filled_length`."""
+
 
 @dataclasses.dataclass(frozen=True)
 class _Product:
@@ -130,13 +133,22 @@ class BranchedEncoder:
         dtype: What its matrices are kept as, see `StoredMatrix`.
         branches: Of each layer, 1 or more; not more than it has heads.
         in_functions: Whether each layer is a function of its own, which LiteRT has no form of.
+        xla: Whether one text by itself is computed by a program that XLA makes, for each of
+            `XLA_LENGTHS` when it first comes.
 
     Attributes:
         variables: All that it has.
         replaced: `id`s of the encoder's variables that nothing reads any more.
     """
 
-    def __init__(self, encoder: BertEncoder, dtype: str, branches: int, in_functions: bool = True):
+    def __init__(
+        self,
+        encoder: BertEncoder,
+        dtype: str,
+        branches: int,
+        in_functions: bool = True,
+        xla: bool = False,
+    ):
         self._encoder = encoder
         self._activation = ACTIVATIONS[encoder.config.hidden_act]
         self._least_activation = least_value(self._activation)
@@ -149,7 +161,8 @@ class BranchedEncoder:
             made = [functools.partial(self._layer, layer, factor) for layer in layers]
             return [_Function(call) for call in made] if in_functions else made
 
-        self._layers = calls(factor=lambda x, least=None: x)
+        self._layers = calls(factor=_as_it_is)
+        self._program = self._compiled(layers) if xla else None
         self._whole_numbered = calls(factor=whole_numbers) if dtype == "int8" else None
         self.replaced = {id(w) for layer in encoder.layers for w in layer.weights}
 
@@ -213,8 +226,29 @@ class BranchedEncoder:
             return self._of_layers(layers, x, bias, real, Unpadding.of(real))
 
         if input_mask.shape[0] == 1:
-            return all_places()
+            return self._of_program(x, bias, real) if self._program else all_places()
         return tf.cond(tf.reduce_all(real), all_places, real_ones)
+
+    def _compiled(self, layers: Sequence[_Layer]) -> Callable:
+        """All layers as one program of XLA, which it makes for every shape that comes."""
+        plain = [functools.partial(self._layer, layer, _as_it_is) for layer in layers]
+
+        def outputs(x, bias, real):
+            return self._of_layers(plain, x, bias, real, None)
+
+        return tf.function(outputs, autograph=False, jit_compile=True)
+
+    def _of_program(self, x, bias, real) -> list[tf.Tensor]:
+        """Of one text, which is filled up, so that few programs are made."""
+        length = tf.shape(x)[0]
+        more = filled_length(length) - length
+        queries = 0 if bias.shape[2] == 1 else more
+        outputs = self._program(
+            tf.pad(x, [[0, more], [0, 0]]),
+            tf.pad(bias, [[0, 0], [0, 0], [0, queries], [0, more]], constant_values=-10000.0),
+            tf.pad(real, [[0, 0], [0, more]]),
+        )
+        return [rows[:length] for rows in outputs]
 
     def _of_layers(self, layers, x, bias, real, unpadding: Unpadding | None) -> list[tf.Tensor]:
         visible, nothing = tf.reshape(real, [-1, 1]), tf.zeros([], x.dtype)
@@ -267,6 +301,18 @@ class BranchedEncoder:
         count = tf.shape(rows)[0]
         context = tf.reshape(context, [count, branch.heads * size])
         return unpadding.remove(context) if unpadding else context
+
+
+def filled_length(length: tf.Tensor) -> tf.Tensor:
+    """int32: the next of `XLA_LENGTHS`; beyond them the next multiple of the last."""
+    lengths = tf.constant(XLA_LENGTHS)
+    place = tf.minimum(tf.searchsorted(lengths, [length])[0], len(XLA_LENGTHS) - 1)
+    return length + -length % lengths[place]
+
+
+def _as_it_is(x: tf.Tensor, least=None) -> tf.Tensor:
+    """The factor of a product that isn't in whole numbers."""
+    return x
 
 
 def _joined(parts, x: tf.Tensor) -> tf.Tensor:

@@ -1,7 +1,7 @@
 """Exported SavedModels, as a process that `tests.benchmarks.serving_speed` starts.
 
 Nothing of this project: TensorFlow, TensorFlow Text and the exports. Engines are named
-"DTYPE SIGNATURE": `serving_default` gets the texts, as Python strings, `tokenized` the ids.
+"FORM SIGNATURE": `serving_default` gets the texts, as Python strings, `tokenized` the ids.
 """
 
 import argparse
@@ -42,21 +42,23 @@ class Signature:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--export", action="append", help="DTYPE=FOLDER of a version.")
+    parser.add_argument("--export", action="append", help="FORM=FOLDER of a version.")
     parser.add_argument("--cases", help="The folder of the cases.")
     parser.add_argument("--threads", type=int)
+    parser.add_argument("--default_threads", action="store_true")
     given = parser.parse_args()
 
     def start():
-        # Of a layer's branches each has a thread, as README tells those who serve.
-        tf.config.threading.set_intra_op_parallelism_threads(1)
-        tf.config.threading.set_inter_op_parallelism_threads(given.threads)
+        if not given.default_threads:
+            # Of a layer's branches each has a thread, as README tells those who serve.
+            tf.config.threading.set_intra_op_parallelism_threads(1)
+            tf.config.threading.set_inter_op_parallelism_threads(given.threads)
         engines = {}
         for export in given.export:
-            dtype, folder = export.split("=", 1)
+            form, folder = export.split("=", 1)
             loaded = tf.saved_model.load(folder)
             for name in SIGNATURES:
-                engines[f"{dtype} {name}"] = Signature(loaded, name, given.cases)
+                engines[f"{form} {name}"] = Signature(loaded, name, given.cases)
         foreign = {"modeling", "data"} & sys.modules.keys()
         if foreign:
             raise RuntimeError(f"A client needs none of this project, but imported {foreign}.")

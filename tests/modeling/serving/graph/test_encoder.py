@@ -23,7 +23,7 @@ def make_model(dtype: str | None = None, **settings) -> BertClassifier:
     keras.utils.set_random_seed(1)
     sizes = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": HEADS}
     sizes |= {"intermediate_size": 34, "max_position_embeddings": 8, "initializer_range": 0.3}
-    model = BertClassifier(BertConfig(40, **sizes, **settings), 3, dtype=dtype)
+    model = BertClassifier(BertConfig(40, **sizes | settings), 3, dtype=dtype)
     model.build()
     rng = np.random.default_rng(2)
     for weight in model.weights:
