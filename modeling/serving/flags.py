@@ -63,8 +63,8 @@ def define_export_form(*exporting: str) -> None:
     xla = flags.DEFINE_bool(
         "export_xla",
         False,
-        "Single texts are computed by programs of XLA, a program for each of a few lengths. Where "
-        "its server computes on a CPU, it has to be started with --xla_cpu_compilation_enabled.",
+        "Single texts are computed by programs of XLA, a program for each of a few lengths: for "
+        "TF Serving on CPUs, started with --xla_cpu_compilation_enabled.",
     )
     flags.register_multi_flags_validator(
         ["export_xla", "export_format", "export_dtype"],
