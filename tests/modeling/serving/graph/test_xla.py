@@ -20,7 +20,7 @@ from tests.modeling.serving.graph.test_whole_numbers import CLIENT, question
 from tests.scripts import served
 
 LENGTH = 40
-MASKS = [[[1] * n] for n in (1, 16, 17, 33, LENGTH)] + [[[1, 1, 0, 1, 0, 0]], [[0] * 3]]
+MASKS = [[[1] * n] for n in (1, 17, LENGTH)] + [[[1, 1, 0, 1, 0, 0]], [[0] * 3]]
 SEVERAL = [[1, 1, 1, 0], [1, 0, 0, 0], [1, 1, 1, 1]]
 
 
@@ -30,19 +30,19 @@ def test_lengths_are_few():
 
 
 @pytest.mark.parametrize("direction", ["bidirectional", "left_to_right"])
-@pytest.mark.parametrize("mask", MASKS, ids=lambda mask: "".join(map(str, mask[0]))[:9])
-def test_a_text_gives_the_same(mask, direction):
+def test_a_text_gives_the_same(direction):
     model = make_model(attention_direction=direction, max_position_embeddings=LENGTH)
     encoder = BranchedEncoder(model.encoder, "float32", 2, xla=True)
     execution = Execution(inference=True, encoders={id(model.encoder): encoder})
-    batch = make_batch(mask)
-    plain, found = outputs_of(model, batch), outputs_of(model, batch, execution)
-    real = np.array(mask) == 1
-    for expected, rows in zip(plain["encoder_outputs"], found["encoder_outputs"], strict=True):
-        assert rows.shape == expected.shape
-        np.testing.assert_allclose(rows.numpy()[real], expected.numpy()[real], atol=1e-5)
-    if real[0, 0]:
-        np.testing.assert_allclose(found["logits"], plain["logits"], atol=1e-5)
+    for mask in MASKS:
+        batch = make_batch(mask)
+        plain, found = outputs_of(model, batch), outputs_of(model, batch, execution)
+        real = np.array(mask) == 1
+        for expected, rows in zip(plain["encoder_outputs"], found["encoder_outputs"], strict=True):
+            assert rows.shape == expected.shape
+            np.testing.assert_allclose(rows.numpy()[real], expected.numpy()[real], atol=1e-5)
+        if real[0, 0]:
+            np.testing.assert_allclose(found["logits"], plain["logits"], atol=1e-5)
 
 
 def test_bfloat16():
