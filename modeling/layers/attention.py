@@ -11,6 +11,9 @@ from modeling.layers.dropout import dropout
 from modeling.layers.execution import PLAIN, Execution
 from modeling.layers.tensors import is_float16_tensor, swap_tensor_axes
 
+UNSEEN = -10000.0
+"""The bias of a score where a position may not look."""
+
 _FLOAT16_MAX = 65504.0
 
 
@@ -40,7 +43,7 @@ def attention_bias(input_mask, dtype, direction: str = BIDIRECTIONAL, sequence_i
         past = ops.cast(seen(places[None, :], places[:, None]), dtype)
         itself = ops.cast(places[None, :] == places[:, None], dtype)
         mask = mask * past + itself
-    return (1.0 - mask) * -10000.0
+    return (1.0 - mask) * UNSEEN
 
 
 def limited_scores(scores):

@@ -26,7 +26,7 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from modeling.layers.attention import limited_scores
+from modeling.layers.attention import UNSEEN, limited_scores
 from modeling.layers.dense import ACTIVATIONS
 from modeling.layers.encoder import BertEncoder, TransformerLayer
 from modeling.layers.tensors import swap_tensor_axes
@@ -245,7 +245,7 @@ class BranchedEncoder:
         queries = 0 if bias.shape[2] == 1 else more
         outputs = self._program(
             tf.pad(x, [[0, more], [0, 0]]),
-            tf.pad(bias, [[0, 0], [0, 0], [0, queries], [0, more]], constant_values=-10000.0),
+            tf.pad(bias, [[0, 0], [0, 0], [0, queries], [0, more]], constant_values=UNSEEN),
             tf.pad(real, [[0, 0], [0, more]]),
         )
         return [rows[:length] for rows in outputs]
