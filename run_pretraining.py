@@ -57,7 +57,7 @@ from modeling import checkpoints, errors, from_pretrained
 from modeling.answers.fill_mask import fill_masks
 from modeling.checkpoints import model_folder
 from modeling.config import BertConfig
-from modeling.costs.estimate import estimate_run
+from modeling.costs.estimate import estimate_run, gains_from_parts
 from modeling.layers.local_start import start_locally
 from modeling.losses import PretrainingLosses
 from modeling.models import BertPretrainer
@@ -244,7 +244,10 @@ def main(_) -> None:
     if FLAGS.adapt:
         set_adaptation_flags(FLAGS)
     check_flags()
-    with one_run(FLAGS, *run_outputs(FLAGS, FLAGS.do_train)), session(FLAGS) as summary:
+    phases = given_phases(FLAGS)
+    parts = gains_from_parts(FLAGS, read_config(phases), phases)
+    outputs = run_outputs(FLAGS, FLAGS.do_train)
+    with one_run(FLAGS, *outputs), session(FLAGS, parts=parts) as summary:
         take_student(FLAGS)
         if FLAGS.adapt:
             adapt(summary)
@@ -385,14 +388,10 @@ def run(summary: RunSummary) -> int:
     if FLAGS.do_export and distribution.is_chief():
         export(model, vocab_file)
     if FLAGS.demo and FLAGS.do_eval:
-        demo.show_demo(
-            functools.partial(fill_masks, model),
-            Tokenizer(vocab_file, FLAGS.do_lower_case, (), FLAGS.strip_accents),
-            eval_sets[0],
-            results["masked_lm_accuracy"],
-            phases[0].max_seq_length,
-            FLAGS.random_seed,
-        )
+        tokenizer = Tokenizer(vocab_file, FLAGS.do_lower_case, (), FLAGS.strip_accents)
+        fill, accuracy = functools.partial(fill_masks, model), results["masked_lm_accuracy"]
+        sizes = phases[0].max_seq_length, FLAGS.random_seed
+        demo.show_demo(fill, tokenizer, eval_sets[0], accuracy, *sizes)
     return step
 
 

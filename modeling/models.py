@@ -26,7 +26,7 @@ from modeling.layers.heads import (
 # The original release drops out the classifier's input at this rate, whatever the configuration.
 CLASSIFIER_DROPOUT = 0.1
 ROW_POOLINGS = ("mean", "max")
-_SECOND_KEY = (1 << 30, 0, 0)
+_SECOND_SEED = 1 << 30
 ABSENT = -1e9
 """Logit of a choice that there isn't; its probability is 0."""
 
@@ -37,7 +37,7 @@ class BertModel(keras.Model):
     All are called as model(inputs, dropout_key=None, execution=PLAIN):
 
         inputs: Dict of int32 tensors, see `BertEncoder.call` and each model's `call`.
-        dropout_key: int32 [3], see `modeling.layers.dropout`; None means no dropout.
+        dropout_key: int32 [3] or [5], see `modeling.layers.dropout`; None means no dropout.
         execution: How, see `modeling.layers.execution`.
 
     Args:
@@ -233,7 +233,9 @@ class BertClassifier(BertModel):
         x = outputs["pooled_output"]
         if self.second_encoder is not None:
             # Masks of its own: another seed, far from those that anyone gives.
-            key = None if dropout_key is None else dropout_key + ops.array(_SECOND_KEY, "int32")
+            key = dropout_key
+            if key is not None:
+                key = ops.concatenate([key[:1] + _SECOND_SEED, key[1:]])
             second = self.second_encoder(inputs, key, execution=execution)
             x = ops.concatenate([x, second["pooled_output"]], -1)
         if self.bilstm is not None:

@@ -113,6 +113,22 @@ def test_interrupted_run_goes_on_to_the_same_numbers(folder):
 
 
 @pytest.mark.slow
+def test_parts_side_by_side(folder, monkeypatch):
+    """A processor's batches, with the numbers of the whole; not with threads that a user gave."""
+    log = succeed(*command(folder, "parts", "--num_train_steps=8"))
+    at_once = len(os.sched_getaffinity(0))
+    assert (f"Computing {at_once} parts of each batch" in log) == (1 < at_once <= 4)
+    monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", "1")
+    log = succeed(*command(folder, "own", "--num_train_steps=8"))
+    assert "side by side" not in log
+    parts, own = (tf.train.load_checkpoint(f"{folder}/{n}/model.ckpt-8") for n in ("parts", "own"))
+    for name in parts.get_variable_to_shape_map():
+        if "key/bias" not in name:  # its true gradient is zero; Adam amplifies the rounding
+            one, other = parts.get_tensor(name), own.get_tensor(name)
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6, err_msg=name)
+
+
+@pytest.mark.slow
 def test_a_budget_of_operations(folder):
     """The same steps as by their number, to the last bit, and kept when it goes on."""
     per_step = train_step_flops(BertConfig.from_json_file(folder / "config.json"), 4, 24, 4, 2)

@@ -28,6 +28,9 @@ from modeling.training.phases import Phase
 DATA_TOKENS_PER_CORE_SECOND = 4_200_000
 # English Wikipedia under the released uncased vocabulary.
 TEXT_BYTES_PER_TOKEN = 4.6
+# Each part of a batch has gradients of all weights, which are added: with more weights than these
+# for a token of the batch that takes longer than threads wait for each other otherwise.
+WEIGHTS_PER_TOKEN_OF_PARTS = 30_000
 MEAN_HOURS = (1, 6, 24)
 """Between pre-emptions, for the table of what they cost."""
 
@@ -153,6 +156,21 @@ def estimate_run(
             "column."
         )
     return text
+
+
+def gains_from_parts(values, config: BertConfig, phases: Sequence[Phase]) -> bool:
+    """Whether a processor is to train on the batches of pre-training in parts side by side.
+
+    Threads are divided once, so all phases have to gain. See `modeling.side_by_side`.
+
+    Args:
+        values, config, phases: As of `estimate_run`.
+    """
+    student = Student.from_flags(values, config)
+    weights = cost_model.parameters(student.config(config) if student else config)
+    tokens = min(phase.batch_size * phase.max_seq_length for phase in phases)
+    tokens //= values.gradient_accumulation_steps
+    return values.do_train and not values.xla and weights <= WEIGHTS_PER_TOKEN_OF_PARTS * tokens
 
 
 class PhaseCost:

@@ -14,6 +14,7 @@ import tensorflow as tf
 from absl import logging
 
 from modeling.costs.peaks import gpu_peak, tpu_peak
+from modeling.side_by_side import batches_at_once
 from modeling.training.engine.distribution import strategy_on_tpu
 
 
@@ -45,23 +46,28 @@ def _times(peak: float | None, replicas: int) -> float | None:
 
 @functools.cache  # of the runs of a search each asks
 def _cpu_speed(dtype: tf.DType, seconds: float = 0.3) -> float:
-    """Operations a second of products of matrices; the best of some for so long."""
-    size = 1024
-    x = tf.cast(tf.random.stateless_normal([2 * size, size], [1, 2]), dtype)
+    """Operations a second of products of matrices; the best of some for so long.
+
+    As many side by side as batches are, so that all threads have something to do.
+    """
+    size, parts = 1024, batches_at_once()
+    rows = 2 * size // parts
+    x = tf.cast(tf.random.stateless_normal([parts, rows, size], [1, 2]), dtype)
     w = tf.cast(tf.random.stateless_normal([size, size], [3, 4]) / size**0.5, dtype)
 
     @tf.function(autograph=False)
-    def chain(x):
+    def chains(x):
+        ends = tf.unstack(x)
         for _ in range(4):
-            x = tf.matmul(x, w)
-        return x
+            ends = [tf.matmul(end, w) for end in ends]
+        return tf.add_n([end[0, 0] for end in ends])
 
-    chain(x)
+    chains(x)
     best, until = float("inf"), time.perf_counter() + seconds
     while time.perf_counter() < until:
         begun = time.perf_counter()
-        chain(x)[0, 0].numpy()
+        chains(x).numpy()
         best = min(best, time.perf_counter() - begun)
-    speed = 4 * 2 * 2 * size**3 / best
+    speed = 4 * 2 * parts * rows * size**2 / best
     logging.info("This machine multiplies %s matrices at %.0f GFLOP/s.", dtype.name, speed / 1e9)
     return speed

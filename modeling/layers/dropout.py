@@ -15,7 +15,9 @@ def dropout(x, rate, key, site, compiled=False):
     Args:
         x: Float tensor of any shape.
         rate: Python float from 0 to below 1.
-        key: int32 [3]: seed, step, and stream (the replica, or the micro-batch of a replica).
+        key: int32 [3]: seed, step, and stream (the replica, or the micro-batch of a replica). Or
+            int32 [5]: then `x` is of a part of a batch, whose masks are the rows that it has of
+            the whole's, and the fourth is the part's first example, the fifth how many it has.
             None means no dropout.
         site: Python int that tells this place in the model from all others.
         compiled: Whether it is a compiled chain, see `modeling.layers.execution`.
@@ -43,7 +45,7 @@ def _random_words(x, key, site):
 
     Args:
         x: Tensor of any shape with up to 2³² elements; from there on the words repeat.
-        key: int32 [3]: seed, step (not negative), stream.
+        key: int32 [3] or [5], see `dropout`; the step isn't negative.
         site: int32 scalar.
     """
     columns = ops.shape(x)[-1]
@@ -52,6 +54,8 @@ def _random_words(x, key, site):
     # The step's sign, 0: of constants alone TensorFlow would put all places into the program, at
     # four bytes an element.
     row = row + ops.right_shift(ops.cast(key[1], "uint32"), _word(31))
+    if key.shape[0] > 3:
+        row = row + ops.cast(key[3] * (rows // key[4]), "uint32")
     places = row[:, None] * ops.cast(columns, "uint32") + column
     # All of the key goes into either of two words, so that no two keys differ by a shift alone.
     word = _word(0)

@@ -135,7 +135,7 @@ class BertEncoder(keras.layers.Layer):
                 own: `position_ids` (where a token stands in its sequence; absent: in the row) and
                 `sequence_ids` (1, 2, … by sequence, 0 at padding; a token attends to those of its
                 own number; absent: to all). Other keys are not read.
-            dropout_key: int32 [3] (seed, step, stream) turns dropout on; see
+            dropout_key: int32 [3] (seed, step, stream) or [5] turns dropout on; see
                 `modeling.layers.dropout`.
             execution: How, see `modeling.layers.execution`.
 

@@ -216,10 +216,11 @@ def training_class_weights(values) -> list[float] | None:
     return weights
 
 
-def make_strategy(values) -> tf.distribute.Strategy:
+def make_strategy(values, parts: bool = False) -> tf.distribute.Strategy:
     """The strategy that the hardware flags ask for; before anything else of TensorFlow.
 
-    On a processor that isn't to train, batches are computed side by side, see `divide_threads`.
+    On a processor it divides the threads among batches that are computed side by side, see
+    `divide_threads`, if there is no training, or `parts` of training batches are to be.
     """
     strategy = distribution.get_strategy(
         values.distribution_strategy,
@@ -231,10 +232,11 @@ def make_strategy(values) -> tf.distribute.Strategy:
         values.num_tpu_cores,
     )
     trains = "do_train" in values and values.do_train
-    if not trains and strategy is tf.distribute.get_strategy():
+    if (parts or not trains) and strategy is tf.distribute.get_strategy():
         at_once = divide_threads()
         if at_once > 1:
-            logging.info("Computing %d batches side by side.", at_once)
+            what = "parts of each batch" if trains else "batches"
+            logging.info("Computing %d %s side by side.", at_once, what)
     return strategy
 
 

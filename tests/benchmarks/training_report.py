@@ -10,6 +10,7 @@ from tests.benchmarks.turns import ratio
 OURS = "ours"
 TITLES = {
     "ours_compiled": "ours, --xla",
+    "ours_whole": "ours, not in parts",
     "keras_hub": "KerasHub",
     "model_garden": "Model Garden",
     "pytorch": "PyTorch",

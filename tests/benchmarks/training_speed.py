@@ -74,6 +74,7 @@ class Engine:
 ENGINES = {
     OURS: Engine("training_ours"),
     "ours_compiled": Engine("training_ours", arguments=("--compile",)),
+    "ours_whole": Engine("training_ours", arguments=("--whole",)),
     "keras_hub": Engine("training_keras_hub", "keras_hub"),
     "model_garden": Engine("training_model_garden", "model_garden"),
     "pytorch": Engine("training_pytorch", "pytorch"),

@@ -87,6 +87,9 @@ TASKS = {
     "masked_lm": Work(
         "masked words, 4×512, 32×128", dataclasses.replace(SMALL, labels=0), 32, 128, 20
     ),
+    "half_hour": Work(
+        "masked words, 4×256, 32×64", Shape(4, 256, 4, 1024, 0, 16_000, 64), 32, 64, 10
+    ),
 }
 BASE, LARGE = (Shape(12, 768, 12, 3072, labels=0), Shape(24, 1024, 16, 4096, labels=0))
 GPU_TASKS = {

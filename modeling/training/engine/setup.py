@@ -15,6 +15,7 @@ from modeling.checkpoints import weights_by_name
 from modeling.errors import ModelingError
 from modeling.layers.execution import PLAIN, Execution, xla_execution_is_available
 from modeling.losses import Losses
+from modeling.side_by_side import batches_at_once
 from modeling.training.engine import layerwise
 from modeling.training.engine.distribution import strategy_on_tpu
 from modeling.training.engine.optimizers import make_optimizer
@@ -86,7 +87,8 @@ def make_train_step(model, losses: Losses, settings: EngineSettings) -> TrainSte
     names = layerwise.layerwise_trained_weights(trainable, settings.freeze_layers, layers)
     if len(names) < len(trainable):
         logging.info("%d of %d weights are trained; the others stay.", len(names), len(weights))
-    if settings.accumulation_steps > 1:
+    parts = 1 if settings.jit_compile else batches_at_once()
+    if settings.accumulation_steps > 1 or parts > 1:
         # Grappler turns sums of large gradients into temporary variables, of which TensorFlow
         # then finds two of one name in the loop over micro-batches ("AlreadyExists").
         tf.config.optimizer.set_experimental_options({"arithmetic_optimization": False})
@@ -114,6 +116,7 @@ def make_train_step(model, losses: Losses, settings: EngineSettings) -> TrainSte
         settings.seed,
         dropout=settings.dropout,
         accumulation_steps=settings.accumulation_steps,
+        parts=parts,
         loss_scale=make_loss_scale(),
         jit_compile=settings.jit_compile and not strategy_on_tpu(),
         execution=engine_execution(model, settings.jit_compile),

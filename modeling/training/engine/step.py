@@ -1,10 +1,12 @@
 """One training step, compiled, on any number of replicas.
 
-weights of the losses over all replicas → forward and backward, one micro-batch after the other →
-dense gradients → all-reduce → clip by global norm → update. Clipping comes after the all-reduce,
-so that N replicas take the step that one device would take with the whole batch (the original
-clipped each replica on its own).
+weights of the losses over all replicas → forward and backward, one micro-batch after the other, on
+a processor in parts side by side → dense gradients → all-reduce → clip by global norm → update.
+Clipping comes after the all-reduce, so that N replicas take the step that one device would take
+with the whole batch (the original clipped each replica on its own).
 """
+
+import itertools
 
 import numpy as np
 import tensorflow as tf
@@ -32,6 +34,8 @@ class TrainStep:
         dropout: Whether there are any dropout masks.
         accumulation_steps: Micro-batches that a replica's batch is cut into, which has to be
             possible. The update is that of the whole batch; only the dropout masks are others.
+        parts: That are computed side by side of each batch or micro-batch, if its number of
+            examples is known; they give the same numbers. See `modeling.side_by_side`.
         loss_scale: For float16; None for other types.
         jit_compile: Compiles the forward and backward pass with XLA, on each replica for itself.
             On a TPU that happens anyway, and this must be False.
@@ -47,6 +51,7 @@ class TrainStep:
         *,
         dropout: bool = True,
         accumulation_steps: int = 1,
+        parts: int = 1,
         loss_scale: LossScale | None = None,
         jit_compile: bool = False,
         execution: Execution = PLAIN,
@@ -57,6 +62,7 @@ class TrainStep:
         self.seed = seed
         self.dropout = dropout
         self.accumulation_steps = accumulation_steps
+        self.parts = parts
         self.loss_scale = loss_scale
         self.strategy = tf.distribute.get_strategy()
         self.execution = execution
@@ -67,6 +73,12 @@ class TrainStep:
         self._gradients = self._batch_gradients
         if jit_compile:
             self._gradients = tf.function(self._batch_gradients, jit_compile=True, autograph=False)
+        # A function that is called, so that it is traced and optimized once for all parts.
+        self._part_gradients = tf.function(
+            self._examples_gradients,
+            autograph=False,
+            experimental_attributes={"_noinline": True},
+        )
         # AutoGraph would take a second to rewrite what has one loop.
         self._run = tf.function(self._run_steps, autograph=False)
 
@@ -205,6 +217,22 @@ class TrainStep:
         return [next(summed) if is_connected else None for is_connected in connected], sums
 
     def _micro_batch_gradients(self, batch, key, weights, scale):
+        """Sums over the parts that are computed side by side: (gradients, [names, 2])."""
+        size = next(iter(batch.values())).shape[0] or 1
+        number = min(self.parts, size)
+        if number == 1:
+            return self._examples_gradients(batch, key, weights, scale)
+        found = []
+        bounds = [size * part // number for part in range(number + 1)]
+        for begin, end in itertools.pairwise(bounds):
+            part = {name: tensor[begin:end] for name, tensor in batch.items()}
+            of_part = tf.concat([key, [begin, end - begin]], 0)
+            found.append(self._part_gradients(part, of_part, weights, scale))
+        gradients = zip(*(of_part for of_part, _ in found), strict=True)
+        added = [None if gs[0] is None else tf.add_n(gs) for gs in gradients]
+        return added, tf.add_n([sums for _, sums in found])
+
+    def _examples_gradients(self, batch, key, weights, scale):
         with tf.GradientTape() as tape:
             dropout_key = key if self.dropout else None
             outputs = self.model(batch, dropout_key=dropout_key, execution=self.execution)

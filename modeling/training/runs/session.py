@@ -44,7 +44,7 @@ def run_outputs(
 
 @contextlib.contextmanager
 def session(
-    values, train_batch_sizes: Iterable[int] = (), **batch_sizes: int
+    values, train_batch_sizes: Iterable[int] = (), *, parts: bool = False, **batch_sizes: int
 ) -> Iterator[RunSummary]:
     """Within it everything happens in the strategy's scope; at its end the summary is written.
 
@@ -52,6 +52,7 @@ def session(
         values: The script's flag values, of the flags that `training.flags` and
             `engine.flags` define.
         train_batch_sizes: Those that will be trained with.
+        parts: See `settings.make_strategy`.
         batch_sizes: Others, by the names of their flags.
 
     Raises:
@@ -76,7 +77,7 @@ def session(
     # Before several workers join: one of them that fails here must not leave the others waiting.
     run_folder.prepare_run_folder(values.output_dir)
     keras.utils.set_random_seed(values.random_seed)
-    strategy = settings.make_strategy(values)
+    strategy = settings.make_strategy(values, parts)
     precision.set_precision(values.dtype)
     summary = RunSummary(values.output_dir, flags=given_run_flags(values))
     with strategy.scope(), _replacing(values), summary:

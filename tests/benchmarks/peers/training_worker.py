@@ -95,6 +95,7 @@ def serve_training(start: Callable[[Shape, argparse.Namespace], tuple[str, Train
     parser.add_argument("--threads", type=int)
     parser.add_argument("--folder", help="The workloads' folder.")
     parser.add_argument("--compile", action="store_true", help="Where that is a choice.")
+    parser.add_argument("--whole", action="store_true", help="No parts of batches side by side.")
     given = parser.parse_args()
 
     def begin():

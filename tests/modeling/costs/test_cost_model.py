@@ -17,6 +17,7 @@ from modeling.costs.estimate import (
     data_cost,
     estimate,
     estimate_run,
+    gains_from_parts,
 )
 from modeling.errors import ModelingError
 from modeling.models import BertPretrainer
@@ -223,6 +224,24 @@ class _Values(types.SimpleNamespace):
 
     def __getitem__(self, name):
         return types.SimpleNamespace(present=False, value=getattr(self, name))
+
+
+def test_parts_where_a_batch_has_enough_tokens():
+    """A batch's products have to take longer than its gradients' sum; of each phase."""
+    flags = dict.fromkeys(("xla", "student_layers", "student_projection"), False)
+    flags |= {"do_train": True, "gradient_accumulation_steps": 1, "student_num_layers": 0}
+
+    def gains(phases, name="base", **others):
+        values = _Values(**(flags | {"student_hidden_size": 0} | others))
+        return gains_from_parts(values, BertConfig.named(name, 30522), parse_phases(phases))
+
+    assert gains("128:1000:32") and gains("512:1000:8")
+    assert not gains("128:1000:8") and not gains("128:1000:32", "large")
+    assert not gains("128:900:32,64:100:32")
+    assert not gains("128:1000:32", gradient_accumulation_steps=2)
+    assert not gains("128:1000:32", xla=True) and not gains("128:1000:32", do_train=False)
+    # A student of the large model's is as large as it is, not as its teacher.
+    assert gains("128:1000:32", "large", student_num_layers=2)
 
 
 def test_estimate_of_flags(tmp_path):

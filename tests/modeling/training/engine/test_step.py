@@ -8,6 +8,7 @@ import tensorflow as tf
 from modeling import checkpoints
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
+from modeling.layers.execution import Execution
 from modeling.losses import ClassifierLosses, PretrainingLosses
 from modeling.models import BertClassifier
 from modeling.training.engine.distribution import check_replica_batch_sizes
@@ -49,6 +50,43 @@ def assert_equal_runs(one, other):
 def test_micro_batches_make_up_the_batch(whole, number):
     """Their masked words are unequally many, so means of means would differ."""
     assert_equal_runs(whole, run(accumulation_steps=number))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"parts": 2},
+        {"parts": 3},  # of 2, 3 and 3 examples
+        {"parts": 2, "accumulation_steps": 2},
+        {"parts": 2, "execution": Execution(compile_chains=True)},
+    ],
+    ids=str,
+)
+def test_parts_side_by_side_are_the_batch(whole, options):
+    """With the same dropout masks, which are drawn for the places of the whole batch."""
+    alone = run(8, dropout_prob=0.3, **(options | {"parts": 1}))
+    assert_equal_runs(alone, run(8, dropout_prob=0.3, **options))
+    assert alone[0]["loss"] != whole[0]["loss"][:8]
+
+
+@pytest.mark.parametrize(("size", "expected"), [(1, [1]), (2, [1, 1]), (5, [2, 3]), (None, [5])])
+def test_parts_have_all_examples(size, expected):
+    """A batch whose size isn't known when the graph is made is computed as a whole."""
+    step, _ = make_step(tiny_model(), parts=2)
+    batch = records(size or 5)
+    seen = []
+    original = step._examples_gradients
+
+    def spy(part, *others):
+        tf.py_function(lambda ids: seen.append(len(ids)), [part["input_ids"]], [])
+        return original(part, *others)
+
+    step._examples_gradients = spy
+    step._part_gradients = tf.function(spy, autograph=False)
+    signature = {n: tf.TensorSpec([size, *v.shape[1:]], v.dtype) for n, v in batch.items()}
+    dataset = tf.data.Dataset.from_generator(lambda: iter([batch]), output_signature=signature)
+    step.run(iter(dataset), 1)
+    assert sorted(seen) == expected
 
 
 @pytest.mark.slow
