@@ -244,8 +244,8 @@ def main(_) -> None:
     if FLAGS.adapt:
         set_adaptation_flags(FLAGS)
     check_flags()
-    phases = given_phases(FLAGS)
-    parts = gains_from_parts(FLAGS, read_config(phases), phases)
+    phases = [] if FLAGS.adapt else given_phases(FLAGS)  # an adaptation looks at its text first
+    parts = bool(phases) and gains_from_parts(FLAGS, read_config(phases), phases)
     outputs = run_outputs(FLAGS, FLAGS.do_train)
     with one_run(FLAGS, *outputs), session(FLAGS, parts=parts) as summary:
         take_student(FLAGS)

@@ -1,4 +1,4 @@
-"""Batches side by side: on a processor each has threads of its own.
+"""Batches, or parts of one, side by side: on a processor each has a thread of its own.
 
 divide_threads()                                # before TensorFlow computes anything
 for result in side_by_side(compute, batches):   # in the batches' order
@@ -43,12 +43,14 @@ def divide_threads() -> int:
 
 
 def batches_at_once() -> int:
-    """How many batches are computed side by side: 1 unless `divide_threads` has divided threads.
+    """How many batches, or parts of one, are computed side by side.
 
-    Also 1 on several replicas, which have to take their batches in one order.
+    It is 1 unless `divide_threads` has divided threads; also on GPUs, whoever divided them, and on
+    several replicas, which have to take their batches in one order.
     """
     divided = tf.config.threading.get_intra_op_parallelism_threads() == 1
-    if not divided or tf.distribute.get_strategy().num_replicas_in_sync > 1:
+    several = tf.distribute.get_strategy().num_replicas_in_sync > 1
+    if not divided or several or tf.config.list_physical_devices("GPU"):
         return 1
     return max(tf.config.threading.get_inter_op_parallelism_threads(), 1)
 
