@@ -1,0 +1,94 @@
+"""What TensorFlow does to answer one text: operations, and the time of matrix products among them.
+
+    python -m tests.benchmarks.serving_profile --exports=before=old/export/1,after=new/export/1
+
+Each export is loaded into a session with two inter-op threads and one intra-op, as the docs start a
+server, and asked in turns for the ids of one text; then as often with TensorFlow's tracer, which
+slows it. Times of operations are summed over both threads; calls of functions, whose operations
+are there too, aren't counted.
+"""
+
+import statistics
+import time
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_text  # noqa: F401  registers the operations of exports
+from absl import app, flags
+from tabulate import tabulate
+
+from tests.benchmarks.turns import interleaved
+
+FLAGS = flags.FLAGS
+CALLS = ("StatefulPartitionedCall", "PartitionedCall")
+PAUSE = 0.0
+
+
+class Server:
+    """A loaded export and a request."""
+
+    def __init__(self, path: str, pieces: int):
+        self._session = tf.compat.v1.Session(
+            graph=tf.Graph(),
+            config=tf.compat.v1.ConfigProto(
+                inter_op_parallelism_threads=FLAGS.inter_op_threads,
+                intra_op_parallelism_threads=FLAGS.intra_op_threads,
+            ),
+        )
+        with self._session.graph.as_default():
+            loaded = tf.compat.v1.saved_model.load(self._session, ["serve"], path)
+        signature = loaded.signature_def["tokenized"]
+        ids = np.arange(1000, 1000 + pieces, dtype=np.int32)[np.newaxis]
+        values = {"input_ids": ids, "input_mask": np.ones_like(ids)}
+        values["segment_ids"] = np.zeros_like(ids)
+        self._feed = {signature.inputs[name].name: value for name, value in values.items()}
+        self._answers = [answer.name for answer in signature.outputs.values()]
+
+    def ask(self) -> float:
+        """Seconds of an answer."""
+        begun = time.perf_counter()
+        self._session.run(self._answers, self._feed)
+        return time.perf_counter() - begun
+
+    def trace(self) -> tuple[int, float, float]:
+        """Operations that an answer takes, seconds of its products, and of all."""
+        told = tf.compat.v1.RunMetadata()
+        full = tf.compat.v1.RunOptions(trace_level=tf.compat.v1.RunOptions.FULL_TRACE)
+        self._session.run(self._answers, self._feed, options=full, run_metadata=told)
+        count, products, total = 0, 0, 0
+        for device in told.step_stats.dev_stats:
+            for node in device.node_stats:
+                # "NAME = KIND(INPUTS)", or the kind alone.
+                kind = node.timeline_label.rpartition(" = ")[2].partition("(")[0]
+                microseconds = node.op_end_rel_micros - node.op_start_rel_micros
+                count += 1
+                if kind not in CALLS:
+                    total += microseconds
+                    products += microseconds * ("MatMul" in kind)
+        return count, products / 1e6, total / 1e6
+
+
+def main(_) -> None:
+    exports = dict(each.split("=", 1) for each in FLAGS.exports)
+    lines = []
+    for pieces in FLAGS.pieces:
+        servers = {name: Server(path, int(pieces)) for name, path in exports.items()}
+        calls = {name: server.ask for name, server in servers.items()}
+        interleaved(calls, FLAGS.rounds, PAUSE)
+        seconds = interleaved(calls, FLAGS.rounds, PAUSE)
+        for name, server in servers.items():
+            traced = [server.trace() for _ in range(FLAGS.rounds)]
+            count, *times = (statistics.median(values) for values in zip(*traced, strict=True))
+            times.insert(0, statistics.median(seconds[name]))
+            lines.append((pieces, name, count, *(f"{1e3 * value:.1f}" for value in times)))
+    head = ("pieces", "export", "operations", "answer, ms", "products, ms", "all operations, ms")
+    print(tabulate(lines, head, tablefmt="github"))
+
+
+if __name__ == "__main__":
+    flags.DEFINE_list("exports", None, "NAME=FOLDER of each.", required=True)
+    flags.DEFINE_list("pieces", ["16", "32", "128"], "Of the text.")
+    flags.DEFINE_integer("rounds", 21, "Requests to each.", lower_bound=1)
+    flags.DEFINE_integer("inter_op_threads", 2, "Operations at a time.")
+    flags.DEFINE_integer("intra_op_threads", 1, "Threads of an operation.")
+    app.run(main)
