@@ -63,7 +63,7 @@ def read_column(
         on_read: Called with the share of the file's bytes that the rows read stand for.
 
     Yields:
-        (source "file:row N", text).
+        (source "file: row N", text), N counting from 1.
 
     Raises:
         DataError: As `measure_parquet`, and naming the row, for a null and bytes that aren't UTF-8.
@@ -83,8 +83,9 @@ def read_column(
                 first, last = max(begin, at), min(end, at + batch.num_rows)
                 if first < last:
                     texts = _bytes_of(batch.column(0)[first - at : last - at])
-                    for row, text in enumerate(texts, first):
-                        yield f"{path}:row {row}", _decode(text, f"{path}:row {row}", column)
+                    for number, text in enumerate(texts, first + 1):
+                        source = f"{path}: row {number}"
+                        yield source, _decode(text, source, column)
                     if on_read:
                         on_read(stored * last // rows - stored * first // rows)
                 at += batch.num_rows
@@ -154,14 +155,14 @@ def _bytes_of(column: "pyarrow.Array") -> list[bytes | None]:
 def _decode(text: bytes | None, source: str, column: str) -> str:
     if text is None:
         raise DataError(
-            f"{source} (from 0): the column {column!r} holds null; a string was expected. Leave"
+            f"{source}: the column {column!r} holds null; a string was expected. Leave"
             " such rows out of the file."
         )
     try:
         return text.decode("utf-8")
     except UnicodeDecodeError as error:
         raise DataError(
-            f"{source} (from 0): byte 0x{text[error.start]:02x} at byte {error.start} of the text"
+            f"{source}: byte 0x{text[error.start]:02x} at byte {error.start} of the text"
             " isn't valid UTF-8. Convert this row's text or leave the row out."
         ) from None
 

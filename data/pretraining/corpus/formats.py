@@ -57,7 +57,7 @@ class Document:
     Attributes:
         sentences: Its sentences in order, none blank, without surrounding white space.
         source: Where it starts, for messages: "file:line", "file:byte N" where only a range of
-            the file was read, or "file:row N" (Parquet).
+            the file was read, or "file: row N" (Parquet, N counting from 1).
     """
 
     sentences: list[str] = field(default_factory=list)

@@ -28,7 +28,7 @@ def documents(path, **options):
 def test_rows_are_documents(tmp_path):
     path = write(tmp_path / "a", {"id": range(5), "text": TEXTS}, row_group_size=2)
     assert documents(path) == SENTENCES
-    assert [d.source for d in read_documents([path])] == [f"{path}:row {n}" for n in (0, 2, 4)]
+    assert [d.source for d in read_documents([path])] == [f"{path}: row {n}" for n in (1, 3, 5)]
     other = write(tmp_path / "b", {"text": [5] * 5, "body": TEXTS})
     assert documents(other, text_field="body") == SENTENCES
 
@@ -100,16 +100,16 @@ def test_memory_stays_bounded_within_one_row_group(tmp_path, monkeypatch):
 
 def test_bad_rows_are_named(tmp_path, monkeypatch):
     path = write(tmp_path / "a", {"text": ["a"] * 1500 + [None]}, row_group_size=700)
-    with pytest.raises(DataError, match=r"a:row 1500 \(from 0\): the column 'text' holds null"):
+    with pytest.raises(DataError, match=r"a: row 1501: the column 'text' holds null"):
         documents(path)
-    with pytest.raises(DataError, match=r"a:row 1500 "):
+    with pytest.raises(DataError, match=r"a: row 1501:"):
         list(open_source(path).documents(1400))
     assert len(list(open_source(path).documents(0, 1500))) == 1500
     broken = pyarrow.array([b"good", b"caf\xe9"]).view(pyarrow.string())
-    with pytest.raises(DataError, match=r"b:row 1 .*byte 0xe9 at byte 3 .* isn't valid UTF-8"):
+    with pytest.raises(DataError, match=r"b: row 2: .*byte 0xe9 at byte 3 .* isn't valid UTF-8"):
         documents(write(tmp_path / "b", {"text": broken}))
     monkeypatch.setattr(formats, "MAX_DOCUMENT_CHARACTERS", 1000)
-    with pytest.raises(DataError, match=r"c:row 1: the document that starts here"):
+    with pytest.raises(DataError, match=r"c: row 2: the document that starts here"):
         documents(write(tmp_path / "c", {"text": ["x", "x" * 1001]}))
 
 
