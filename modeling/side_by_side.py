@@ -17,23 +17,25 @@ from typing import TypeVar
 import tensorflow as tf
 
 _MOST_CORES = 4
-"""What more cores gain from this was never measured, and each batch at once takes memory."""
+"""What more cores gain from batches side by side was never measured, and each takes memory."""
+MOST_CORES_OF_PARTS = 2
+"""The same of the parts of a training batch, each of which has gradients of all weights."""
 _OF_THE_USER = ("TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS")
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 
-def divide_threads() -> int:
+def divide_threads(most_cores: int = _MOST_CORES) -> int:
     """Divides the processor's threads among batches; how many there are to be at once.
 
-    It changes nothing on a GPU, on more than four cores, where the environment tells TensorFlow its
+    It changes nothing on a GPU, on more cores than that, where the environment tells TensorFlow its
     threads, and once TensorFlow has computed something.
     """
     affinity = getattr(os, "sched_getaffinity", None)  # which not every system has
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
     given = any(name in os.environ for name in _OF_THE_USER)
-    if cores <= _MOST_CORES and not given and not tf.config.list_physical_devices("GPU"):
+    if cores <= most_cores and not given and not tf.config.list_physical_devices("GPU"):
         try:
             tf.config.threading.set_inter_op_parallelism_threads(cores)
             tf.config.threading.set_intra_op_parallelism_threads(1)

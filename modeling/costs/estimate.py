@@ -159,18 +159,22 @@ def estimate_run(
 
 
 def gains_from_parts(values, config: BertConfig, phases: Sequence[Phase]) -> bool:
-    """Whether a processor is to train on the batches of pre-training in parts side by side.
+    """Whether a processor is to train on the batches of pre-training in two parts side by side.
 
     Threads are divided once, so all phases have to gain. See `modeling.side_by_side`.
 
     Args:
         values, config, phases: As of `estimate_run`.
     """
-    student = Student.from_flags(values, config)
+    if values.xla or not values.do_train:
+        return False
+    student = Student.from_flags(values, config) if values.init_checkpoint else None
     weights = cost_model.parameters(student.config(config) if student else config)
-    tokens = min(phase.batch_size * phase.max_seq_length for phase in phases)
-    tokens //= values.gradient_accumulation_steps
-    return values.do_train and not values.xla and weights <= WEIGHTS_PER_TOKEN_OF_PARTS * tokens
+    rows = [phase.batch_size // values.gradient_accumulation_steps for phase in phases]
+    lengths = [phase.max_seq_length for phase in phases]
+    tokens = min(number * length for number, length in zip(rows, lengths, strict=True))
+    # One of two unequal parts would wait for the other.
+    return not any(number % 2 for number in rows) and weights <= WEIGHTS_PER_TOKEN_OF_PARTS * tokens
 
 
 class PhaseCost:

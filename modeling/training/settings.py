@@ -15,7 +15,7 @@ from absl import logging
 
 from modeling.config import LEFT_TO_RIGHT, RIGHT_TO_LEFT, BertConfig
 from modeling.errors import ModelingError
-from modeling.side_by_side import divide_threads
+from modeling.side_by_side import MOST_CORES_OF_PARTS, divide_threads
 from modeling.training.distillation.teaching import TeachingSettings
 from modeling.training.engine import distribution
 from modeling.training.engine.loop import LoopOptions
@@ -233,7 +233,7 @@ def make_strategy(values, parts: bool = False) -> tf.distribute.Strategy:
     )
     trains = "do_train" in values and values.do_train
     if (parts or not trains) and strategy is tf.distribute.get_strategy():
-        at_once = divide_threads()
+        at_once = divide_threads(MOST_CORES_OF_PARTS) if trains else divide_threads()
         if at_once > 1:
             what = "parts of each batch" if trains else "batches"
             logging.info("Computing %d %s side by side.", at_once, what)

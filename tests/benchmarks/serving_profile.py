@@ -61,8 +61,8 @@ class Server:
                 # "NAME = KIND(INPUTS)", or the kind alone.
                 kind = node.timeline_label.rpartition(" = ")[2].partition("(")[0]
                 microseconds = node.op_end_rel_micros - node.op_start_rel_micros
-                count += 1
                 if kind not in CALLS:
+                    count += 1
                     total += microseconds
                     products += microseconds * ("MatMul" in kind)
         return count, products / 1e6, total / 1e6

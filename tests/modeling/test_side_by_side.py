@@ -83,6 +83,13 @@ def test_replicas_take_their_batches_in_one_order(at_once, monkeypatch):
     assert batches_at_once() == 1
 
 
+@pytest.mark.parametrize("at_once", [2], indirect=True)
+def test_a_gpu_takes_one_batch_after_the_other(at_once, monkeypatch):
+    """Whoever divided the processor's threads."""
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [kind])
+    assert batches_at_once() == 1
+
+
 @pytest.mark.parametrize(
     ("cores", "given", "threads"),
     [(1, (), (1, 1)), (2, (), (2, 1)), (4, (), (4, 1)), (5, (), (0, 0)), (16, (), (0, 0))]
@@ -104,6 +111,10 @@ def test_threads_are_divided(monkeypatch, cores, given, threads):
         monkeypatch.setenv(name, "2")
     assert divide_threads() == max(threads[0], 1)
     assert tuple(asked[:2]) == threads
+    asked[:] = [0, 0]
+    few = threads if cores <= module.MOST_CORES_OF_PARTS else (0, 0)
+    assert divide_threads(module.MOST_CORES_OF_PARTS) == max(few[0], 1)
+    assert tuple(asked[:2]) == few
 
 
 def test_too_late_changes_nothing(monkeypatch):

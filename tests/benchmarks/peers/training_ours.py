@@ -1,7 +1,7 @@
 """This project's training step, as a process that `tests.benchmarks.training_speed` starts.
 
 --compile is --xla of the scripts. Batches of masked words are computed in parts side by side, as
-run_pretraining.py does; not with --whole.
+run_pretraining.py does where that pays; not with --whole.
 """
 
 from modeling import quiet  # noqa: F401  isort: skip
@@ -13,7 +13,7 @@ import tensorflow as tf
 from modeling.config import BertConfig
 from modeling.losses import ClassifierLosses, PretrainingLosses
 from modeling.models import BertClassifier, BertPretrainer
-from modeling.side_by_side import divide_threads
+from modeling.side_by_side import MOST_CORES_OF_PARTS, divide_threads
 from modeling.training.engine.precision import set_precision
 from modeling.training.engine.setup import EngineSettings, make_train_step
 from tests.benchmarks.peers.tensorflow_training import endless, set_up
@@ -70,7 +70,7 @@ def main() -> None:
     def start(shape, given):
         set_up(given.threads)
         if not (shape.labels or given.compile or given.whole or given.threads == 1):
-            divide_threads()
+            divide_threads(MOST_CORES_OF_PARTS)
         about = f"ours: TensorFlow {tf.__version__}, Keras {keras.__version__}"
         return about, Ours(shape, given.dtype, given.compile)
 

@@ -228,11 +228,12 @@ class _Values(types.SimpleNamespace):
 
 def test_parts_where_a_batch_has_enough_tokens():
     """A batch's products have to take longer than its gradients' sum; of each phase."""
-    flags = dict.fromkeys(("xla", "student_layers", "student_projection"), False)
-    flags |= {"do_train": True, "gradient_accumulation_steps": 1, "student_num_layers": 0}
+    flags = {"do_train": True, "xla": False, "gradient_accumulation_steps": 1}
+    flags |= {"init_checkpoint": None, "student_layers": None, "student_projection": None}
+    flags |= {"student_num_layers": 0, "student_hidden_size": 0}
 
     def gains(phases, name="base", **others):
-        values = _Values(**(flags | {"student_hidden_size": 0} | others))
+        values = _Values(**(flags | others))
         return gains_from_parts(values, BertConfig.named(name, 30522), parse_phases(phases))
 
     assert gains("128:1000:32") and gains("512:1000:8")
@@ -240,8 +241,13 @@ def test_parts_where_a_batch_has_enough_tokens():
     assert not gains("128:900:32,64:100:32")
     assert not gains("128:1000:32", gradient_accumulation_steps=2)
     assert not gains("128:1000:32", xla=True) and not gains("128:1000:32", do_train=False)
-    # A student of the large model's is as large as it is, not as its teacher.
-    assert gains("128:1000:32", "large", student_num_layers=2)
+    # One example has no halves, and a third example has to wait.
+    assert gains("512:1000:2", "tiny")
+    assert not gains("512:1000:1", "tiny") and not gains("512:1000:3", "tiny")
+    assert not gains("512:1000:32", "tiny", gradient_accumulation_steps=32)
+    # A student is smaller than its teacher; without a teacher there is none, whoever asks for it.
+    assert gains("128:1000:32", "large", init_checkpoint="large", student_num_layers=2)
+    assert not gains("128:1000:32", "large", student_num_layers=2)
 
 
 def test_estimate_of_flags(tmp_path):

@@ -15,6 +15,7 @@ from modeling.training.engine.distribution import check_replica_batch_sizes
 from modeling.training.engine.optimizers import BertAdam
 from modeling.training.engine.precision import LossScale
 from modeling.training.engine.schedules import make_schedule
+from modeling.training.engine.setup import EngineSettings, make_train_step
 from modeling.training.engine.step import TrainStep
 from tests.modeling.training.test_training import batches, records, tiny_model
 
@@ -67,6 +68,28 @@ def test_parts_side_by_side_are_the_batch(whole, options):
     alone = run(8, dropout_prob=0.3, **(options | {"parts": 1}))
     assert_equal_runs(alone, run(8, dropout_prob=0.3, **options))
     assert alone[0]["loss"] != whole[0]["loss"][:8]
+
+
+def test_parts_without_a_next_sentence():
+    """The pooler has no gradient in either of them."""
+
+    def losses(parts):
+        model = tiny_model(dropout_prob=0.3)
+        step, _ = make_step(model, PretrainingLosses(next_sentence=False), parts=parts)
+        return [total for total, _ in step.run(iter(batches()), 4)["loss"]]
+
+    np.testing.assert_allclose(losses(2), losses(1), rtol=1e-6)
+
+
+@pytest.mark.parametrize("at_once", [2], indirect=True)
+def test_parts_are_as_many_as_threads_are_divided_among(at_once, monkeypatch):
+    asked = []
+    monkeypatch.setattr(tf.config.optimizer, "set_experimental_options", asked.append)
+    for compiled, parts in ((True, 1), (False, 2)):
+        assert not asked
+        settings = EngineSettings(1e-3, 10, 0, seed=1, jit_compile=compiled)
+        assert make_train_step(tiny_model(), PretrainingLosses(), settings).parts == parts
+    assert asked == [{"arithmetic_optimization": False}]
 
 
 @pytest.mark.parametrize(("size", "expected"), [(1, [1]), (2, [1, 1]), (5, [2, 3]), (None, [5])])
