@@ -81,6 +81,24 @@ def test_parts_without_a_next_sentence():
     np.testing.assert_allclose(losses(2), losses(1), rtol=1e-6)
 
 
+def test_parts_of_a_model_with_a_second_encoder():
+    """Whose masks are others, and in parts those of its own whole."""
+    config = tiny_model(dropout_prob=0.3).config
+    names = ("input_ids", "input_mask", "segment_ids")
+    batch = {name: value for name, value in records(4).items() if name in names}
+    batch["label_ids"] = np.array([0, 1, 1, 0], np.int32)
+
+    def losses(parts):
+        keras.utils.set_random_seed(1)
+        model = BertClassifier(config, 2, second=config)
+        model.build()
+        step, _ = make_step(model, ClassifierLosses(), parts=parts)
+        history = step.run(iter(tf.data.Dataset.from_tensors(batch).repeat()), 4)
+        return [total for total, _ in history["loss"]]
+
+    np.testing.assert_allclose(losses(2), losses(1), rtol=1e-5)
+
+
 @pytest.mark.parametrize("at_once", [2], indirect=True)
 def test_parts_are_as_many_as_threads_are_divided_among(at_once, monkeypatch):
     asked = []
