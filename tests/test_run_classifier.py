@@ -163,7 +163,7 @@ def test_bad_input_is_named(folder, tmp_path):
 @pytest.mark.parametrize(
     ("steps", "least"), [(100, 0.78), pytest.param(500, 0.85, marks=pytest.mark.hours)]
 )
-def test_minilm_learns_sst2_and_is_served(shared_data, minilm, tmp_path, monkeypatch, steps, least):
+def test_minilm_learns_sst2_and_is_served(shared_data, minilm, tmp_path, steps, least):
     """Real weights, real task, then the served model on the dev set's raw text."""
     command = (
         "run_classifier.py",
@@ -181,7 +181,6 @@ def test_minilm_learns_sst2_and_is_served(shared_data, minilm, tmp_path, monkeyp
     assert accuracy > least
     lines = (shared_data / "glue/SST-2/dev.tsv").read_text(encoding="utf-8").splitlines()[1:]
     texts, labels = zip(*(line.split("\t") for line in lines), strict=True)
-    monkeypatch.setenv("TF_ONEDNN_ASSUME_FROZEN_WEIGHTS", "1")  # as README tells who serves
     answers = served(CLIENT, tmp_path / "out" / "export" / "1", {"text_a": list(texts)}, tmp_path)
     right = np.mean([a == b for a, b in zip(answers["label"], labels, strict=True)])
     assert right == pytest.approx(accuracy, abs=1e-6)

@@ -5,7 +5,8 @@
 Each export is loaded into a session with two inter-op threads and one intra-op, as the docs start a
 server, and asked in turns for the ids of one text; then as often with TensorFlow's tracer, which
 slows it. Times of operations are summed over both threads; calls of functions, whose operations
-are there too, aren't counted.
+are there too, aren't counted. The lengths of --pieces are asked for in their order, of the same
+session: with TF_ONEDNN_ASSUME_FROZEN_WEIGHTS=1 the first one decides how weights are arranged.
 """
 
 import statistics
@@ -25,9 +26,9 @@ PAUSE = 0.0
 
 
 class Server:
-    """A loaded export and a request."""
+    """A loaded export."""
 
-    def __init__(self, path: str, pieces: int):
+    def __init__(self, path: str):
         self._session = tf.compat.v1.Session(
             graph=tf.Graph(),
             config=tf.compat.v1.ConfigProto(
@@ -37,12 +38,16 @@ class Server:
         )
         with self._session.graph.as_default():
             loaded = tf.compat.v1.saved_model.load(self._session, ["serve"], path)
-        signature = loaded.signature_def["tokenized"]
+        self._signature = loaded.signature_def["tokenized"]
+        self._answers = [answer.name for answer in self._signature.outputs.values()]
+        self._feed = {}
+
+    def take(self, pieces: int) -> None:
+        """What it is asked for from now on: a text of so many pieces."""
         ids = np.arange(1000, 1000 + pieces, dtype=np.int32)[np.newaxis]
         values = {"input_ids": ids, "input_mask": np.ones_like(ids)}
         values["segment_ids"] = np.zeros_like(ids)
-        self._feed = {signature.inputs[name].name: value for name, value in values.items()}
-        self._answers = [answer.name for answer in signature.outputs.values()]
+        self._feed = {self._signature.inputs[name].name: value for name, value in values.items()}
 
     def ask(self) -> float:
         """Seconds of an answer."""
@@ -70,10 +75,12 @@ class Server:
 
 def main(_) -> None:
     exports = dict(each.split("=", 1) for each in FLAGS.exports)
+    servers = {name: Server(path) for name, path in exports.items()}
+    calls = {name: server.ask for name, server in servers.items()}
     lines = []
     for pieces in FLAGS.pieces:
-        servers = {name: Server(path, int(pieces)) for name, path in exports.items()}
-        calls = {name: server.ask for name, server in servers.items()}
+        for server in servers.values():
+            server.take(int(pieces))
         interleaved(calls, FLAGS.rounds, PAUSE)
         seconds = interleaved(calls, FLAGS.rounds, PAUSE)
         for name, server in servers.items():
@@ -87,7 +94,7 @@ def main(_) -> None:
 
 if __name__ == "__main__":
     flags.DEFINE_list("exports", None, "NAME=FOLDER of each.", required=True)
-    flags.DEFINE_list("pieces", ["16", "32", "128"], "Of the text.")
+    flags.DEFINE_list("pieces", ["16", "32", "128"], "Of the text, in this order.")
     flags.DEFINE_integer("rounds", 21, "Requests to each.", lower_bound=1)
     flags.DEFINE_integer("inter_op_threads", 2, "Operations at a time.")
     flags.DEFINE_integer("intra_op_threads", 1, "Threads of an operation.")

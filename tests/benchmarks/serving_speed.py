@@ -328,4 +328,9 @@ if __name__ == "__main__":
     flags.DEFINE_float("seconds", 1.0, "Least length of a measurement, about.")
     flags.DEFINE_string("json", None, "Also writes all numbers to this file.")
     flags.mark_flags_as_required(["data_dir", "minilm"])
+    flags.register_validator(
+        "forms",
+        lambda forms: "float32" in forms,
+        "The others' answers are compared with float32's.",
+    )
     app.run(main)

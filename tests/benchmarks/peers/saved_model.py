@@ -1,15 +1,12 @@
 """Exported SavedModels, as a process that `tests.benchmarks.serving_speed` starts.
 
-Nothing of this project: TensorFlow, TensorFlow Text and the exports. Engines are named
-"FORM SIGNATURE": `serving_default` gets the texts, as Python strings, `tokenized` the ids.
+Nothing of this project: TensorFlow, TensorFlow Text and the exports. Each is loaded into a session,
+as TF Serving does. Engines are named "FORM SIGNATURE": `serving_default` gets the texts, as Python
+strings, `tokenized` the ids.
 """
 
 import argparse
-import os
 import sys
-
-# As README tells those who serve; read when TensorFlow is imported.
-os.environ.setdefault("TF_ONEDNN_ASSUME_FROZEN_WEIGHTS", "1")
 
 import numpy as np
 import tensorflow as tf
@@ -23,21 +20,20 @@ SIGNATURES = ("serving_default", "tokenized")
 class Signature:
     """A signature of an export."""
 
-    def __init__(self, loaded, name: str, cases: str):
-        self.loaded = loaded  # has the variables, which a function alone doesn't keep alive
-        self.function = loaded.signatures[name]
+    def __init__(self, session: tf.compat.v1.Session, definition, name: str, cases: str):
+        self.names = sorted(definition.inputs)
+        inputs = [definition.inputs[name].name for name in self.names]
+        self.session_call = session.make_callable(definition.outputs["probabilities"].name, inputs)
         self.cases = cases
         self.of_texts = name != "tokenized"
 
     def prepare(self, case: str, batches):
         if self.of_texts:
-            (name,) = self.function.structured_input_signature[1]
-            return [{name: texts} for texts in read_texts(self.cases, case)]
-        return [{name: ids.astype(np.int32) for name, ids in batch.items()} for batch in batches]
+            return [(np.array(texts, object),) for texts in read_texts(self.cases, case)]
+        return [[batch[name].astype(np.int32) for name in self.names] for batch in batches]
 
     def call(self, prepared) -> np.ndarray:
-        inputs = {name: tf.constant(value) for name, value in prepared.items()}
-        return self.function(**inputs)["probabilities"].numpy()
+        return self.session_call(*prepared)
 
 
 def main() -> None:
@@ -49,16 +45,20 @@ def main() -> None:
     given = parser.parse_args()
 
     def start():
+        config = tf.compat.v1.ConfigProto()
         if not given.default_threads:
             # Of a layer's branches each has a thread, as README tells those who serve.
-            tf.config.threading.set_intra_op_parallelism_threads(1)
-            tf.config.threading.set_inter_op_parallelism_threads(given.threads)
+            config.intra_op_parallelism_threads = 1
+            config.inter_op_parallelism_threads = given.threads
         engines = {}
         for export in given.export:
             form, folder = export.split("=", 1)
-            loaded = tf.saved_model.load(folder)
+            session = tf.compat.v1.Session(graph=tf.Graph(), config=config)
+            with session.graph.as_default():
+                loaded = tf.compat.v1.saved_model.load(session, ["serve"], folder)
             for name in SIGNATURES:
-                engines[f"{form} {name}"] = Signature(loaded, name, given.cases)
+                definition = loaded.signature_def[name]
+                engines[f"{form} {name}"] = Signature(session, definition, name, given.cases)
         foreign = {"modeling", "data"} & sys.modules.keys()
         if foreign:
             raise RuntimeError(f"A client needs none of this project, but imported {foreign}.")
