@@ -22,7 +22,7 @@ class Signature:
 
     def __init__(self, session: tf.compat.v1.Session, definition, name: str, cases: str):
         self.names = sorted(definition.inputs)
-        inputs = [definition.inputs[name].name for name in self.names]
+        inputs = [definition.inputs[each].name for each in self.names]
         self.session_call = session.make_callable(definition.outputs["probabilities"].name, inputs)
         self.cases = cases
         self.of_texts = name != "tokenized"
@@ -30,7 +30,7 @@ class Signature:
     def prepare(self, case: str, batches):
         if self.of_texts:
             return [(np.array(texts, object),) for texts in read_texts(self.cases, case)]
-        return [[batch[name].astype(np.int32) for name in self.names] for batch in batches]
+        return [[batch[each].astype(np.int32) for each in self.names] for batch in batches]
 
     def call(self, prepared) -> np.ndarray:
         return self.session_call(*prepared)
