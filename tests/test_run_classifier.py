@@ -174,6 +174,7 @@ def test_minilm_learns_sst2_and_is_served(shared_data, minilm, tmp_path, steps, 
         f"--init_checkpoint={minilm}/model.safetensors",
         f"--output_dir={tmp_path}/out",
         *("--train_batch_size=32", "--learning_rate=5e-5", f"--num_train_steps={steps}"),
+        "--max_seq_length=64",
     )
     succeed(*command, "--dtype=auto", "--do_train", "--do_export", timeout=1500)
     succeed(*command, "--do_eval")  # In float32, as the export is.

@@ -3,7 +3,7 @@
     python -m tests.readme.small_data own glue squad conll corpus libraries
 
 Each name is a kind: own/ (reviews as .csv), glue/MRPC/, squad/, conll/, corpus/ and libraries/
-(every twentieth text of run_classifier.py's demo).
+(every fiftieth text of run_classifier.py's demo).
 """
 
 import csv
@@ -93,7 +93,7 @@ def libraries(_: random.Random) -> None:
 
     make_library_demo("libraries")
     for path in pathlib.Path("libraries").iterdir():
-        path.write_text("".join(path.read_text().splitlines(keepends=True)[::20]))
+        path.write_text("".join(path.read_text().splitlines(keepends=True)[::50]))
 
 
 KINDS = {made.__name__: made for made in (own, glue, squad, conll, corpus, libraries)}

@@ -35,7 +35,7 @@ def test_killed(tmp_path, times):
     text.mkdir()
     (text / "vocab").write_text("\n".join(TOKENS) + "\n")
     for number in range(3):
-        (text / f"{number}.txt").write_text(text_of(corpus(1500, seed=number)))
+        (text / f"{number}.txt").write_text(text_of(corpus(700, seed=number)))
     for name in ("whole", "killed"):
         (tmp_path / name).mkdir()
     before = time.monotonic()

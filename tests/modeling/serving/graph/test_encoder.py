@@ -41,12 +41,16 @@ def make_batch(mask, packed: bool = False) -> dict[str, tf.Tensor]:
     return batch
 
 
-def outputs_of(model, batch, execution=PLAIN):
-    """Traced, with no more known of the batch than its rank, unless it is one text."""
+def traced(model, batch, execution=PLAIN):
+    """A function of batches, with no more known of them than their rank, unless it is one text."""
     rows = 1 if len(batch["input_ids"]) == 1 else None
     spec = tf.TensorSpec([rows, None], tf.int32)
     run = tf.function(lambda **batch: model(batch, execution=execution), autograph=False)
-    return run.get_concrete_function(**dict.fromkeys(batch, spec))(**batch)
+    return run.get_concrete_function(**dict.fromkeys(batch, spec))
+
+
+def outputs_of(model, batch, execution=PLAIN):
+    return traced(model, batch, execution)(**batch)
 
 
 def in_branches(model, branches: int, in_functions: bool = True) -> Execution:
@@ -54,9 +58,15 @@ def in_branches(model, branches: int, in_functions: bool = True) -> Execution:
     return Execution(inference=True, encoders={id(model.encoder): served})
 
 
-@pytest.mark.parametrize("branches", [1, 2, 3, 9])
-@pytest.mark.parametrize("direction", ["bidirectional", "left_to_right"])
-@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(
+    ("branches", "direction", "packed"),
+    [
+        (1, "bidirectional", False),
+        (2, "left_to_right", True),
+        (3, "left_to_right", False),
+        (9, "bidirectional", True),
+    ],
+)
 def test_a_model_gives_the_same(branches, direction, packed):
     model = make_model(attention_direction=direction)
     batch = make_batch(MASK, packed)
@@ -74,8 +84,16 @@ def test_a_model_gives_the_same(branches, direction, packed):
         np.testing.assert_allclose(served[name].numpy()[some], plain[name].numpy()[some], atol=1e-5)
 
 
-@pytest.mark.parametrize("mask", [[[1] * 5], [[1] * 4] * 3, [[1, 1, 0, 1]]])
-@pytest.mark.parametrize("act", ["gelu", "gelu_erf", "relu"])
+@pytest.mark.parametrize(
+    ("mask", "act"),
+    [
+        ([[1] * 5], "gelu"),
+        ([[1] * 4] * 3, "gelu"),
+        ([[1, 1, 0, 1]], "gelu"),
+        ([[1] * 5], "gelu_erf"),
+        ([[1] * 4] * 3, "relu"),
+    ],
+)
 def test_one_text_and_texts_of_one_length(mask, act):
     model = make_model(hidden_act=act)
     batch = make_batch(mask)

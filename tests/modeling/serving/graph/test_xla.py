@@ -1,5 +1,6 @@
 """Single texts by programs of XLA: the same answers, few programs, in whatever serves them."""
 
+import functools
 import sys
 
 import numpy as np
@@ -15,7 +16,7 @@ from modeling.serving.buckets import in_buckets
 from modeling.serving.export import IDS, Export, Signature
 from modeling.serving.graph.encoder import XLA_LENGTHS, BranchedEncoder, filled_length
 from modeling.serving.storage import Servable
-from tests.modeling.serving.graph.test_encoder import make_batch, make_model, outputs_of
+from tests.modeling.serving.graph.test_encoder import make_batch, make_model, traced
 from tests.modeling.serving.graph.test_whole_numbers import CLIENT, question
 from tests.scripts import served
 
@@ -34,9 +35,11 @@ def test_a_text_gives_the_same(direction):
     model = make_model(attention_direction=direction, max_position_embeddings=LENGTH)
     encoder = BranchedEncoder(model.encoder, "float32", 2, xla=True)
     execution = Execution(inference=True, encoders={id(model.encoder): encoder})
+    batch = make_batch(MASKS[0])
+    answer_plainly, answer = traced(model, batch), traced(model, batch, execution)
     for mask in MASKS:
         batch = make_batch(mask)
-        plain, found = outputs_of(model, batch), outputs_of(model, batch, execution)
+        plain, found = answer_plainly(**batch), answer(**batch)
         real = np.array(mask) == 1
         for expected, rows in zip(plain["encoder_outputs"], found["encoder_outputs"], strict=True):
             assert rows.shape == expected.shape
@@ -93,14 +96,13 @@ def test_warm_up_requests_have_every_program_made(export):
 
 
 def check(ask) -> None:
-    """`ask` answers a batch as the model does: single texts, several, none."""
+    """`ask` gives the logits of batches as the model does: single texts, several, none."""
     model = make_model(max_position_embeddings=LENGTH)
-    for mask in ([[1] * 16], [[1] * 17], [[1] * LENGTH], SEVERAL):
-        batch = make_batch(mask)
-        wanted = model(batch)["logits"].numpy()
-        np.testing.assert_allclose(ask(batch), wanted, atol=1e-5)
-    nothing = dict.fromkeys(IDS, np.zeros([0, 4], np.int32))
-    assert np.shape(ask(nothing))[0] == 0
+    batches = [make_batch(mask) for mask in ([[1] * 16], [[1] * 17], [[1] * LENGTH], SEVERAL)]
+    *answers, nothing = ask([*batches, dict.fromkeys(IDS, np.zeros([0, 4], np.int32))])
+    for batch, answer in zip(batches, answers, strict=True):
+        np.testing.assert_allclose(answer, model(batch)["logits"], atol=1e-5)
+    assert np.shape(nothing)[0] == 0
 
 
 @pytest.mark.slow
@@ -108,13 +110,14 @@ def check(ask) -> None:
 def test_a_process_without_the_project(python, export, peer_python, tmp_path):
     python = peer_python(python) if python else sys.executable
 
-    def ask(batch):
-        (answer,) = served(CLIENT, export, [question("again", **batch)], tmp_path, python)
-        return answer["logits"]
+    def ask(batches):
+        asked = [question("again", **batch) for batch in batches]
+        return [a["logits"] for a in served(CLIENT, export, asked, tmp_path, python)]
 
     check(ask)
 
 
 @pytest.mark.slow
 def test_the_loader_of_tf_serving(export, load_in_cpp):
-    check(lambda batch: load_in_cpp(export, "serving_default", **batch)["logits"])
+    load = functools.partial(load_in_cpp, export, "serving_default")
+    check(lambda batches: [load(**batch)["logits"] for batch in batches])
