@@ -58,7 +58,7 @@ def golden_command(golden, shared_data, version, out, *more):
                 "squad_v2_nbest60_thr1.5",
                 ("--n_best_size=60", "--null_score_diff_threshold=1.5"),
             ),
-            marks=pytest.mark.slow,
+            marks=pytest.mark.hours,
         ),
     ],
 )

@@ -142,6 +142,7 @@ def test_lengths_are_padded_in_three_ways():
     assert "in a row: padded" in training_work.describe_lengths(workloads)
 
 
+@pytest.mark.slow
 def test_records_are_trained_on_as_they_are_and_packed(tmp_path):
     rng = np.random.default_rng(0)
     records = [made_records.random_features(rng) for _ in range(200)]

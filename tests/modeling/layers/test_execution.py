@@ -170,6 +170,7 @@ def test_a_whole_model_with_dropout(model_of, changes):
         np.testing.assert_allclose(found[path], gradient, atol=1e-5 * size + 1e-7, err_msg=path)
 
 
+@pytest.mark.slow
 def test_bfloat16_keeps_to_float32(model_of):
     """Directions of the gradients; single numbers have three digits at best."""
     batch = pretraining_batch()

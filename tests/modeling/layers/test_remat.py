@@ -121,6 +121,7 @@ def test_compiled_code_computes_the_layers_twice():
     assert products(remat) - products(plain) == PRODUCTS * LAYERS
 
 
+@pytest.mark.slow
 def test_in_replica_context():
     strategy = tf.distribute.MirroredStrategy(["CPU:0"])
     batch = _batch()

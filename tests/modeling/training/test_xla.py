@@ -27,6 +27,9 @@ CONFIG = BertConfig(
 )
 
 
+MORE = (pytest.mark.slow, pytest.mark.hours)
+
+
 def sentence_case(name):
     """(model, losses, batch) of a kind of sentence task; with several rows some are missing."""
     kind = name.split()[0]
@@ -124,10 +127,10 @@ def test_bfloat16_reaches_what_is_compiled():
             "classifier", {"freeze_layers": 1, "layerwise_lr_decay": 0.9}, marks=pytest.mark.slow
         ),
         pytest.param("ltr classifier bilstm", {}, marks=pytest.mark.slow),
-        ("choices", {"accumulation_steps": 2}),
+        pytest.param("choices", {"accumulation_steps": 2}, marks=pytest.mark.slow),
         pytest.param("classes weights windows", {}, marks=pytest.mark.slow),
-        pytest.param("multi_label weights", {}, marks=pytest.mark.slow),
-        pytest.param("regression windows max", {}, marks=pytest.mark.slow),
+        pytest.param("multi_label weights", {}, marks=MORE),
+        pytest.param("regression windows max", {}, marks=MORE),
         ("question answering", {}),
         pytest.param("tags", {"accumulation_steps": 2}, marks=pytest.mark.slow),
     ],

@@ -58,7 +58,7 @@ def test_micro_batches_make_up_the_batch(whole, number):
     [
         ((2, 3), {}),  # the latter of 2, 3 and 3 examples
         ((2,), {"accumulation_steps": 2}),
-        ((2,), {"execution": Execution(compile_chains=True)}),
+        pytest.param((2,), {"execution": Execution(compile_chains=True)}, marks=pytest.mark.slow),
     ],
     ids=str,
 )

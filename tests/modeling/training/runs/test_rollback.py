@@ -114,6 +114,7 @@ def test_an_interrupted_run_leaves_out_the_same(tmp_path):
         np.testing.assert_array_equal(parted[name], value, err_msg=name)
 
 
+@pytest.mark.slow
 def test_a_later_stage_goes_back_to_its_first_step(tmp_path, monkeypatch):
     """Twice, and killed in between; that its loss is another is no jump."""
     first = RunStage(140, easy_data(), "the first stage", 8)
