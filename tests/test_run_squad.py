@@ -52,13 +52,10 @@ def golden_command(golden, shared_data, version, out, *more):
     ("version", "name", "more"),
     [
         (1, "squad_v1", ()),
-        pytest.param(
-            *(
-                2,
-                "squad_v2_nbest60_thr1.5",
-                ("--n_best_size=60", "--null_score_diff_threshold=1.5"),
-            ),
-            marks=pytest.mark.hours,
+        (
+            2,
+            "squad_v2_nbest60_thr1.5",
+            ("--n_best_size=60", "--null_score_diff_threshold=1.5"),
         ),
     ],
 )

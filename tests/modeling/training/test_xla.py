@@ -27,7 +27,7 @@ CONFIG = BertConfig(
 )
 
 
-MORE = (pytest.mark.slow, pytest.mark.hours)
+HOURS = (pytest.mark.slow, pytest.mark.hours)
 
 
 def sentence_case(name):
@@ -129,8 +129,8 @@ def test_bfloat16_reaches_what_is_compiled():
         pytest.param("ltr classifier bilstm", {}, marks=pytest.mark.slow),
         pytest.param("choices", {"accumulation_steps": 2}, marks=pytest.mark.slow),
         pytest.param("classes weights windows", {}, marks=pytest.mark.slow),
-        pytest.param("multi_label weights", {}, marks=MORE),
-        pytest.param("regression windows max", {}, marks=MORE),
+        pytest.param("multi_label weights", {}, marks=HOURS),
+        pytest.param("regression windows max", {}, marks=HOURS),
         ("question answering", {}),
         pytest.param("tags", {"accumulation_steps": 2}, marks=pytest.mark.slow),
     ],
