@@ -1,5 +1,7 @@
 """Fixtures that every test may use."""
 
+from modeling import quiet  # noqa: F401  isort: skip
+
 import fcntl
 import gc
 import os

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from modeling.layers.execution import INFERENCE
 from tests.modeling.other_backend import KEY, cases
+from tests.scripts import ROOT
 
 
 @pytest.mark.slow
@@ -47,3 +48,11 @@ def test_outputs_and_gradients_are_tensorflows(tmp_path):
         # Gradients are sums of many terms.
         atol = 1e-5 * max(1.0, np.abs(value).max()) if "/" in name else 1e-5
         np.testing.assert_allclose(results[name], value, rtol=1e-5, atol=atol, err_msg=name)
+
+
+@pytest.mark.slow
+def test_scripts_compute_with_tensorflow_whatever_keras_is_set_to():
+    code = "import modeling.quiet, keras, sys; print(keras.config.backend(), 'jax' in sys.modules)"
+    environment = os.environ | {"KERAS_BACKEND": "jax"}
+    shown = subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, env=environment)
+    assert shown.decode() == "tensorflow False\n"
