@@ -42,6 +42,7 @@ def test_what_every_checkpoint_and_vocabulary_has_is_no_news(logs):
     assert "blank line" in asked
 
 
+@pytest.mark.slow
 def test_one_is_no_plural(logs):
     for log in logs:
         assert not re.search(r"\b1 (\w+ )?(lines|tensors|tokens|weights)\b", log)

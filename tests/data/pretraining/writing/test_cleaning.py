@@ -119,10 +119,8 @@ def folder(tmp_path_factory):
 CLEAN = {"languages": ["en", "de"], "boilerplate_documents": 20, "part_bytes": 5_000}
 
 
-@pytest.mark.parametrize(
-    "copies",
-    [{"drop_duplicates": True}, pytest.param({"near_duplicates": 0.9}, marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("copies", [{"drop_duplicates": True}, {"near_duplicates": 0.9}])
 def test_a_whole_job(folder, tmp_path, copies):
     left = []
     for name, workers in (("one", 1), ("two", 2)):
