@@ -273,7 +273,8 @@ def test_wrong_ids_are_refused(loaded_classes, changes, message):
         loaded_classes.signatures["tokenized"](**inputs)
 
 
-@pytest.mark.parametrize("kind", ["int8", pytest.param("bfloat16", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["int8", "bfloat16"])
 def test_fewer_bits(kind, tmp_path, tokenizer, monkeypatch):
     # What whole numbers round besides has tests of its own.
     monkeypatch.setattr(encoder, "can_multiply", lambda number: number < 0)

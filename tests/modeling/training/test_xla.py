@@ -111,7 +111,9 @@ def test_bfloat16_reaches_what_is_compiled():
     ("name", "options"),
     [
         ("mlm_nsp", {}),
-        ("mlm", {"optimizer": "lamb", "lr_schedule": "polynomial"}),
+        pytest.param(
+            "mlm", {"optimizer": "lamb", "lr_schedule": "polynomial"}, marks=pytest.mark.slow
+        ),
         pytest.param(
             "mlm remat",
             {"optimizer": "adamw", "accumulation_steps": 2},
@@ -131,7 +133,7 @@ def test_bfloat16_reaches_what_is_compiled():
         pytest.param("classes weights windows", {}, marks=pytest.mark.slow),
         pytest.param("multi_label weights", {}, marks=HOURS),
         pytest.param("regression windows max", {}, marks=HOURS),
-        ("question answering", {}),
+        pytest.param("question answering", {}, marks=pytest.mark.slow),
         pytest.param("tags", {"accumulation_steps": 2}, marks=pytest.mark.slow),
     ],
 )

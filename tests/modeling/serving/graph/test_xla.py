@@ -30,7 +30,9 @@ def test_lengths_are_few():
     assert found == [16, 16, 32, 256, 512, 1024, 1536]
 
 
-@pytest.mark.parametrize("direction", ["bidirectional", "left_to_right"])
+@pytest.mark.parametrize(
+    "direction", ["bidirectional", pytest.param("left_to_right", marks=pytest.mark.slow)]
+)
 def test_a_text_gives_the_same(direction):
     model = make_model(attention_direction=direction, max_position_embeddings=LENGTH)
     encoder = BranchedEncoder(model.encoder, "float32", 2, xla=True)

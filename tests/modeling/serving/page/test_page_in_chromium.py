@@ -97,7 +97,7 @@ def check_page(browser: Chromium, address: str) -> None:
     assert asked <= {f"{address}{path}" for path in ("/", "/models", "/answer")}
 
 
-@each_family("tags", hours=("labels", "number", "pair", "next", "unanswered", "choices"))
+@each_family(hours=("labels", "number", "pair", "next", "unanswered", "choices"))
 def test_a_text_is_typed_and_the_answer_read(name, browser, shots, models):
     model = models[name]
     with serving([model]) as server:

@@ -36,7 +36,7 @@ def same(got, wanted: np.ndarray) -> None:
         assert np.array(got).tolist() == wanted.tolist()
 
 
-@each_family(*exports.QUICK)
+@each_family("classes", "tags")
 def test_answers_are_the_saved_models(name, models, export):
     model = models[name]
     assert model.family.name == OF_VARIANTS.get(name, name)
