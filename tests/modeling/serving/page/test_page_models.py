@@ -8,7 +8,6 @@ from modeling.errors import ModelingError
 from modeling.serving.page import models as page_models
 from modeling.serving.page.families import FAMILIES
 from modeling.serving.page.models import PageModel, load_page_models
-from tests.modeling.serving.page import exports
 from tests.modeling.serving.page.conftest import each_family
 from tests.scripts import ROOT
 
