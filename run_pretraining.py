@@ -125,7 +125,7 @@ def raw_text(files: str | None) -> from_text.PretrainingText | None:
 
 
 def find_records(
-    config: BertConfig, phase: Phase, directory: str, vocab_file: str | None
+    config: BertConfig, phase: Phase, directory: str, vocab_file: str | None, besides=None
 ) -> from_text.RecordsFromText:
     """The training and held-out records of a phase, made from raw text where that was given."""
     if FLAGS.input_file and not FLAGS.demo:
@@ -150,14 +150,11 @@ def find_records(
     text, held_out = map(raw_text, (FLAGS.corpus_file, FLAGS.eval_corpus_file))
     return from_text.make_records_from_text(
         demo.demo_text() if FLAGS.demo else text,
-        directory,
-        config.vocab_size,
-        settings,
-        vocab_file,
-        held_out,
+        *(directory, config.vocab_size, settings, vocab_file, held_out),
         # Weights that were trained with a vocabulary keep it, even if the text has changed since.
         kept_vocab_file=run_folder.trained_vocabulary(FLAGS.output_dir),
         num_workers=FLAGS.num_workers,
+        besides=besides,
     )
 
 
@@ -225,10 +222,13 @@ def adapt(summary: RunSummary) -> None:
     extended = os.path.join(FLAGS.output_dir, run_folder.ADAPTED_VOCABULARY, "vocab.txt")
     how = FLAGS.do_lower_case, FLAGS.strip_accents, run_folder.trained_vocabulary(FLAGS.output_dir)
     found = domain.study_domain(sides, FLAGS.vocab_file, extended, *how)
-    texts = domain.held_out_texts(sides, raw_text(FLAGS.general_corpus_file))
-    adaptation = Adaptation(FLAGS, found, texts, from_pretrained)
+    general, most = raw_text(FLAGS.general_corpus_file), FLAGS.general_share * found.characters
+    texts = domain.held_out_texts(sides, general)
+    besides = domain.rehearsed_text(sides, general, FLAGS.output_dir, most)
+    rehearsed = besides.files if besides else ()
+    adaptation = Adaptation(FLAGS, found, texts, from_pretrained, rehearsed)
     adaptation.begin()
-    step = run(summary)
+    step = run(summary, besides)
     adaptation.finish(summary, step)
 
 
@@ -260,8 +260,8 @@ def main(_) -> None:
             export(model, FLAGS.vocab_file)
 
 
-def run(summary: RunSummary) -> int:
-    """Everything, in the strategy's scope; returns the step of the model that is left."""
+def run(summary: RunSummary, besides: from_text.PretrainingText | None = None) -> int:
+    """Everything, with text `besides` the flags'; returns the step of the model that is left."""
     if not FLAGS.input_file:
         distribution.check_text_for_one_worker()
     # ---- Data ----
@@ -277,7 +277,7 @@ def run(summary: RunSummary) -> int:
     for phase, name in zip(phases, phase_folders(phases), strict=True):
         folder = os.path.join(FLAGS.output_dir, name) if len(phases) > 1 else FLAGS.output_dir
         vocab_file = records[0].vocab_file if records else FLAGS.vocab_file
-        records.append(find_records(config, phase, folder, vocab_file))
+        records.append(find_records(config, phase, folder, vocab_file, besides))
     start = run_folder.latest_run_checkpoint(FLAGS.output_dir) or FLAGS.init_checkpoint
     vocab_file = records[0].vocab_file
     vocabulary = checkpoints.agreed_vocabulary(start, vocab_file, records[0].vocabulary)

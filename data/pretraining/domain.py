@@ -2,14 +2,17 @@
 
     domain = study_domain(PretrainingSides(text), "vocab.txt", "out/vocab.txt")
     held_out = masked_words(sides.documents(training=False), tokenizer, "out/held_out.tfrecord")
+    besides = rehearsed_text(sides, general, "out", 0.1 * domain.characters)
 
 Words take the places of [unusedN] tokens where that pays, so that the vocabulary keeps its size and
 all other ids.
 """
 
 import dataclasses
+import hashlib
 import itertools
 import math
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -19,10 +22,15 @@ from absl import logging
 from data.errors import DataError
 from data.files import atomic
 from data.pretraining.batches import pipeline
-from data.pretraining.corpus import Document
-from data.pretraining.from_text import PretrainingSides, PretrainingText
+from data.pretraining.corpus import (
+    Document,
+    corpus_document_hash,
+    corpus_format,
+    is_held_out_of_corpus,
+)
+from data.pretraining.from_text import HELD_OUT_SHARE, PretrainingSides, PretrainingText
 from data.pretraining.instances.settings import MLM, InstanceSettings
-from data.pretraining.writing import local
+from data.pretraining.writing import local, shards
 from data.tokenization import Tokenizer, vocabulary
 from data.tokenization.learning import extension, learner
 
@@ -41,6 +49,7 @@ class Domain:
 
     Attributes:
         words: How many there are to train on.
+        characters: Of the sentences with these words.
         pieces: About how many pieces these are, with the vocabulary that is used.
         document_pieces: Of nine of ten held-out documents, at most.
         known_share: Share of the words that are tokens of the given vocabulary.
@@ -53,6 +62,7 @@ class Domain:
     """
 
     words: int
+    characters: int
     pieces: int
     document_pieces: int
     known_share: float
@@ -88,7 +98,15 @@ def study_domain(
     """
     folding = {"do_lower_case": do_lower_case, "strip_accents": strip_accents}
     tokens = vocabulary.load_vocab(vocab_file)
-    counts = learner.count_words(_sentences(sides.documents(True)), *folding.values())
+    characters = 0
+
+    def sentences() -> Iterator[str]:
+        nonlocal characters
+        for sentence in _sentences(sides.documents(True)):
+            characters += len(sentence)
+            yield sentence
+
+    counts = learner.count_words(sentences(), *folding.values())
     if not counts:
         raise DataError("The corpus to adapt to has no words. Give text files with sentences.")
     plain = Tokenizer.from_vocab(tokens, **folding)
@@ -118,11 +136,11 @@ def study_domain(
     whole = {token for token in tokens if token.isalpha()}
     used = known.union(new.values())
     lengths = [sum(map(len, text)) for text in held_out]
-    characters = max(1, sum(lengths))
     return Domain(
         words=words,
+        characters=characters,
         pieces=round(words * after.pieces_per_word),
-        document_pieces=math.ceil(np.quantile(lengths, 0.9) * after.pieces / characters),
+        document_pieces=math.ceil(np.quantile(lengths, 0.9) * after.pieces / max(1, sum(lengths))),
         known_share=sum(n for word, n in counts.items() if word in known) / words,
         tokens_seen=len(whole & counts.keys()) / max(1, len(whole)),
         before=before,
@@ -238,6 +256,70 @@ def held_out_texts(
             )
         texts["general"] = lambda *place: masked_words(general.read(), *place)
     return texts
+
+
+def rehearsed_text(
+    sides: PretrainingSides, general: PretrainingText | None, directory: str, characters: float
+) -> PretrainingText | None:
+    """General text to train on beside the domain's, which keeps a model from forgetting it.
+
+    A little of what was learned before among what is to be learned is called rehearsal (Robins
+    1995, "Catastrophic forgetting, rehearsal and pseudorehearsal"). Taken are the documents behind
+    those that `held_out_texts` measures, in their order, without copies of measured ones and
+    without those that would be held out if they were the domain's.
+
+    Args:
+        sides: Of the domain.
+        general: Text of none, if there is any.
+        directory: The run's output folder. `records/general.txt` there is written, unless it holds
+            these documents already: a run that goes on tells its files by their times, too.
+        characters: So many at least, as far as there are any.
+
+    Returns:
+        The text of that file; None where nothing is to be trained on besides.
+    """
+    if general is None or not characters:
+        return None
+    path = os.path.join(directory, "records", "general.txt")
+    measured = set(map(corpus_document_hash, _beginning(sides.documents(False))))
+
+    def documents() -> Iterator[Document]:
+        left, rest = characters, iter(general.read())
+        seen = measured.union(map(corpus_document_hash, _beginning(rest)))
+        plain = False
+        for document in rest:
+            # A first line such as '{"' would make all of the file another format.
+            plain = plain or corpus_format(document.sentences[0]) == "plain"
+            copied = corpus_document_hash(document) in seen
+            if plain and not copied and not is_held_out_of_corpus(document, HELD_OUT_SHARE):
+                yield document
+                left -= sum(map(len, document.sentences))
+            if left <= 0:
+                return
+
+    digest, number, found = hashlib.sha256(), 0, 0
+    for document in documents():
+        digest.update(_plain_text(document))
+        number += 1
+        found += sum(map(len, document.sentences))
+    logging.info(
+        "General text to train on besides: %s characters of %d documents; %s are asked for, after "
+        "the %s that are measured",
+        *(f"{found:,}", number, f"{math.ceil(characters):,}", f"{MOST_CHARACTERS:,}"),
+    )
+    if not number:
+        return None
+    if not tf.io.gfile.exists(path) or shards.shard_sha256(path) != digest.hexdigest():
+        atomic.make_folder(path)
+        with atomic.writing(path) as file:
+            for document in documents():
+                file.write(_plain_text(document))
+    return PretrainingText([path])
+
+
+def _plain_text(document: Document) -> bytes:
+    # The blank line before it is also what no other kind of file begins with.
+    return "\n".join(["", *document.sentences, ""]).encode("utf-8")
 
 
 def _beginning(documents: Iterable[Document]) -> Iterator[Document]:

@@ -60,7 +60,14 @@ def define_pretraining_flags() -> None:
     flags.DEFINE_string(
         "general_corpus_file",
         None,
-        "With --adapt: text that is not of the domain, to measure how much of it is forgotten.",
+        "With --adapt: text that is not of the domain, to measure how much of it is forgotten. "
+        "What lies behind the measured beginning is trained on besides, see --general_share.",
+    )
+    flags.DEFINE_float(
+        "general_share",
+        0.1,
+        "So much of --general_corpus_file for each character of own text is trained on besides.",
+        lower_bound=0.0,
     )
     flags.DEFINE_bool(
         "dynamic_masking",
@@ -185,6 +192,8 @@ def check_pretraining_sources(flag_values) -> None:
             f"got {', '.join('--' + name for name in sources) or 'none'}."
         )
     pairs = [("eval_file", "input_file"), ("eval_corpus_file", "corpus_file")]
-    for name, needed in [*pairs, ("general_corpus_file", "adapt")]:
-        if flag_values[name].value and not flag_values[needed].value:
+    pairs += [("general_corpus_file", "adapt"), ("general_share", "general_corpus_file")]
+    for name, needed in pairs:
+        flag = flag_values[name]
+        if flag.value and flag.value != flag.default and not flag_values[needed].value:
             raise DataError(f"--{name} goes with --{needed}, and that isn't given.")

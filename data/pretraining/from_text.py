@@ -147,6 +147,7 @@ def make_records_from_text(
     held_out: PretrainingText | None = None,
     kept_vocab_file: str | None = None,
     num_workers: int = 1,
+    besides: PretrainingText | None = None,
 ) -> RecordsFromText:
     """Makes the vocabulary (unless given) and the records in `directory/records`.
 
@@ -163,6 +164,7 @@ def make_records_from_text(
         kept_vocab_file: That of weights that are trained already; None without. It, or what was
             learned for them, stays when the records are made anew.
         num_workers: Processes; 0: one for each CPU.
+        besides: Text to train on as well, see `PretrainingSides`.
 
     Raises:
         DataError: Empty corpus, a corpus of one document, a vocabulary of another size.
@@ -173,9 +175,9 @@ def make_records_from_text(
         _check_vocab_size(vocab_file, vocab_size)
     used_vocab = vocab_file or os.path.join(folder, "vocab.txt")
     _, train_files = shards.name_shards(os.path.join(folder, "train.tfrecord"), _TRAIN_SHARDS)
-    sides = PretrainingSides(text, held_out)
+    sides = PretrainingSides(text, held_out, besides)
     stream = sides.parts() if settings.dynamic_masking else None
-    described_text = text.describe()
+    described_text = [*text.describe(), *(besides.describe() if besides else ())]
     source = json.dumps([described_text, held_out and held_out.describe()])
     identity = {
         "source": hashlib.sha256(source.encode()).hexdigest(),
@@ -237,12 +239,22 @@ def make_records_from_text(
 class PretrainingSides:
     """The training and the held-out documents of a corpus, told apart by a hash of their text.
 
+    Args:
+        text: The corpus.
+        held_out: Text to evaluate on; None: a share of the corpus.
+        besides: Files that are trained on as well, none of whose documents the hash would hold out.
+
     Raises:
         DataError: There are fewer than four documents.
     """
 
-    def __init__(self, text: PretrainingText, held_out: PretrainingText | None = None):
-        self._text, self._held_out = text, held_out
+    def __init__(
+        self,
+        text: PretrainingText,
+        held_out: PretrainingText | None = None,
+        besides: PretrainingText | None = None,
+    ):
+        self._text, self._held_out, self._besides = text, held_out, besides
         self._split: tuple[list[Document], list[Document]] | None = None
         if held_out is not None:
             corpus.warn_of_common_files(text.files, held_out.files)
@@ -269,7 +281,8 @@ class PretrainingSides:
         if self._split or not text.files:
             return None
         side = None if self._held_out else ("train", HELD_OUT_SHARE)
-        return divide_corpus(text.files, text_stream.number_of_stream_parts, text.text_field, side)
+        files = self._training_files()
+        return divide_corpus(files, text_stream.number_of_stream_parts, text.text_field, side)
 
     def documents(self, training: bool) -> Iterator[Document]:
         """Streams the documents of one side."""
@@ -281,6 +294,11 @@ class PretrainingSides:
             for document in self._text.read():
                 if corpus.is_held_out_of_corpus(document, HELD_OUT_SHARE) != training:
                     yield document
+        if training and self._besides:
+            yield from self._besides.read()
+
+    def _training_files(self) -> list[str]:
+        return [*self._text.files, *(self._besides.files if self._besides else ())]
 
     def write(
         self,
@@ -301,7 +319,7 @@ class PretrainingSides:
                 self.documents(training), tokenizer, files, settings
             )
         job = jobs.plan_job(
-            text.files,
+            self._training_files() if training else text.files,
             files,
             vocab_file,
             settings,

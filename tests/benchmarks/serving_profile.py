@@ -1,12 +1,14 @@
-"""What TensorFlow does to answer one text: operations, and the time of matrix products among them.
+"""What TensorFlow does to answer a request: operations, and the time of matrix products among them.
 
     python -m tests.benchmarks.serving_profile --exports=before=old/export/1,after=new/export/1
+    python -m tests.benchmarks.serving_profile --exports=… --texts=32 --pieces=16,45,128
 
 Each export is loaded into a session with two inter-op threads and one intra-op, as the docs start a
-server, and asked in turns for the ids of one text; then as often with TensorFlow's tracer, which
-slows it. Times of operations are summed over both threads; calls of functions, whose operations
-are there too, aren't counted. The lengths of --pieces are asked for in their order, of the same
-session: with TF_ONEDNN_ASSUME_FROZEN_WEIGHTS=1 the first one decides how weights are arranged.
+server, and asked in turns for the ids of one text, or of --texts, whose lengths go from a quarter
+of --pieces up to it; then as often with TensorFlow's tracer, which slows it. Times of operations
+are summed over both threads; calls of functions, whose operations are there too, aren't counted.
+The lengths of --pieces are asked for in their order, of the same session: with
+TF_ONEDNN_ASSUME_FROZEN_WEIGHTS=1 the first one decides how weights are arranged.
 """
 
 import statistics
@@ -42,11 +44,12 @@ class Server:
         self._answers = [answer.name for answer in self._signature.outputs.values()]
         self._feed = {}
 
-    def take(self, pieces: int) -> None:
-        """What it is asked for from now on: a text of so many pieces."""
-        ids = np.arange(1000, 1000 + pieces, dtype=np.int32)[np.newaxis]
-        values = {"input_ids": ids, "input_mask": np.ones_like(ids)}
-        values["segment_ids"] = np.zeros_like(ids)
+    def take(self, pieces: int, texts: int = 1) -> None:
+        """What it is asked for from now on: texts of which the longest has so many pieces."""
+        lengths = np.linspace(pieces, max(1, pieces // 4), texts).round()
+        mask = (np.arange(pieces) < lengths[:, np.newaxis]).astype(np.int32)
+        ids = mask * np.arange(1000, 1000 + pieces, dtype=np.int32)
+        values = {"input_ids": ids, "input_mask": mask, "segment_ids": np.zeros_like(ids)}
         self._feed = {self._signature.inputs[name].name: value for name, value in values.items()}
 
     def ask(self) -> float:
@@ -80,7 +83,7 @@ def main(_) -> None:
     lines = []
     for pieces in FLAGS.pieces:
         for server in servers.values():
-            server.take(int(pieces))
+            server.take(int(pieces), FLAGS.texts)
         interleaved(calls, FLAGS.rounds, PAUSE)
         seconds = interleaved(calls, FLAGS.rounds, PAUSE)
         for name, server in servers.items():
@@ -94,7 +97,8 @@ def main(_) -> None:
 
 if __name__ == "__main__":
     flags.DEFINE_list("exports", None, "NAME=FOLDER of each.", required=True)
-    flags.DEFINE_list("pieces", ["16", "32", "128"], "Of the text, in this order.")
+    flags.DEFINE_list("pieces", ["16", "32", "128"], "Of the longest text, in this order.")
+    flags.DEFINE_integer("texts", 1, "Of a request.", lower_bound=1)
     flags.DEFINE_integer("rounds", 21, "Requests to each.", lower_bound=1)
     flags.DEFINE_integer("inter_op_threads", 2, "Operations at a time.")
     flags.DEFINE_integer("intra_op_threads", 1, "Threads of an operation.")

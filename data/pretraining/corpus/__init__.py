@@ -8,7 +8,7 @@ docstrings.py    the default corpus that every machine has: docstrings of instal
 """
 
 from data.files.text_files import expand
-from data.pretraining.corpus.formats import TEXT_FIELD, Document
+from data.pretraining.corpus.formats import TEXT_FIELD, Document, corpus_format
 from data.pretraining.corpus.sources import (
     CorpusProgress,
     CorpusSource,
@@ -26,6 +26,7 @@ __all__ = [
     "CorpusSource",
     "Document",
     "corpus_document_hash",
+    "corpus_format",
     "expand",
     "is_held_out_of_corpus",
     "open_source",

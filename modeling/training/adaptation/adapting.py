@@ -11,9 +11,10 @@ can be compared.
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import tensorflow as tf
 from absl import logging
 
 from modeling import checkpoints
@@ -42,6 +43,7 @@ class Adaptation:
         texts: "domain" and, if there is any, "general" → from tokenizer, path of records and
             length to `data.pretraining.domain.MaskedWords` of held-out text.
         from_pretrained: `pretrained.from_pretrained`.
+        rehearsed: Files of general text that is trained on besides.
     """
 
     def __init__(
@@ -50,10 +52,12 @@ class Adaptation:
         domain: StudiedText,
         texts: Mapping[str, Callable],
         from_pretrained: Callable[..., Any],
+        rehearsed: Sequence[str] = (),
     ):
         self._values, self._domain, self._texts = values, domain, texts
         self._from_pretrained = from_pretrained
-        self._found: dict[str, Any] = {"domain": _plain(domain)}
+        size = sum(tf.io.gfile.stat(path).length for path in rehearsed)
+        self._found: dict[str, Any] = {"domain": _plain(domain), "rehearsed_bytes": size}
         self._words = list(domain.frequent[:MOST_WORDS])
 
     def begin(self) -> None:

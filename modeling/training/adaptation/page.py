@@ -56,6 +56,7 @@ def adaptation_html(found: Mapping[str, Any], facts: RunFacts) -> str:
         compared=f"{found['compared_words']:,}",
         facts=[
             ("Text", f"{domain['words']:,} words, about {domain['pieces']:,} pieces"),
+            ("General text trained on besides", f"{found['rehearsed_bytes']:,} bytes"),
             ("Cost", f"{cost['steps']:,} steps, {duration_text(cost['seconds'])} in all"),
             ("Plan", found["plan"]),
             ("Machine", facts.machine),

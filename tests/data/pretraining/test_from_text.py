@@ -17,6 +17,7 @@ from data.pretraining.from_text import (
     existing_records_not_from_text,
     make_records_from_text,
 )
+from data.pretraining.instances.masking import MaskingVocabulary, MaskSettings
 from data.pretraining.instances.settings import InstanceSettings
 from data.pretraining.records.schema import feature_description
 
@@ -127,6 +128,45 @@ def test_whatever_text_is_read_is_part_of_the_identity(tmp_path, caplog):
     assert "trained on as well" not in caplog.text
     assert words("ab", "a") == [{"one", "three"}, {"one"}]
     assert "1 of the files to evaluate on are trained on as well" in caplog.text
+
+
+@pytest.mark.parametrize("count", [12, 1200])
+@pytest.mark.parametrize("held_out", [False, True])
+def test_text_besides_is_trained_on_alone(tmp_path, count, held_out):
+    """From documents in memory and by parts; what is held out stays the same."""
+    (tmp_path / "vocab.txt").write_text("\n".join(TOKENS))
+    for name, word, number in (("own", "one", count), ("held", "two", 4), ("general", "three", 9)):
+        bits = [f"{n:011b}".replace("0", " four").replace("1", " five") for n in range(number)]
+        documents = [f"{word}{each}\n{word} four" for each in bits]
+        (tmp_path / f"{name}.txt").write_text("\n\n".join(documents))
+    own, held, general = (
+        PretrainingText([str(tmp_path / f"{n}.txt")]) for n in ("own", "held", "general")
+    )
+    settings = InstanceSettings(max_seq_length=32, max_predictions_per_seq=5, mask_share=0.0)
+    settings = dataclasses.replace(settings, random_share=0.0)
+    given = (len(TOKENS), settings, str(tmp_path / "vocab.txt"), held if held_out else None)
+    made = [
+        make_records_from_text(own, str(tmp_path / name), *given, besides=besides)
+        for name, besides in (("without", None), ("with", general))
+    ]
+    one, two, three = (TOKENS.index(word) for word in ("one", "two", "three"))
+    trained = [np.unique(read(each.train_files)["input_ids"]) for each in made]
+    assert one in trained[0] and three not in trained[0] and two not in trained[0]
+    assert one in trained[1] and three in trained[1] and two not in trained[1]
+    before, after = (read(each.eval_files)["input_ids"] for each in made)
+    np.testing.assert_array_equal(before, after)
+    assert (two if held_out else one) in before
+    assert made[0].fingerprint() != made[1].fingerprint()
+    given = given[0], dataclasses.replace(settings, dynamic_masking=True), *given[2:]
+    streamed = make_records_from_text(own, str(tmp_path / "stream"), *given, besides=general)
+    # What isn't split in memory is read as it is.
+    assert bool(streamed.train_files) == (count < 1000 and not held_out)
+    masks = MaskSettings(MaskingVocabulary.from_tokens(TOKENS), mask_share=0.0, random_share=0.0)
+    how = {"batch_size": 32, "seed": 1, "dynamic_masking": masks, "pack_sequences": False}
+    how |= {"num_shards": 1, "shard_index": 0}
+    batches = streamed.batches(True, 32, 5, len(TOKENS), **how).take(80)
+    seen = np.unique([batch["input_ids"] for batch in batches.as_numpy_iterator()])
+    assert one in seen and three in seen and two not in seen
 
 
 def test_records_made_before_are_told_apart_wherever_they_lie(tmp_path):

@@ -160,6 +160,33 @@ def test_an_interrupted_adaptation_goes_on(folder):
 
 
 @pytest.mark.slow
+def test_general_text_is_rehearsed(folder):
+    """What lies behind the measured 300,000 characters is trained on; to the last bit resumable."""
+    write_text(folder / "long.txt", ["the", "never", "ever", "was"], 3, count=6000)
+    more = "--num_train_steps=8", f"--general_corpus_file={folder}/long.txt"
+    log = succeed(*command(folder, "rehearsed", *more))
+    alone = succeed(*command(folder, "alone", *more, "--general_share=0"))
+    assert "General text to train on besides: " in log and "besides" not in alone
+    out, text = folder / "rehearsed", folder / "rehearsed/records/general.txt"
+    assert not (folder / "alone/records/general.txt").exists()
+    found, other = (
+        json.loads((folder / name / "adaptation.json").read_text())
+        for name in ("rehearsed", "alone")
+    )
+    assert found["before"] == other["before"] and found["after"] != other["after"]
+    rehearsed = text.read_text().split()
+    share = sum(map(len, rehearsed)) / found["domain"]["characters"]
+    assert found["rehearsed_bytes"] == text.stat().st_size and not other["rehearsed_bytes"]
+    assert 0.05 < share < 0.15 and set(rehearsed) == {"the", "never", "ever", "was"}
+    time = text.stat().st_mtime_ns
+    for path in [*out.glob("model.ckpt-8.*"), *out.glob("bert_model.ckpt.*")]:
+        path.unlink()
+    assert "model.ckpt-4, step 4" in succeed(*command(folder, "rehearsed", *more))
+    again = json.loads((out / "adaptation.json").read_text())
+    assert again["after"] == found["after"] and text.stat().st_mtime_ns == time
+
+
+@pytest.mark.slow
 def test_weights_without_a_head_and_without_general_text(folder):
     more = ("--num_train_steps=4", f"--eval_corpus_file={folder}/general.txt")
     log = succeed(*command(folder, "headless", *more, model="bare"))
@@ -181,6 +208,8 @@ def test_what_it_refuses(folder, tmp_path):
         *run[:1], run[2], own, model, "--do_train", f"--general_corpus_file={folder}/own.txt"
     )
     assert "--general_corpus_file goes with --adapt" in said
+    said = fail(*run, own, model, "--general_share=0.2")
+    assert "--general_share goes with --general_corpus_file, and that isn't given" in said
     shutil.copy(folder / "own.txt", tmp_path / "own.txt")
     (tmp_path / "own.txt").write_text("one document\n")
     said = fail(*run, f"--corpus_file={tmp_path}/own.txt", model)
