@@ -66,7 +66,7 @@ def define_pretraining_flags() -> None:
     flags.DEFINE_float(
         "general_share",
         0.1,
-        "So much of --general_corpus_file for each character of own text is trained on besides.",
+        "Characters of --general_corpus_file to train on besides for each of own text; 0: none.",
         lower_bound=0.0,
     )
     flags.DEFINE_bool(
