@@ -103,7 +103,6 @@ def test_the_loader_of_tf_serving(name, families, load_in_cpp):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3600)  # 12,000 requests, one after the other, for those that are `hours`
 def test_rest_and_grpc(families):
     bases = {name: str(family.path).rpartition("/")[0] for name, family in families.items()}
     with StandIn(bases) as server:
