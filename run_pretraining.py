@@ -48,7 +48,7 @@ from absl import logging
 
 from data.errors import DataError
 from data.files.locks import one_run
-from data.pretraining import corpus, demo, domain, from_text
+from data.pretraining import corpus, demo, domain, from_text, rehearsal
 from data.pretraining.batches import pipeline
 from data.pretraining.instances.masking import MaskSettings
 from data.pretraining.instances.settings import MLM, MLM_NSP, InstanceSettings
@@ -219,16 +219,17 @@ def adapt(summary: RunSummary) -> None:
     """From a released model and own text to a model of that text, with a report."""
     distribution.check_text_for_one_worker()
     sides = from_text.PretrainingSides(*map(raw_text, (FLAGS.corpus_file, FLAGS.eval_corpus_file)))
-    extended = os.path.join(FLAGS.output_dir, run_folder.ADAPTED_VOCABULARY, "vocab.txt")
-    how = FLAGS.do_lower_case, FLAGS.strip_accents, run_folder.trained_vocabulary(FLAGS.output_dir)
-    found = domain.study_domain(sides, FLAGS.vocab_file, extended, *how)
-    general, most = raw_text(FLAGS.general_corpus_file), FLAGS.general_share * found.characters
+    general = raw_text(FLAGS.general_corpus_file)
     texts = domain.held_out_texts(sides, general)
-    besides = domain.rehearsed_text(sides, general, FLAGS.output_dir, most)
-    rehearsed = besides.files if besides else ()
+    extended = os.path.join(FLAGS.output_dir, run_folder.ADAPTED_VOCABULARY, "vocab.txt")
+    trained = run_folder.trained_vocabulary(FLAGS.output_dir)
+    how = FLAGS.do_lower_case, FLAGS.strip_accents, trained, general
+    found = domain.study_domain(sides, FLAGS.vocab_file, extended, *how)
+    most = FLAGS.general_share * found.characters
+    rehearsed = rehearsal.rehearse(sides, general, FLAGS.output_dir, most, begun=bool(trained))
     adaptation = Adaptation(FLAGS, found, texts, from_pretrained, rehearsed)
     adaptation.begin()
-    step = run(summary, besides)
+    step = run(summary, rehearsed.text)
     adaptation.finish(summary, step)
 
 

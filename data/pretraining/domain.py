@@ -2,7 +2,6 @@
 
     domain = study_domain(PretrainingSides(text), "vocab.txt", "out/vocab.txt")
     held_out = masked_words(sides.documents(training=False), tokenizer, "out/held_out.tfrecord")
-    besides = rehearsed_text(sides, general, "out", 0.1 * domain.characters)
 
 Words take the places of [unusedN] tokens where that pays, so that the vocabulary keeps its size and
 all other ids.
@@ -22,15 +21,10 @@ from absl import logging
 from data.errors import DataError
 from data.files import atomic
 from data.pretraining.batches import pipeline
-from data.pretraining.corpus import (
-    Document,
-    corpus_document_hash,
-    corpus_format,
-    is_held_out_of_corpus,
-)
-from data.pretraining.from_text import HELD_OUT_SHARE, PretrainingSides, PretrainingText
+from data.pretraining.corpus import Document, corpus_document_hash
+from data.pretraining.from_text import PretrainingSides, PretrainingText
 from data.pretraining.instances.settings import MLM, InstanceSettings
-from data.pretraining.writing import local, shards
+from data.pretraining.writing import local
 from data.tokenization import Tokenizer, vocabulary
 from data.tokenization.learning import extension, learner
 
@@ -82,6 +76,7 @@ def study_domain(
     do_lower_case: bool = True,
     strip_accents: bool | None = None,
     kept_vocab_file: str | None = None,
+    general: PretrainingText | None = None,
 ) -> Domain:
     """Looks at a corpus, and extends a vocabulary by its words where that pays.
 
@@ -91,6 +86,7 @@ def study_domain(
         extended_file: Where the extended one is written, if there is one.
         do_lower_case, strip_accents: As the vocabulary was made.
         kept_vocab_file: That of a run that goes on, whose words stay; None without one.
+        general: Text of no domain, whose beginning is measured; for a warning.
 
     Raises:
         DataError: The corpus has no words, the vocabulary is of the other case, or that of the
@@ -98,19 +94,27 @@ def study_domain(
     """
     folding = {"do_lower_case": do_lower_case, "strip_accents": strip_accents}
     tokens = vocabulary.load_vocab(vocab_file)
-    characters = 0
+    measured = set(map(corpus_document_hash, beginning(general.read()))) if general else set()
+    characters = common = 0
 
     def sentences() -> Iterator[str]:
-        nonlocal characters
-        for sentence in _sentences(sides.documents(True)):
-            characters += len(sentence)
-            yield sentence
+        nonlocal characters, common
+        for document in sides.documents(True):
+            characters += sum(map(len, document.sentences))
+            common += bool(measured) and corpus_document_hash(document) in measured
+            yield from document.sentences
 
     counts = learner.count_words(sentences(), *folding.values())
+    if common:
+        logging.warning(
+            "%d documents of own text are among those of --general_corpus_file that are measured: "
+            "less will seem forgotten than is. Give text of other kinds there.",
+            common,
+        )
     if not counts:
         raise DataError("The corpus to adapt to has no words. Give text files with sentences.")
     plain = Tokenizer.from_vocab(tokens, **folding)
-    held_out = [document.sentences for document in _beginning(sides.documents(False))]
+    held_out = [document.sentences for document in beginning(sides.documents(False))]
     if not held_out:
         raise DataError("There is no text to evaluate on: --eval_corpus_file has no sentences.")
     texts = list(itertools.chain.from_iterable(held_out))
@@ -189,11 +193,13 @@ class MaskedWords:
     Attributes:
         batches: As of `pipeline.pretraining_dataset`, once.
         pieces, words: How many are masked.
+        checksum: Of the text.
     """
 
     batches: tf.data.Dataset
     pieces: int
     words: int
+    checksum: str
 
 
 def masked_words(
@@ -203,7 +209,7 @@ def masked_words(
     max_seq_length: int,
     batch_size: int = 32,
 ) -> MaskedWords:
-    """Masks 15 % of the words of the first documents, as the paper does.
+    """Masks 15 % of the words of the first 300,000 characters, as the paper does.
 
     Args:
         documents: Of one side of a corpus.
@@ -219,7 +225,17 @@ def masked_words(
         do_whole_word_mask=True,
         objective=MLM,
     )
-    local.create_pretraining_records(_beginning(documents), tokenizer, [path], settings)
+    digest = hashlib.sha256()
+
+    def measured() -> Iterator[Document]:
+        left = MOST_CHARACTERS
+        for whole in beginning(documents):
+            document = first_characters(whole, left)
+            left -= sum(map(len, document.sentences))
+            digest.update(corpus_document_hash(document).to_bytes(8, "big"))
+            yield document
+
+    local.create_pretraining_records(measured(), tokenizer, [path], settings)
     sizes = max_seq_length, settings.max_predictions_per_seq, tokenizer.vocab_size
     batches = pipeline.pretraining_dataset(
         [path], *sizes, batch_size, training=False, objective=MLM
@@ -230,7 +246,7 @@ def masked_words(
         ids = batch["masked_lm_ids"][batch["masked_lm_weights"] > 0]
         pieces += len(ids)
         words += int(begins[ids].sum())
-    return MaskedWords(batches, pieces, words)
+    return MaskedWords(batches, pieces, words, digest.hexdigest())
 
 
 def held_out_texts(
@@ -243,7 +259,8 @@ def held_out_texts(
     """
     texts = {"domain": lambda *place: masked_words(sides.documents(False), *place)}
     if general:
-        common = sorted(set(general.files) & set(sides.files))
+        places = set(map(os.path.realpath, sides.files))
+        common = sorted(path for path in general.files if os.path.realpath(path) in places)
         if common:
             raise DataError(
                 f"{common[0]} is part of the domain's text and of --general_corpus_file, which is "
@@ -258,71 +275,8 @@ def held_out_texts(
     return texts
 
 
-def rehearsed_text(
-    sides: PretrainingSides, general: PretrainingText | None, directory: str, characters: float
-) -> PretrainingText | None:
-    """General text to train on beside the domain's, which keeps a model from forgetting it.
-
-    A little of what was learned before among what is to be learned is called rehearsal (Robins
-    1995, "Catastrophic forgetting, rehearsal and pseudorehearsal"). Taken are the documents behind
-    those that `held_out_texts` measures, in their order, without copies of measured ones and
-    without those that would be held out if they were the domain's.
-
-    Args:
-        sides: Of the domain.
-        general: Text of none, if there is any.
-        directory: The run's output folder. `records/general.txt` there is written, unless it holds
-            these documents already: a run that goes on tells its files by their times, too.
-        characters: So many at least, as far as there are any.
-
-    Returns:
-        The text of that file; None where nothing is to be trained on besides.
-    """
-    if general is None or not characters:
-        return None
-    path = os.path.join(directory, "records", "general.txt")
-    measured = set(map(corpus_document_hash, _beginning(sides.documents(False))))
-
-    def documents() -> Iterator[Document]:
-        left, rest = characters, iter(general.read())
-        seen = measured.union(map(corpus_document_hash, _beginning(rest)))
-        plain = False
-        for document in rest:
-            # A first line such as '{"' would make all of the file another format.
-            plain = plain or corpus_format(document.sentences[0]) == "plain"
-            copied = corpus_document_hash(document) in seen
-            if plain and not copied and not is_held_out_of_corpus(document, HELD_OUT_SHARE):
-                yield document
-                left -= sum(map(len, document.sentences))
-            if left <= 0:
-                return
-
-    digest, number, found = hashlib.sha256(), 0, 0
-    for document in documents():
-        digest.update(_plain_text(document))
-        number += 1
-        found += sum(map(len, document.sentences))
-    logging.info(
-        "General text to train on besides: %s characters of %d documents; %s are asked for, after "
-        "the %s that are measured",
-        *(f"{found:,}", number, f"{math.ceil(characters):,}", f"{MOST_CHARACTERS:,}"),
-    )
-    if not number:
-        return None
-    if not tf.io.gfile.exists(path) or shards.shard_sha256(path) != digest.hexdigest():
-        atomic.make_folder(path)
-        with atomic.writing(path) as file:
-            for document in documents():
-                file.write(_plain_text(document))
-    return PretrainingText([path])
-
-
-def _plain_text(document: Document) -> bytes:
-    # The blank line before it is also what no other kind of file begins with.
-    return "\n".join(["", *document.sentences, ""]).encode("utf-8")
-
-
-def _beginning(documents: Iterable[Document]) -> Iterator[Document]:
+def beginning(documents: Iterable[Document]) -> Iterator[Document]:
+    """The first documents, until they have `MOST_CHARACTERS`."""
     characters = 0
     for document in documents:
         yield document
@@ -331,5 +285,12 @@ def _beginning(documents: Iterable[Document]) -> Iterator[Document]:
             return
 
 
-def _sentences(documents: Iterable[Document]) -> Iterator[str]:
-    return itertools.chain.from_iterable(document.sentences for document in documents)
+def first_characters(document: Document, most: float) -> Document:
+    """A document that ends after so many characters of its sentences."""
+    sentences, left = [], math.ceil(most)
+    for sentence in document.sentences:
+        if left <= 0:
+            break
+        sentences.append(sentence[:left].rstrip())
+        left -= len(sentence)
+    return Document(sentences, document.source)

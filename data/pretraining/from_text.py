@@ -192,6 +192,7 @@ def make_records_from_text(
         corpus=stream,
         settings=settings,
         source=json.dumps([*(line.rpartition(" ")[2] for line in described_text), not held_out]),
+        besides=" ".join(line.rpartition(" ")[2] for line in besides.describe()) if besides else "",
     )
     note = os.path.join(folder, "made.json")
     if jobs.unless_damaged(jobs.read_job_note, note) == identity and all(
@@ -280,12 +281,29 @@ class PretrainingSides:
         text = self._text
         if self._split or not text.files:
             return None
-        side = None if self._held_out else ("train", HELD_OUT_SHARE)
-        files = self._training_files()
-        return divide_corpus(files, text_stream.number_of_stream_parts, text.text_field, side)
+        how = text.text_field, None if self._held_out else ("train", HELD_OUT_SHARE)
+        besides = self._besides.files if self._besides else ()
+        size = sum(tf.io.gfile.stat(path).length for path in besides)
+        own = divide_corpus(
+            text.files, lambda number: text_stream.number_of_stream_parts(number + size), *how
+        )
+        return own.joined(divide_corpus(besides, lambda _: len(own), *how)) if besides else own
+
+    def held_out_hashes(self) -> set[int]:
+        """Of the documents to evaluate on that `corpus.is_held_out_of_corpus` doesn't tell."""
+        documents: Iterable[Document] = self._held_out.read() if self._held_out else ()
+        return set(map(corpus.corpus_document_hash, self._split[1] if self._split else documents))
 
     def documents(self, training: bool) -> Iterator[Document]:
         """Streams the documents of one side."""
+        if self._split and training and self._besides:
+            # Not behind all others, which may fill a shuffle buffer by themselves.
+            own, more = self._split[0], list(self._besides.read())
+            places = [len(more) * number // len(own) for number in range(len(own) + 1)]
+            for document, (begin, end) in zip(own, itertools.pairwise(places), strict=True):
+                yield document
+                yield from more[begin:end]
+            return
         if self._split:
             yield from self._split[not training]
         elif self._held_out:

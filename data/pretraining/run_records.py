@@ -27,6 +27,7 @@ class RecordsFromText:
         settings: How instances are made of it.
         vocabulary: Checksum of the tokens that the files were made with, if they tell it.
         source: Of records that are made of text: its checksums, and whether a share is held out.
+        besides: Checksums of text that `corpus` has besides the user's; "" without any.
     """
 
     train_files: list[str]
@@ -37,6 +38,7 @@ class RecordsFromText:
     settings: InstanceSettings | None = None
     vocabulary: str | None = None
     source: str = ""
+    besides: str = ""
 
     def side(self, training: bool) -> str | None:
         """The value of `pipeline.pretraining_dataset`'s `held_out` for one side."""
@@ -50,7 +52,9 @@ class RecordsFromText:
             # What is as usual isn't told, so that a run of an earlier version is still the same.
             held_out = () if self.corpus.held_out else ("all",)
             field = () if self.corpus.text_field == TEXT_FIELD else (self.corpus.text_field,)
-            return "\n".join(map(str, (self.corpus.files, self.settings, *held_out, *field)))
+            besides = (self.besides,) if self.besides else ()
+            told = (self.corpus.files, self.settings, *held_out, *field, *besides)
+            return "\n".join(map(str, told))
         return f"{_describe_files(self.train_files)}\n{self.side(training=True)}"
 
     def fingerprint(self) -> str:

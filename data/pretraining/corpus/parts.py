@@ -7,6 +7,7 @@ them, unless they are compressed and large (see `sources.CorpusSource`).
 """
 
 import bisect
+import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -64,6 +65,15 @@ class CorpusParts:
                 side, share = self.held_out
                 if corpus.is_held_out_of_corpus(document, share) == (side == "eval"):
                     yield document
+
+    def joined(self, other: "CorpusParts") -> "CorpusParts":
+        """Each part with the same part of another corpus behind it, so that all have some of both.
+
+        What tells a corpus from others, `files`, stays as it is.
+        """
+        spans = tuple(own + more for own, more in zip(self.spans, other.spans, strict=True))
+        text_bytes = self.text_bytes + other.text_bytes
+        return dataclasses.replace(self, spans=spans, text_bytes=text_bytes)
 
     def behind(self, number: int) -> Iterator[int]:
         """The other parts: those behind this one, then those before it."""

@@ -11,10 +11,9 @@ can be compared.
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import tensorflow as tf
 from absl import logging
 
 from modeling import checkpoints
@@ -22,7 +21,12 @@ from modeling.checkpoints.files import join, staged, write_staged_text
 from modeling.losses import PretrainingLosses
 from modeling.training.adaptation.neighbours import changed_neighbours, word_vectors
 from modeling.training.adaptation.page import adaptation_html
-from modeling.training.adaptation.plan import StudiedText, make_start, plan_adaptation
+from modeling.training.adaptation.plan import (
+    RehearsedText,
+    StudiedText,
+    make_start,
+    plan_adaptation,
+)
 from modeling.training.engine.evaluation import Evaluator
 from modeling.training.reports.facts import RunFacts
 from modeling.training.runs.run_folder import latest_run_step
@@ -43,7 +47,7 @@ class Adaptation:
         texts: "domain" and, if there is any, "general" → from tokenizer, path of records and
             length to `data.pretraining.domain.MaskedWords` of held-out text.
         from_pretrained: `pretrained.from_pretrained`.
-        rehearsed: Files of general text that is trained on besides.
+        rehearsed: What `data.pretraining.rehearsal.rehearse` found to train on besides.
     """
 
     def __init__(
@@ -52,12 +56,16 @@ class Adaptation:
         domain: StudiedText,
         texts: Mapping[str, Callable],
         from_pretrained: Callable[..., Any],
-        rehearsed: Sequence[str] = (),
+        rehearsed: RehearsedText,
     ):
         self._values, self._domain, self._texts = values, domain, texts
         self._from_pretrained = from_pretrained
-        size = sum(tf.io.gfile.stat(path).length for path in rehearsed)
-        self._found: dict[str, Any] = {"domain": _plain(domain), "rehearsed_bytes": size}
+        self._rehearsed = rehearsed
+        self._found: dict[str, Any] = {
+            "domain": _plain(domain),
+            "rehearsed_characters": rehearsed.characters,
+            "rehearsed_characters_wanted": round(rehearsed.wanted),
+        }
         self._words = list(domain.frequent[:MOST_WORDS])
 
     def begin(self) -> None:
@@ -75,9 +83,8 @@ class Adaptation:
         config = opened.config
         head = config.head if has_head else None
         start = make_start(values, self._domain)
-        plan = plan_adaptation(
-            values, self._domain, config.hidden_size, config.max_position_embeddings, head
-        )
+        sizes = config.hidden_size, config.max_position_embeddings
+        plan = plan_adaptation(values, self._domain, self._rehearsed, *sizes, head)
         self._found |= {
             "model": source,
             "start": start,
@@ -103,7 +110,11 @@ class Adaptation:
         self._found["neighbours"] = [change._asdict() for change in changes]
         self._found["compared_words"] = len(self._words)
         steps = latest_run_step(folder)
-        self._found["cost"] = {"steps": steps, "seconds": round(summary.elapsed_seconds)}
+        self._found["cost"] = {
+            "steps": steps,
+            "seconds": round(summary.elapsed_seconds),
+            "killed_sessions": summary.killed_sessions,
+        }
         facts = RunFacts.of_run(folder, summary, step)
         with staged(folder) as temporary:
             text = json.dumps(self._found, indent=1, ensure_ascii=False)
@@ -136,6 +147,7 @@ class Adaptation:
                 "masked_lm_loss": loss,
                 "masked_lm_accuracy": found["masked_lm_accuracy"],
                 "words": masked.words,
+                "checksum": masked.checksum,
             }
         return results
 

@@ -19,6 +19,10 @@ _NO_HEAD = (
     "The given weights have no head for masked words, so that the losses before are those of a "
     "new, random one."
 )
+_CHANGED = (
+    "The held-out text of {} isn't the same before and after: its files were changed meanwhile. "
+    "Their losses can't be compared."
+)
 
 
 def adaptation_html(found: Mapping[str, Any], facts: RunFacts) -> str:
@@ -36,7 +40,9 @@ def adaptation_html(found: Mapping[str, Any], facts: RunFacts) -> str:
     notes += [_NO_GENERAL] * ("general" not in after) + [_NO_HEAD] * (
         not found["has_masked_lm_head"]
     )
-    domain, cost = found["domain"], found["cost"]
+    changed = [_TEXTS[n] for n, now in after.items() if now["checksum"] != before[n]["checksum"]]
+    notes += [_CHANGED.format(", ".join(changed))] * bool(changed)
+    domain = found["domain"]
     return page_template("adaptation.html").render(
         title=f"{facts.name}: adapted to a domain",
         subtitle=f"{facts.model}, step {facts.step:,}; from {found['model']}; {facts.date}",
@@ -56,8 +62,8 @@ def adaptation_html(found: Mapping[str, Any], facts: RunFacts) -> str:
         compared=f"{found['compared_words']:,}",
         facts=[
             ("Text", f"{domain['words']:,} words, about {domain['pieces']:,} pieces"),
-            ("General text trained on besides", f"{found['rehearsed_bytes']:,} bytes"),
-            ("Cost", f"{cost['steps']:,} steps, {duration_text(cost['seconds'])} in all"),
+            ("General text trained on besides", _rehearsed(found)),
+            ("Cost", _cost(found["cost"])),
             ("Plan", found["plan"]),
             ("Machine", facts.machine),
             ("Software", facts.made),
@@ -80,6 +86,18 @@ def _losses(before: Mapping, after: Mapping) -> ReportTable:
     words = ", ".join(f"{_TEXTS[name]}: {now['words']:,} words" for name, now in after.items())
     note = f"Masked are, of {words}. Where words were added, pieces differ before and after."
     return ReportTable("", ["held out", "before", "after", "change"], rows, note, bars=False)
+
+
+def _rehearsed(found: Mapping) -> str:
+    characters, wanted = (found[f"rehearsed_characters{ending}"] for ending in ("", "_wanted"))
+    text = f"{characters:,} characters"
+    return text + f" of {wanted:,} asked for: there were no more" * (characters < wanted)
+
+
+def _cost(cost: Mapping) -> str:
+    text = f"{cost['steps']:,} steps, {duration_text(cost['seconds'])} in all"
+    killed = cost["killed_sessions"]
+    return text + f", without what killed sessions took ({killed:,})" * bool(killed)
 
 
 def _vocabulary(domain: Mapping) -> ReportTable:

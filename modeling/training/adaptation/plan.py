@@ -42,12 +42,20 @@ _EXCLUDED += ("student_hidden_size",)
 class StudiedText(Protocol):
     """What is known of the text; see `data.pretraining.domain.Domain`."""
 
+    characters: int
     pieces: int
     document_pieces: int
     vocab_file: str
     new_words: Mapping[int, str]
     new_pieces: Mapping[int, Sequence[int]]
     frequent: Sequence[str]
+
+
+class RehearsedText(Protocol):
+    """General text to train on besides; see `data.pretraining.rehearsal.Rehearsal`."""
+
+    characters: int
+    wanted: float
 
 
 def set_adaptation_flags(values) -> None:
@@ -127,13 +135,19 @@ def make_start(values, domain: StudiedText) -> str:
 
 
 def plan_adaptation(
-    values, domain: StudiedText, hidden_size: int, longest: int, head: str | None
+    values,
+    domain: StudiedText,
+    rehearsed: RehearsedText,
+    hidden_size: int,
+    longest: int,
+    head: str | None,
 ) -> str:
     """Chooses lengths, steps and rate where the flags don't; what it chose, in words.
 
     Args:
         values: The flags' values, which are changed.
         domain: Of the text.
+        rehearsed: Besides it.
         hidden_size, longest: Of the model: its width and the most pieces that it takes.
         head: Of its checkpoint, see `heads.checkpoint_head`.
     """
@@ -149,7 +163,8 @@ def plan_adaptation(
         math.ceil(max(MASKED_SHARE, values.masked_lm_prob) * length),
     )
     _set(values, "learning_rate", 5e-5 if hidden_size >= WIDE else 1e-4)
-    steps = math.ceil(PASSES * domain.pieces / (values.train_batch_size * length))
+    pieces = domain.pieces * (1 + rehearsed.characters / domain.characters)
+    steps = math.ceil(PASSES * pieces / (values.train_batch_size * length))
     _set(values, "num_train_steps", steps)
     _set(values, "num_warmup_steps", max(1, values.num_train_steps // 10))
     names = ("objective", "max_seq_length", "max_predictions_per_seq", "train_batch_size")

@@ -100,6 +100,11 @@ class RunSummary:
         earlier = sum(entry.get("wall_seconds") or 0 for entry in self._earlier)
         return earlier + time.monotonic() - self._start
 
+    @property
+    def killed_sessions(self) -> int:
+        """Of the earlier ones, those that nobody knows the end of."""
+        return sum(entry.get("wall_seconds") is None for entry in self._earlier)
+
     def attach(
         self,
         *,

@@ -8,7 +8,7 @@ import pytest
 
 from data.errors import DataError
 from data.pretraining import domain
-from data.pretraining.corpus import Document, corpus_document_hash, is_held_out_of_corpus
+from data.pretraining.corpus import Document
 from data.pretraining.from_text import PretrainingSides, PretrainingText
 from data.tokenization import Tokenizer
 
@@ -186,46 +186,36 @@ def test_general_text_is_read_where_there_is_some(tmp_path):
 def test_general_text_is_not_the_domains(tmp_path):
     (tmp_path / "own.txt").write_text("\n\n".join(f"the cell {i}" for i in range(8)))
     own = PretrainingText(files=[str(tmp_path / "own.txt")])
-    with pytest.raises(DataError, match=r"own.txt is part of the domain's text and of"):
-        domain.held_out_texts(PretrainingSides(own), own)
+    (tmp_path / "link.txt").symlink_to(tmp_path / "own.txt")
+    for name in ("own.txt", "link.txt"):
+        same = PretrainingText(files=[os.path.relpath(tmp_path / name)])
+        with pytest.raises(DataError, match=rf"{name} is part of the domain's text and of"):
+            domain.held_out_texts(PretrainingSides(own), same)
 
 
-def test_rehearsed_text_is_neither_measured_nor_held_out(tmp_path, monkeypatch):
-    monkeypatch.setattr(domain, "MOST_CHARACTERS", 2400)
-    own = sides(["the", "cell"])
-    made = [Document([f"never ever {n:03}", f"was it {n:03}"], "") for n in range(600)]
-    made[200:200] = [*made[:50], next(own.documents(False))]
-    made[100:100] = [Document(['{"a": 1'], ""), Document(["<doc id=1>"], "")]
-    general = PretrainingText(documents=lambda: made, name="general")
-    found = domain.rehearsed_text(own, general, str(tmp_path), 5000)
-    (path,) = found.files
-    assert path == str(tmp_path / "records/general.txt")
-    texts = [document.sentences for document in found.read()]
-    given = [document.sentences for document in made]
-    assert len(texts) > 100 and all(text in given for text in texts)
-    characters = [sum(map(len, text)) for text in texts]
-    assert sum(characters) >= 5000 > sum(characters[:-1])
-    taken = {corpus_document_hash(document) for document in found.read()}
-    read = PretrainingText(documents=lambda: made[:100], name="read")
-    for apart in (own.documents(False), read.read(), made[100:102]):
-        assert taken.isdisjoint(map(corpus_document_hash, apart))
-    share = domain.HELD_OUT_SHARE
-    assert not any(is_held_out_of_corpus(document, share) for document in found.read())
-    assert any(is_held_out_of_corpus(document, share) for document in made[102:300])
-    # A run that goes on finds the file as it was; other text makes it anew.
-    time = os.stat(path).st_mtime_ns
-    assert domain.rehearsed_text(own, general, str(tmp_path), 5000) == found
-    assert os.stat(path).st_mtime_ns == time
-    domain.rehearsed_text(own, general, str(tmp_path), 4000)
-    again = [document.sentences for document in found.read()]
-    assert again == texts[: len(again)] and len(again) < len(texts)
+def test_measured_documents_among_own_text_are_told(tmp_path, caplog):
+    (tmp_path / "vocab.txt").write_text("\n".join(TOKENS) + "\n")
+    text = sides(["the", "cell"])
+    copies = [*text.documents(True)][3:5]
+    place = str(tmp_path / "vocab.txt"), str(tmp_path / "new/vocab.txt")
+    for made in (copies, [Document(["never"])]):
+        general = PretrainingText(documents=lambda made=made: made, name="general")
+        domain.study_domain(text, *place, general=general)
+    (line,) = [m for m in caplog.messages if "--general_corpus_file" in m]
+    assert line.startswith("2 documents of own text are among those")
 
 
-def test_nothing_is_rehearsed_where_there_is_nothing(tmp_path, caplog):
-    caplog.set_level("INFO")
-    own = sides(["the", "cell"])
-    general = PretrainingText(documents=lambda: [Document(["never"], "")] * 9, name="short")
-    for text, characters in ((None, 100.0), (general, 0.0), (general, 100.0)):
-        assert domain.rehearsed_text(own, text, str(tmp_path), characters) is None
-    assert "0 characters of 0 documents; 100 are asked for" in caplog.text
-    assert not list(tmp_path.iterdir())
+def test_a_long_document_is_measured_as_far_as_others(tmp_path, monkeypatch):
+    monkeypatch.setattr(domain, "MOST_CHARACTERS", 1000)
+    (tmp_path / "vocab.txt").write_text("\n".join(TOKENS) + "\n")
+    tokenizer, path = Tokenizer(str(tmp_path / "vocab.txt")), str(tmp_path / "records")
+    found = []
+    for end in (10, 1000, 200_000):
+        made = [
+            Document(["never " * 90]),
+            Document(["the cell " * end, "divides"]),
+            Document(["a"]),
+        ]
+        found.append(domain.masked_words(iter(made), tokenizer, path, 64))
+    assert found[0].words < found[1].words == found[2].words
+    assert found[0].checksum != found[1].checksum == found[2].checksum

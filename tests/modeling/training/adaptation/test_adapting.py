@@ -92,10 +92,12 @@ def test_the_plan(folder):
     assert "--num_train_steps=8 --num_warmup_steps=1" in log
     assert "side by side" not in log  # as it doesn't know its lengths when threads are divided
     # Without a number of steps minutes count, and passes over the text.
-    log = succeed(*command(folder, "passes", "--flops=1e30", "--train_batch_size=64"))
+    write_text(folder / "much.txt", ["the", "never", "ever", "was"], 4, count=6000)
+    more = f"--general_corpus_file={folder}/much.txt", "--general_share=0.5"
+    log = succeed(*command(folder, "passes", "--flops=1e30", "--train_batch_size=64", *more))
     [line] = [line for line in log.splitlines() if "Plan: " in line]
     pieces = json.loads((folder / "passes/adaptation.json").read_text())["domain"]["pieces"]
-    steps = math.ceil(40 * pieces / (64 * 32))
+    steps = math.ceil(40 * 1.5 * pieces / (64 * 32))
     assert f"--num_train_steps={steps} " in line and f"step {steps}/{steps}" in log
 
 
@@ -152,9 +154,14 @@ def test_an_interrupted_adaptation_goes_on(folder):
     for path in [*out.glob("model.ckpt-8.*"), *out.glob("bert_model.ckpt.*")]:
         path.unlink()
     (out / "adaptation.json").unlink()
+    summary = json.loads((out / "run_summary.json").read_text())
+    summary["sessions"][0] |= {"ended": None, "wall_seconds": None}  # as after SIGKILL
+    (out / "run_summary.json").write_text(json.dumps(summary))
     log = succeed(*command(folder, "parted", *more))
     assert "model.ckpt-4, step 4" in log
     again = json.loads((out / "adaptation.json").read_text())
+    assert whole["cost"]["killed_sessions"] == 0 and again["cost"]["killed_sessions"] == 1
+    assert "without what killed sessions took (1)" in (out / "report.html").read_text()
     for name in ("before", "after", "neighbours", "plan"):
         assert again[name] == whole[name]
 
@@ -174,10 +181,13 @@ def test_general_text_is_rehearsed(folder):
         for name in ("rehearsed", "alone")
     )
     assert found["before"] == other["before"] and found["after"] != other["after"]
-    rehearsed = text.read_text().split()
-    share = sum(map(len, rehearsed)) / found["domain"]["characters"]
-    assert found["rehearsed_bytes"] == text.stat().st_size and not other["rehearsed_bytes"]
-    assert 0.05 < share < 0.15 and set(rehearsed) == {"the", "never", "ever", "was"}
+    rehearsed = text.read_text().split("\n")
+    characters = sum(map(len, rehearsed))
+    assert found["rehearsed_characters"] == characters and not other["rehearsed_characters"]
+    wanted = found["rehearsed_characters_wanted"]
+    assert wanted == round(found["domain"]["characters"] / 10)
+    assert characters == math.ceil(found["domain"]["characters"] / 10)
+    assert set(" ".join(rehearsed).split()[:-1]) == {"the", "never", "ever", "was"}
     time = text.stat().st_mtime_ns
     for path in [*out.glob("model.ckpt-8.*"), *out.glob("bert_model.ckpt.*")]:
         path.unlink()

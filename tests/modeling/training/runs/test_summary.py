@@ -90,6 +90,10 @@ def test_sessions_add_up(tmp_path):
             run.entry["note"] = note
             run.attach()
     assert [entry["note"] for entry in sessions(tmp_path)] == [1, 2]
+    first, second = sessions(tmp_path)
+    killed = json.dumps({"sessions": [first | {"wall_seconds": None}, second]})
+    (tmp_path / summary.FILE).write_text(killed)
+    assert RunSummary(str(tmp_path)).killed_sessions == 1
     (tmp_path / summary.FILE).write_text('{"sess')
     with RunSummary(str(tmp_path)) as run:
         run.entry["note"] = 3
