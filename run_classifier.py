@@ -338,6 +338,7 @@ class SentenceClassification:
                 self.tokenizer,
                 max_seq_length=FLAGS.max_seq_length,
                 pad_to="longest",
+                long_text=FLAGS.long_text,
             )
         else:
             preprocess = functools.partial(

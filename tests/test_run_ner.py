@@ -155,6 +155,11 @@ def test_features_of_a_frozen_model(folder, trained, tmp_path):
     blocks = (out / "predictions.txt").read_text().strip("\n").split("\n\n")
     predicted = [[line.split()[2] for line in block.split("\n")] for block in blocks]
     assert served(CLIENT, out / "export" / "1", sentences, tmp_path)["tags"] == predicted
+    ask = tf.saved_model.load(str(out / "export" / "1")).signatures["tokenized"]
+    shape = {name: tf.ones([1, 3], tf.int32) for name in ("input_mask", "segment_ids")}
+    with pytest.raises(tf.errors.InvalidArgumentError, match="input_ids"):
+        ask(input_ids=tf.constant([[2, -1, 3]]), **shape)
+    assert (out / "export/1/assets/bert_config.json").exists()
     assert "--init_checkpoint" in fail(*command(folder, "none", "--do_export", "--feature_based"))
     idle = ("--do_train", "--freeze_layers=1")
     assert "change nothing" in fail(*command(folder, "none", *FILES, *idle, *frozen))

@@ -219,10 +219,10 @@ def csv_file_rows(path: str, text: str, delimiter: str = ",") -> Iterator[tuple[
 def without_last_blanks(
     rows: Iterable[tuple[str, list[str] | DataError]],
 ) -> Iterator[tuple[str, list[str] | DataError]]:
-    """The rows but for blank ones at the end; others have one empty field."""
+    """The rows but for blank ones ([]) at the end; others have one empty field."""
     blank: list[str] = []
     for source, row in rows:
-        if row in ([], [""]):
+        if row == []:
             blank.append(source)
             continue
         yield from ((earlier, [""]) for earlier in blank)

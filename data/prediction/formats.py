@@ -194,7 +194,7 @@ def _lines(stream: LineStream) -> Iterator[tuple[str, str | DataError]]:
 
 def _separated(stream: LineStream, delimiter: str) -> Iterator[tuple[str, list[str] | DataError]]:
     def fields(_: str, line: str) -> list[str]:
-        return line.split(delimiter)
+        return line.split(delimiter) if line else []
 
     rows = ((source, _attempt(fields, source, line)) for source, line in _lines(stream))
     return without_last_blanks(rows)
@@ -240,6 +240,15 @@ def _below_header(
             fields[name] = [fields.pop(column) for column in columns]
         return fields
 
+    taken = set(itertools.chain.from_iterable(lists.values()))
+    gaps = [n for n in names if n not in taken and n.rpartition("_")[0] in lists]
+    gaps = [n for n in gaps if n.rpartition("_")[2].isdecimal()]
+    if gaps:
+        missing = f"{gaps[0].rpartition('_')[0]}_{len(lists[gaps[0].rpartition('_')[0]])}"
+        raise DataError(
+            f"{source}: the header has {error_list(gaps)} and no {missing} before it. The columns "
+            f"of a list are numbered from 0 on, without a gap: rename them."
+        )
     for source, values in rows:
         yield source, _attempt(record, source, values)
 

@@ -1,6 +1,7 @@
 """The demo of run_pretraining.py: its corpus, its sizes, and what it shows in the end."""
 
 import functools
+import hashlib
 from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
@@ -68,7 +69,10 @@ def demo_documents() -> list[corpus.Document]:
 
 def demo_text() -> from_text.PretrainingText:
     """That corpus, named."""
-    name = f"docstrings around TensorFlow {tf.__version__}, {len(demo_documents())} documents"
+    digest = hashlib.sha256()
+    for document in demo_documents():
+        digest.update(corpus.corpus_document_hash(document).to_bytes(8, "big"))
+    name = f"docstrings around TensorFlow {tf.__version__} {digest.hexdigest()}"
     return from_text.PretrainingText(documents=demo_documents, name=name)
 
 

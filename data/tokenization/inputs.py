@@ -196,6 +196,7 @@ def build_choice_inputs(
     choices: tf.Tensor,
     max_seq_length: int = 128,
     pad_to: str | None = None,
+    long_text: str = "head",
 ) -> dict[str, tf.Tensor]:
     """Model inputs of contexts with choices (paper, section 4.4): every row one continuation.
 
@@ -203,6 +204,7 @@ def build_choice_inputs(
         context: string [N].
         choices: string [N, C]; an empty string is no choice.
         max_seq_length, pad_to: As in `build_inputs`.
+        long_text: As in `build_inputs`, but for "windows".
 
     Returns:
         input_ids, input_mask, segment_ids: int32 [N, C, length]; no pieces at all where there is
@@ -213,11 +215,10 @@ def build_choice_inputs(
     pieces = tokenizer.tokenize(tf.convert_to_tensor(context, tf.string))
     # Not the texts themselves for each choice, which may be long and many.
     lengths = tf.minimum(pieces.row_lengths(), max_seq_length)
-    pieces = long_texts.kept_long_text_pieces(pieces, lengths, "head")
+    pieces = long_texts.kept_long_text_pieces(pieces, lengths, long_text)
     pieces = tf.gather(pieces, tf.repeat(tf.range(pieces.nrows()), number))
-    packed = pack_inputs(
-        tokenizer, pieces, tokenizer.tokenize(texts), max_seq_length=max_seq_length
-    )
+    both = pieces, tokenizer.tokenize(texts)
+    packed = pack_inputs(tokenizer, *both, max_seq_length=max_seq_length, long_text=long_text)
     inputs = _padded(tokenizer, *packed, max_seq_length, pad_to)
     is_choice = (tf.strings.length(texts) > 0)[:, tf.newaxis]
     for name, filling in (("input_ids", tokenizer.pad_id), ("input_mask", 0), ("segment_ids", 0)):

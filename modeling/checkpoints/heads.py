@@ -21,6 +21,8 @@ UNIT_OF_OTHERS = {MEAN: 0.0, SCALE: 1.0}
 """What the two are where a checkpoint has a head without them."""
 _SPANS = "cls/squad/output_weights"
 _NEXT_SENTENCE = "cls/seq_relationship/output_weights"
+HEAD_WEIGHTS = (WEIGHTS, _SPANS, names.MASKED_LM_BIAS, _NEXT_SENTENCE)
+"""One of each kind of head."""
 # The same weights; only a configuration, or the format's own names, tell them apart.
 _OF_OUTPUT_WEIGHTS = ("classes", "multi_label", "regression", "tags", "choices")
 

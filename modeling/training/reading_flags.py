@@ -13,7 +13,8 @@ import tensorflow as tf
 from absl import logging
 
 from modeling.checkpoints.files import folders_of_checkpoint, join, staged, write_staged_text
-from modeling.checkpoints.loading import find
+from modeling.checkpoints.heads import HEAD_WEIGHTS
+from modeling.checkpoints.loading import find, open_contents
 from modeling.errors import ModelingError
 from modeling.training.runs import run_folder
 
@@ -73,13 +74,21 @@ def take_reading_flags(values) -> None:
     frozen = "feature_based" in values and values.feature_based
     if values.init_checkpoint and not frozen:
         initial = folders_of_checkpoint(find(values.init_checkpoint)[1])
-        # The output folder's weights are taken where it has some, else those that are named.
+        # As `run_state.load_trained_run` chooses weights.
         trained = run_folder.latest_run_checkpoint(values.output_dir, to_train=False)
-        folders = [*initial, *folders] if trained else initial
+        if not trained:
+            folders = initial
+        elif _has_head_of(values.init_checkpoint, trained):
+            folders = [*initial, *folders]
     for path in (join(folder, READING_FILE) for folder in folders):
         if tf.io.gfile.exists(path):
             _take(values, run_folder.read_run_file(path, _LOST), path)
             return
+
+
+def _has_head_of(initial: str, trained: str) -> bool:
+    given, own = (open_contents(path).shapes for path in (initial, trained))
+    return all(name in given for name in HEAD_WEIGHTS if name in own)
 
 
 def _take(values, kept: dict[str, Any], path: str) -> None:

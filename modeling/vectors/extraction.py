@@ -119,6 +119,7 @@ class FrozenEncoderTagger:
         self.encoder = encoder
         self.tagger = tagger
         self.parts = [encoder, tagger]
+        self.config = tagger.config  # by which exports check requests
 
     @property
     def weights(self) -> list:

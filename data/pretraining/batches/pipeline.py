@@ -132,6 +132,8 @@ def pretraining_dataset(
         numbered = [(number, path) for number, path in numbered if path in set(side)]
         every = split.every
     by_file = training and len(numbered) % num_shards == 0
+    # A worker whose files are empty would have nothing to train on.
+    by_file &= num_shards == 1 or all(count_records(path, 1) for _, path in numbered)
     mine = slice(shard_index, None, num_shards) if by_file else slice(None)
     dataset = _read(numbered[mine], every, held_out == "eval", seed if training else None)
     shards = (num_shards, shard_index) if num_shards > 1 and not by_file else None

@@ -196,7 +196,8 @@ def split_corpus_documents(
     Returns:
         (training documents, held-out documents), in their order. Unless there are fewer than
         four documents, each side has two at least (the number that next-sentence pairs need):
-        documents nearest to the border change sides if necessary.
+        documents nearest to the border change sides if necessary, with all their copies unless
+        that leaves a side too few.
     """
     documents = list(documents)
     places = [_place(document) for document in documents]
@@ -205,6 +206,12 @@ def split_corpus_documents(
         ranked = sorted(range(len(documents)), key=lambda i: (places[i], i))
         size = min(max(len(held_out), 2), len(documents) - 2)
         if size != len(held_out):
+            between = [
+                n
+                for n in range(2, len(documents) - 1)
+                if places[ranked[n - 1]] != places[ranked[n]]
+            ]
+            size = min(between, key=lambda n: abs(n - size), default=size)
             held_out = set(ranked[:size])
     train = [d for i, d in enumerate(documents) if i not in held_out]
     return train, [d for i, d in enumerate(documents) if i in held_out]

@@ -113,6 +113,11 @@ class ChoiceTask:
                 f"{source}: found {len(choices)} choices; {self.name} needs at least two to choose "
                 "from. Correct or remove the example."
             )
+        if "" in choices:
+            raise DataError(
+                f"{source}: choice {choices.index('')} (from 0 on) is empty, which an exported "
+                "model takes for no choice. Correct or remove the example."
+            )
         if label is None and split != "test":
             raise DataError(
                 f"{source}: there is no label; the {split} split needs one in every example, the "

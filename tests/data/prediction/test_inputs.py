@@ -78,9 +78,22 @@ def test_headers(read):
     got = read("a.csv", 'text,id\n"a\nb",1\n,2\n', texts("text"))
     assert [e.values["text"] for e in got] == [b"a\nb", b""]
     assert [e.source.rsplit(":")[-1] for e in got] == ["2", "4"]
+    # An empty field in quotes is a text, as pandas writes it; a blank line at the end is none.
+    got = read("a.csv", 'text\n"x"\n""\n"y"\n\n""\n""\n\n', texts("text"))
+    assert [e.values["text"] for e in got] == [b"x", b"", b"y", b"", b"", b""]
     got = read("a.tsv", "context\tchoices_0\tchoices_1\tid\nc\tx\ty\t7\n", CHOICES)
     assert got[0].values == {"context": b"c", "choices": [b"x", b"y"]}
     assert got[0].passed == {"id": "7"}
+
+
+def test_a_gap_in_the_header_is_refused(read):
+    for gap, missing in (("choices_3", "choices_2"), ("choices_10", "choices_2")):
+        with pytest.raises(
+            DataError, match=rf"a\.csv:1: the header has '?{gap}'? and no {missing}"
+        ):
+            read("a.csv", f"context,choices_0,choices_1,{gap}\nc,x,y,z\n", CHOICES)
+    got = read("a.csv", "context,choices_0,choices_1,choices_made\nc,x,y,z\n", CHOICES)
+    assert got[0].passed == {"choices_made": "z"}
 
 
 def test_json(read):

@@ -168,6 +168,12 @@ def test_inputs_of_choices(tokenizer):
             wanted = {name: tf.concat([rows[:2], [[0] * 8]], 0) for name, rows in wanted.items()}
         for name, rows in wanted.items():
             assert built[name][number].numpy().tolist() == rows.numpy().tolist()
+    long = "a b c d e f g h a c"
+    for long_text in ("head", "tail", "head_tail"):
+        built = build_choice_inputs(tokenizer, [long], [["b c", long]], 9, long_text=long_text)
+        wanted = build_inputs(tokenizer, [long] * 2, ["b c", long], 9, long_text=long_text)
+        for name, rows in wanted.items():
+            assert built[name][0].numpy().tolist() == rows.numpy().tolist()
     short = build_choice_inputs(tokenizer, ["a"], [["b", "c"]], 8, pad_to="longest")
     assert short["input_ids"].shape == (1, 2, 5)
 

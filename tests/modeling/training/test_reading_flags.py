@@ -1,10 +1,13 @@
 """Texts are read as in training, also where the command doesn't repeat its flags."""
 
+import numpy as np
 import pytest
 from absl import flags
 
+from modeling.checkpoints import tf1
 from modeling.errors import ModelingError
 from modeling.training.reading_flags import keep_reading_flags, reading_flags, take_reading_flags
+from tests.reference import numpy_bert
 
 KEPT = {"max_seq_length": 64, "long_text": "windows", "doc_stride": 16}
 
@@ -53,6 +56,25 @@ def test_nothing_kept_nothing_taken(tmp_path):
     values = given(tmp_path)
     take_reading_flags(values)
     assert values.max_seq_length == 128
+
+
+@pytest.mark.parametrize("head", ["classifier", "squad"])
+def test_texts_are_read_as_those_of_the_weights_that_are_taken(tmp_path, head):
+    """Those of --init_checkpoint, if they have the head that the output folder's have."""
+    given_folder, run = tmp_path / "given", tmp_path / "run"
+    sizes = {"vocab_size": 9, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+    sizes |= {"intermediate_size": 8, "max_position_embeddings": 8, "type_vocab_size": 2}
+    for folder, name, part in (
+        (given_folder, "bert_model.ckpt", head),
+        (run, "model.ckpt-3", "classifier"),
+    ):
+        weights = numpy_bert.random_weights(sizes, heads=[part])
+        tf1.write_bundle(folder / name, weights | {"global_step": np.int64(3)})
+    keep_reading_flags(str(given_folder), {"max_seq_length": 384})
+    keep_reading_flags(str(run), KEPT)
+    values = given(run, f"--init_checkpoint={given_folder}/bert_model.ckpt")
+    take_reading_flags(values)
+    assert values.max_seq_length == (384 if head == "classifier" else 64)
 
 
 @pytest.mark.parametrize("content", ["", "[1]", '{"max_seq_length": "many"}', '{"long_text": 7}'])

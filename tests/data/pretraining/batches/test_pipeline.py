@@ -1,6 +1,7 @@
 """The tf.data reader: shapes, epochs, exact evaluation, shards, held-out records, resume."""
 
 import collections
+import itertools
 
 import numpy as np
 import pytest
@@ -259,6 +260,24 @@ def test_held_out_files(tmp_path):
     settings = {"held_out_share": 0.1, "training": False}
     assert real_ids(dataset(files, held_out="eval", **settings)) == [0, 10, 20]
     assert len(real_ids(dataset(files, held_out="train", **settings))) == 22
+
+
+@pytest.mark.parametrize("filled", [{0}, {0, 1, 2}, {*range(10)}, {*range(1, 20)}])
+def test_uneven_files_are_held_out_by_record(tmp_path, filled):
+    """As jobs with more shards than parts of the text leave them."""
+    numbers = {i: [*range(40 * i, 40 * i + 40)] if i in filled else [] for i in range(20)}
+    files = [write(tmp_path / f"{i:02}", numbers[i]) for i in numbers]
+    split = split_held_out(files, 0.1)
+    assert split.every == 10 and split.train_files == split.eval_files == tuple(files)
+    sides = [
+        real_ids(dataset(files, training=False, held_out=side, held_out_share=0.1))
+        for side in ("eval", "train")
+    ]
+    assert sorted(sides[0] + sides[1]) == sorted(itertools.chain(*numbers.values()))
+    assert len(sides[0]) == 4 * len(filled)
+    settings = {"batch_size": 1, "num_shards": 2, "held_out": "train", "held_out_share": 0.1}
+    seen = [ids(dataset(files, shard_index=k, **settings).take(100)) for k in (0, 1)]
+    assert {*seen[0]} and {*seen[1]} and {*seen[0]}.isdisjoint(seen[1])
 
 
 def test_held_out_refusals(tmp_path):

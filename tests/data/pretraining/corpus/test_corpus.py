@@ -175,6 +175,11 @@ def test_split_is_stable_by_text_and_keeps_copies_together():
     larger = {d.source for d in split_corpus_documents(documents, 0.2)[1]}
     assert {d.source for d in held_out} < larger
     assert [len(side) for side in split_corpus_documents(documents[:6], 0.001)] == [4, 2]
+    for count in range(3, 40):
+        train, held_out = split_corpus_documents(2 * documents[:count] + documents[:1], 0.001)
+        assert 2 <= len(held_out) <= 4
+        assert not {tuple(d.sentences) for d in train} & {tuple(d.sentences) for d in held_out}
+    assert [len(side) for side in split_corpus_documents(documents[:1] * 5, 0.001)] == [3, 2]
 
 
 def test_document_hash():

@@ -194,6 +194,8 @@ def test_files_that_are_refused(tmp_path):
     ):
         refused(tmp_path / name, text, match)
     refused(tmp_path / "x.jsonl", '{"context": "p", "choices": []}', "found 0 choices", "test")
+    empty = '{"context": "p", "choices": ["a", ""], "label": 0}'
+    refused(tmp_path / "x.jsonl", empty, "x.jsonl:1: choice 1 .from 0 on. is empty")
     (tmp_path / "x.tsv").write_bytes(CODAH_ROW.encode() + b"\xff\xfe")
     with pytest.raises(DataError, match=r"x\.tsv:2: found the bytes"):
         get_task("codah", "x.tsv").read(str(tmp_path), "train")
