@@ -196,6 +196,7 @@ def is_bookkeeping(name: str) -> bool:
         "adam_v",
         "average",
         "averaged_updates",
+        "batches_ahead",
         "global_step",
         "loss_scale",
         "loss_scale_good_steps",

@@ -198,7 +198,13 @@ def train_steps(
             first = False
             taken = max(reporter.seconds - before, 1e-6)
             pace = min(2 * pace, CHUNK_SECONDS * chunk / taken) if chunk >= int(pace) else pace
-            _check_finite(history, step, train_step, run_state, describe_examples, start)
+            try:
+                _check_finite(history, step, train_step, run_state, describe_examples, start)
+            except DivergedError as error:
+                if watch:
+                    # A jump before it is what went wrong, however long this call was.
+                    watch(step, {"loss": history["loss"][: error.step - step]})
+                raise
             if watch:
                 watch(step, history)
             step += chunk

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 from absl import logging
 
+from modeling.checkpoints import weights_by_name
 from modeling.checkpoints.files import join, staged, write_staged_text
 from modeling.errors import ModelingError
 from modeling.logs import activity
@@ -62,7 +63,8 @@ def budgeted_phases(
     """
     with_budget = values.minutes or values.flops
     if values.do_train and not with_budget:
-        return list(phases), values.num_warmup_steps, _keep_nothing
+        keep = functools.partial(_forget_plan, values.output_dir)
+        return list(phases), values.num_warmup_steps, keep
     asked = {
         "minutes": values.minutes,
         "flops": values.flops,
@@ -95,6 +97,13 @@ def _keep_nothing() -> None:
     """There is no plan, or it is kept."""
 
 
+def _forget_plan(directory: str) -> None:
+    """Of steps that are given evaluations mustn't take those of an earlier budget."""
+    path = join(directory, FILE)
+    if is_chief() and tf.io.gfile.exists(path):
+        tf.io.gfile.remove(path)
+
+
 def _keep_plan(directory: str, plan: dict) -> None:
     if is_chief():
         with staged(directory) as temporary:
@@ -116,8 +125,12 @@ def _kept_plan(directory: str) -> dict | None:
 def _new_plan(values, phases, step: TrainStep, datasets) -> dict:
     of_minutes = bool(values.minutes)
     seconds = max(LEAST_SECONDS, MEASURED_SHARE * 60 * values.minutes) if of_minutes else 0
+    # A rate of 0 changes nothing, but where a gradient isn't finite.
+    weights = [(w.value, w.value.numpy()) for w in weights_by_name(step.model).values()]
     with activity("Measuring what a step takes"):
         costs = [_step_cost(step, make_dataset, seconds) for make_dataset in datasets]
+    for variable, value in weights:
+        variable.assign(value)
     budget = 60 * values.minutes if of_minutes else values.flops
     factor = budget / sum(p.num_steps * cost for p, cost in zip(phases, costs, strict=True))
     if values.adapt:  # to a small corpus, which is gone over so often at most
@@ -145,10 +158,12 @@ def _step_cost(step: TrainStep, make_dataset, seconds: float) -> float:
     history = step.run(iterator, 1)  # compiles
     if not seconds:
         return history["flops"][0][0]
-    done, chunk, start = 0, 1, time.perf_counter()
-    while (taken := time.perf_counter() - start) < seconds:
+    # All workers have to count alike, and to stop alike.
+    agreement = LoopAgreement()
+    done, chunk, start, taken = 0, 1, time.perf_counter(), 0.0
+    while taken < seconds:
         step.run(iterator, chunk)
         done += chunk
         chunk = min(2 * chunk, 32)
-    # All workers have to count alike.
-    return LoopAgreement().reach(False, False, taken / done)[2]
+        taken = agreement.reach(False, False, time.perf_counter() - start)[2]
+    return taken / done

@@ -38,9 +38,11 @@ from modeling.training.runs.best import (
 )
 from modeling.training.runs.reporting import Reporter
 from modeling.training.runs.rollback import (
+    AHEAD,
     LOSS_WINDOW,
     SpikeWatch,
     batches_ahead,
+    forget_later_rollbacks,
     read_rollbacks,
     roll_back,
     skip_batches,
@@ -150,7 +152,8 @@ class _Run:
         self.agreement = LoopAgreement()
         self.watch = SpikeWatch() if self.options.rollback else None
         keep = self.options.keep_checkpoint_max
-        watched = {LOSS_WINDOW: self.watch.losses} if self.watch else {}
+        self.ahead = tf.Variable(0, trainable=False, dtype=tf.int64)
+        watched = {LOSS_WINDOW: self.watch.losses, AHEAD: self.ahead} if self.watch else {}
         self.state = RunState(self.directory, self.train_step, keep, self.vocabulary, watched)
 
     def identify(self, identity: Mapping[str, Any], last_step: int) -> None:
@@ -208,6 +211,8 @@ class _Run:
                     )
                 iterator = self._take_up(stage, first_step, step)
                 self._start(init_checkpoint, summary)
+                if self.state.iterator is not None:
+                    self._catch_up(iterator, first_step)
                 if stage is stages[-1] and self.options.best_metric:
                     self._keep_best(first_step)
                 self._train(stage, first_step, iterator)
@@ -224,9 +229,18 @@ class _Run:
         if can_be_saved and step == first_step:
             # Elsewhere the iterator is brought to its place by a checkpoint.
             skip_batches(iterator, ahead)
+        self.ahead.assign(ahead)  # where a checkpoint doesn't tell
         self.state.change_data(iterator if can_be_saved else None, stage.data_id, first_step)
         self.reporter.batch_size = stage.batch_size
         return iterator
+
+    def _catch_up(self, iterator, first_step: int) -> None:
+        """Goes past what a rollback was to leave out that was killed before its checkpoint."""
+        step = int(self.train_step.global_step.numpy())
+        ahead = batches_ahead(read_rollbacks(self.directory), first_step, step)
+        if step > first_step:
+            skip_batches(iterator, ahead - int(self.ahead.numpy()))
+        self.ahead.assign(ahead)
 
     def _start(self, init_checkpoint, summary) -> None:
         if self.state.saved_step >= 0:
@@ -234,6 +248,8 @@ class _Run:
         start_or_resume(self.state, self.reporter, init_checkpoint)
         if is_chief():
             run_folder.forget_run(self.directory)
+            has_weights = bool(run_folder.run_checkpoint_steps(self.directory))
+            forget_later_rollbacks(self.directory, self.state.saved_step if has_weights else -1)
         if self.begin:
             self.begin()
         self.reporter.peak_flops = peak_flops()
@@ -286,6 +302,7 @@ class _Run:
             if self.evaluate and self.options.eval_steps:
                 every.append(self.options.eval_steps)
             place = stage, first_step, every
+            self.watch.forget()  # where a checkpoint doesn't tell
             iterator = roll_back(error, *place, self.state, self.reporter)
             if self.keeper:
                 self._keep_best(self.judged_after)

@@ -28,6 +28,8 @@ MOST = 3
 """Times that a run goes back; then something else is wrong than a few batches."""
 LOSS_WINDOW = "loss_window"
 """Name of `SpikeWatch.losses` in checkpoints."""
+AHEAD = "batches_ahead"
+"""Name in checkpoints of how far the place in the data is ahead of the steps."""
 MARGIN = 100
 """Batches that are left out behind the last bad one: what spoiled it may not be at its end."""
 _BEFORE, _NOW = 100, 10
@@ -110,6 +112,26 @@ def batches_ahead(rollbacks: Sequence[Mapping[str, int]], first_step: int, step:
     return ahead[-1] if ahead else 0
 
 
+def forget_later_rollbacks(directory: str, step: int) -> None:
+    """Drops rollbacks to steps that the folder's weights, of `step`, haven't come to."""
+    done = read_rollbacks(directory)
+    kept = [rollback for rollback in done if rollback["to"] <= step]
+    if kept != done:
+        logging.warning(
+            "%s tells of %d rollbacks that the weights of step %d haven't seen; they don't count.",
+            join(directory, FILE),
+            len(done) - len(kept),
+            step,
+        )
+        _write_rollbacks(directory, kept)
+
+
+def _write_rollbacks(directory: str, rollbacks: Sequence[Mapping[str, int]]) -> None:
+    with staged(directory) as temporary:
+        text = json.dumps({"rollbacks": [*rollbacks]}, indent=2) + "\n"
+        write_staged_text(join(temporary, FILE), text)
+
+
 def skip_batches(iterator, count: int) -> None:
     """Goes past so many batches of an iterator that can be saved."""
     for _ in range(count):
@@ -152,7 +174,8 @@ def roll_back(
         ) from error
     # A checkpoint right before the bad step may hold the weights that it is bad with, unless the
     # run has come back to it: then other batches are to blame.
-    returned = {rollback["to"] for rollback in done}
+    # So are those of a stage's first step: no step of the stage has been done.
+    returned = {rollback["to"] for rollback in done} | {first_step or -1}
     usable = [
         step
         for step in reversed(run_folder.run_checkpoint_steps(directory))
@@ -174,26 +197,27 @@ def roll_back(
     seen = error.until - first_step + batches_ahead(done, first_step, error.until)
     iterator, can_be_saved = make_iterator(stage.make_dataset(), seen + MARGIN)
     state.change_data(iterator if can_be_saved else None, stage.data_id, first_step)
+    before = batches_ahead(done, first_step, step)
+    state.watch[AHEAD].assign(before)  # where the checkpoint doesn't tell
     state.restore(join(directory, f"model.ckpt-{step}"))
     ahead = seen + MARGIN - (step - first_step)
-    left_out = ahead - batches_ahead(done, first_step, step)
     logging.warning(
         "%s Going back to step %d, and %d batches are left out: time %d of at most %d.",
         error,
         step,
-        left_out,
+        ahead - before,
         len(done) + 1,
         MOST,
     )
     if can_be_saved:
-        skip_batches(iterator, ahead if step == first_step else left_out)
+        in_place = 0 if step == first_step else int(state.watch[AHEAD].numpy())
+        skip_batches(iterator, ahead - in_place)
+    # Before the checkpoint: of a run that is killed in between, that tells what is to be skipped.
+    if is_chief():
+        entry = {"step": error.until, "to": step, "batches_ahead": ahead}
+        _write_rollbacks(directory, [*done, entry])
+    state.watch[AHEAD].assign(ahead)
     state.saved_step = -1  # the checkpoint is written again, with the new place in the data
     state.save()
-    # After that: a run that is killed in between goes back once more, to the same place.
-    if is_chief():
-        with staged(directory) as temporary:
-            entry = {"step": error.until, "to": step, "batches_ahead": ahead}
-            text = json.dumps({"rollbacks": [*done, entry]}, indent=2) + "\n"
-            write_staged_text(join(temporary, FILE), text)
     reporter.resume(step)
     return iterator

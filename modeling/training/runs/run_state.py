@@ -132,7 +132,6 @@ class RunState:
                 f"nothing is saved. The last good checkpoint, step {max(self.saved_step, 0)}, is "
                 f"kept in {self.directory}. Lower the learning rate or lengthen the warm-up.",
                 step,
-                step,
             )
 
     def restore(self, prefix: str) -> int:

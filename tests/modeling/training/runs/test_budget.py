@@ -11,6 +11,7 @@ from modeling.checkpoints import tf1
 from modeling.errors import ModelingError
 from modeling.training.phases import parse_phases
 from modeling.training.runs import budget
+from tests.modeling.training.test_training import tiny_model
 
 PHASES = parse_phases("16:900:8,32:100:4")
 SECONDS = {16: 0.25, 32: 0.5}
@@ -24,9 +25,12 @@ class Step:
     def __init__(self, clock):
         self.clock = clock
         self.seen = set()
+        self.model = tiny_model()
 
     def run(self, iterator, steps):
         length = int(next(iterator))
+        for weight in self.model.weights:  # as a gradient that isn't finite leaves it
+            weight.assign(np.full(weight.shape, np.nan))
         # Compiling takes long, and isn't to be counted.
         self.clock.now += steps * SECONDS[length] + (0 if length in self.seen else 100)
         self.seen.add(length)
@@ -51,15 +55,19 @@ def planned(folder, clock, trained=False, stands=True, **given):
     values |= {"freeze_layers": 0, "gradient_accumulation_steps": 1, "output_dir": str(folder)}
     if trained:
         tf1.write_bundle(str(folder / "model.ckpt-7"), {"global_step": np.array(7)})
-    measured = []
+    measured, held = [], []
 
     def make_step(settings):
         measured.append(settings)
-        return Step(clock)
+        step = Step(clock)
+        held.extend((weight, weight.numpy()) for weight in step.model.weights)
+        return step
 
     phases, warmup, keep = budget.budgeted_phases(
         types.SimpleNamespace(**values), PHASES, make_step, DATASETS
     )
+    for weight, before in held:
+        np.testing.assert_array_equal(weight.numpy(), before)
     if stands:
         keep()
     assert [p.first_step for p in phases] == [0, phases[0].num_steps]
@@ -70,6 +78,11 @@ def planned(folder, clock, trained=False, stands=True, **given):
 def test_without_a_budget_nothing_changes(tmp_path, clock):
     assert planned(tmp_path, clock) == ([900, 100], 100, [])
     assert not list(tmp_path.iterdir())
+    # What evaluates weights of given steps doesn't find an earlier budget's.
+    planned(tmp_path, clock, trained=True, minutes=2.75)
+    assert planned(tmp_path, clock, do_train=False)[:2] == ([540, 60], 60)
+    planned(tmp_path, clock)
+    assert planned(tmp_path, clock, do_train=False)[:2] == ([900, 100], 100)
 
 
 def test_an_adaptation_takes_no_more_steps_than_its_passes(tmp_path, clock):

@@ -115,6 +115,53 @@ def test_an_interrupted_run_leaves_out_the_same(tmp_path):
 
 
 @pytest.mark.slow
+def test_killed_between_its_record_and_its_checkpoint(tmp_path, monkeypatch):
+    """It counts, and what it was to leave out is left out."""
+    data = easy_data([150, 256])
+    whole = train(tmp_path / "whole", data)
+
+    class KilledError(Exception):
+        pass
+
+    written = rollback._write_rollbacks
+
+    def killed_then(*arguments):
+        written(*arguments)
+        raise KilledError
+
+    with monkeypatch.context() as patched, pytest.raises(KilledError):
+        patched.setattr(rollback, "_write_rollbacks", killed_then)
+        train(tmp_path / "killed", data)
+    killed = train(tmp_path / "killed", data)
+    assert kept(tmp_path / "whole") == kept(tmp_path / "killed") != []
+    for name, value in whole.items():
+        np.testing.assert_array_equal(killed[name], value, err_msg=name)
+
+
+def test_a_jump_counts_before_the_nan_that_it_ends_in(tmp_path):
+    """Both in one call to the device, which is as long as the machine is fast."""
+    wrong, bad = easy_data(range(156, 164), "other answers"), easy_data([168])
+
+    def data():
+        parts = wrong().take(168), bad().skip(168)
+        return parts[0].concatenate(parts[1])
+
+    train(tmp_path / "long", data, iterations_per_loop=20)
+    train(tmp_path / "single", data, iterations_per_loop=1)
+    assert [entry["to"] for entry in kept(tmp_path / "long")] == [140]
+    assert kept(tmp_path / "long") == kept(tmp_path / "single")
+
+
+def test_records_of_what_the_weights_have_not_seen_are_dropped(tmp_path, caplog):
+    entries = [{"step": 3 * n, "to": 2 * n, "batches_ahead": n} for n in (10, 20, 30)]
+    (tmp_path / "rollbacks.json").write_text(json.dumps({"rollbacks": entries}))
+    for step, left in ((60, 3), (45, 2), (20, 1), (-1, 0)):
+        rollback.forget_later_rollbacks(str(tmp_path), step)
+        assert rollback.read_rollbacks(str(tmp_path)) == entries[:left]
+    assert caplog.text.count("haven't seen") == 3
+
+
+@pytest.mark.slow
 def test_a_later_stage_goes_back_to_its_first_step(tmp_path, monkeypatch):
     """Twice, and killed in between; that its loss is another is no jump."""
     first = RunStage(140, easy_data(), "the first stage", 8)
