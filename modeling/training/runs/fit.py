@@ -154,7 +154,15 @@ class _Run:
         keep = self.options.keep_checkpoint_max
         self.ahead = tf.Variable(0, trainable=False, dtype=tf.int64)
         watched = {LOSS_WINDOW: self.watch.losses, AHEAD: self.ahead} if self.watch else {}
-        self.state = RunState(self.directory, self.train_step, keep, self.vocabulary, watched)
+        self.state = RunState(
+            *(self.directory, self.train_step, keep, self.vocabulary, watched),
+            every=self._every() if self.watch else (),
+        )
+
+    def _every(self) -> list[int]:
+        """Of which numbers of steps a multiple has a checkpoint whoever interrupts the run."""
+        evaluating = self.options.eval_steps if self.evaluate else 0
+        return [n for n in (self.options.save_checkpoints_steps, evaluating) if n]
 
     def identify(self, identity: Mapping[str, Any], last_step: int) -> None:
         """Compares the settings with those that the folder's weights were trained with."""
@@ -298,10 +306,7 @@ class _Run:
         except DivergedError as error:
             if not self.watch:
                 raise
-            every = [self.options.save_checkpoints_steps]
-            if self.evaluate and self.options.eval_steps:
-                every.append(self.options.eval_steps)
-            place = stage, first_step, every
+            place = stage, first_step, self._every()
             self.watch.forget()  # where a checkpoint doesn't tell
             iterator = roll_back(error, *place, self.state, self.reporter)
             if self.keeper:

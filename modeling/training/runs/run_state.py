@@ -7,7 +7,7 @@ in the training data lies beside it, in `data-STEP`.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,8 @@ class RunState:
         vocabulary: Which one the weights belong to, see `checkpoints.describe_vocabulary`.
         watch: Variables by name that are saved too, and keep their start where a checkpoint
             lacks them.
+        every: Multiples of these numbers of steps count for `keep`; of others, which a signal or
+            minutes left, only the newest stays. Without any all checkpoints count.
     """
 
     def __init__(
@@ -50,12 +52,14 @@ class RunState:
         keep: int = KEEP,
         vocabulary: Mapping[str, Any] | None = None,
         watch: Mapping[str, tf.Variable] | None = None,
+        every: Sequence[int] = (),
     ):
         self.directory = directory
         self.train_step = train_step
         self.keep = keep
         self.vocabulary = vocabulary
         self.watch = watch or {}
+        self.every = every
         self.saved_step = -1
         self.change_data(None, "", 0)
 
@@ -108,12 +112,14 @@ class RunState:
             checkpoints.stage_vocabulary(join(temporary, f"model.ckpt-{step}"), self.vocabulary)
             tf1.write_bundle(join(temporary, f"model.ckpt-{step}"), tensors)
         steps = run_folder.run_checkpoint_steps(self.directory)
-        kept = [f"model.ckpt-{s}" for s in steps[-self.keep :]]
+        counting = [s for s in steps if not self.every or any(s % n == 0 for n in self.every)]
+        staying = sorted({*counting[-self.keep :], steps[-1]})
+        kept = [f"model.ckpt-{s}" for s in staying]
         lines = [f'model_checkpoint_path: "{kept[-1]}"']
         lines += [f'all_model_checkpoint_paths: "{name}"' for name in kept]
         with staged(self.directory) as temporary:
             write_staged_text(join(temporary, "checkpoint"), "\n".join(lines) + "\n")
-        for old in steps[: -self.keep] if self.keep else []:
+        for old in [s for s in steps if s not in staying] if self.keep else []:
             # The index goes first: without it the rest no longer counts as a checkpoint.
             index = f"model.ckpt-{old}.index"
             tf.io.gfile.remove(join(self.directory, index))

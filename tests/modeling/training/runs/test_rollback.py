@@ -208,6 +208,15 @@ def test_checkpoints_of_an_interruption_are_no_place_to_go_back_to(tmp_path):
     assert [entry["to"] for entry in kept(tmp_path)] == [140]
 
 
+def test_they_do_not_push_out_those_to_go_back_to(tmp_path):
+    data = easy_data([58])
+    few = {"save_checkpoints_minutes": 1e-9, "log_steps": 4, "iterations_per_loop": 4}
+    train(tmp_path, data, stop=76, keep_checkpoint_max=2, **few)
+    assert [entry["to"] for entry in kept(tmp_path)] == [40]
+    steps = sorted(int(path.stem.split("-")[1]) for path in tmp_path.glob("model.ckpt-*.index"))
+    assert steps == [40, 60, 76]
+
+
 @pytest.mark.slow
 def test_often_enough_is_enough(tmp_path):
     with pytest.raises(DivergedError, match=r"loss is nan.*has gone back 3 times already"):
