@@ -191,13 +191,13 @@ def split_corpus_documents(
     """Splits documents into training and held-out ones by a stable hash of their text.
 
     A document's side depends on nothing but its own text and `share` (in (0, 1), of held-out ones),
-    so copies of one text are always on the same side, on every machine and in every order.
+    so copies of one text are on the same side, on every machine and in every order.
 
     Returns:
         (training documents, held-out documents), in their order. Unless there are fewer than
         four documents, each side has two at least (the number that next-sentence pairs need):
         documents nearest to the border change sides if necessary, with all their copies unless
-        that leaves a side too few.
+        that would move more than as many again.
     """
     documents = list(documents)
     places = [_place(document) for document in documents]
@@ -209,7 +209,7 @@ def split_corpus_documents(
             between = [
                 n
                 for n in range(2, len(documents) - 1)
-                if places[ranked[n - 1]] != places[ranked[n]]
+                if abs(n - size) <= size and places[ranked[n - 1]] != places[ranked[n]]
             ]
             size = min(between, key=lambda n: abs(n - size), default=size)
             held_out = set(ranked[:size])
