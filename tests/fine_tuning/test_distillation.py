@@ -174,6 +174,7 @@ def test_tags_and_spans(folder):
     assert places["count"].sum() * 2 == len(values)
 
 
+@pytest.mark.hours
 @pytest.mark.slow
 def test_a_teacher_with_another_vocabulary(folder, other_pieces):
     """Sentences align by examples, tags by words; spans don't."""

@@ -84,6 +84,7 @@ def test_stops_early(folder):
     assert read(folder / "early" / "best" / "best.json")["step"] == 2
 
 
+@pytest.mark.hours
 @pytest.mark.slow
 def test_searches(folder):
     """Two learning rates with two seeds; the best run by F1 answers."""
