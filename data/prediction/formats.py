@@ -240,15 +240,13 @@ def _below_header(
             fields[name] = [fields.pop(column) for column in columns]
         return fields
 
-    taken = set(itertools.chain.from_iterable(lists.values()))
-    gaps = [n for n in names if n not in taken and n.rpartition("_")[0] in lists]
-    gaps = [n for n in gaps if n.rpartition("_")[2].isdecimal()]
-    if gaps:
-        missing = f"{gaps[0].rpartition('_')[0]}_{len(lists[gaps[0].rpartition('_')[0]])}"
-        raise DataError(
-            f"{source}: the header has {error_list(gaps)} and no {missing} before it. The columns "
-            f"of a list are numbered from 0 on, without a gap: rename them."
-        )
+    for column in names:
+        name, _, number = column.rpartition("_")
+        if name in lists and number.isdecimal() and column not in lists[name]:
+            raise DataError(
+                f"{source}: the header has {column!r} and no {name}_{len(lists[name])} before it. "
+                f"The columns of a list are numbered from 0 on, without a gap: rename them."
+            )
     for source, values in rows:
         yield source, _attempt(record, source, values)
 

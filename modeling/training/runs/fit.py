@@ -152,17 +152,14 @@ class _Run:
         self.agreement = LoopAgreement()
         self.watch = SpikeWatch() if self.options.rollback else None
         keep = self.options.keep_checkpoint_max
+        evaluating = self.options.eval_steps if self.evaluate else 0
+        every = [n for n in (self.options.save_checkpoints_steps, evaluating) if n]
         self.ahead = tf.Variable(0, trainable=False, dtype=tf.int64)
         watched = {LOSS_WINDOW: self.watch.losses, AHEAD: self.ahead} if self.watch else {}
         self.state = RunState(
             *(self.directory, self.train_step, keep, self.vocabulary, watched),
-            every=self._every() if self.watch else (),
+            every=every if self.watch else (),
         )
-
-    def _every(self) -> list[int]:
-        """Of which numbers of steps a multiple has a checkpoint whoever interrupts the run."""
-        evaluating = self.options.eval_steps if self.evaluate else 0
-        return [n for n in (self.options.save_checkpoints_steps, evaluating) if n]
 
     def identify(self, identity: Mapping[str, Any], last_step: int) -> None:
         """Compares the settings with those that the folder's weights were trained with."""
@@ -306,9 +303,8 @@ class _Run:
         except DivergedError as error:
             if not self.watch:
                 raise
-            place = stage, first_step, self._every()
             self.watch.forget()  # where a checkpoint doesn't tell
-            iterator = roll_back(error, *place, self.state, self.reporter)
+            iterator = roll_back(error, stage, first_step, self.state, self.reporter)
             if self.keeper:
                 self._keep_best(self.judged_after)
             self._train(stage, first_step, iterator)

@@ -142,7 +142,6 @@ def roll_back(
     error: DivergedError,
     stage,
     first_step: int,
-    every: Sequence[int],
     state: RunState,
     reporter: Reporter,
 ):
@@ -152,9 +151,9 @@ def roll_back(
         error: Why, and since which step.
         stage: The `fit.RunStage` that it is in.
         first_step: Where that begins.
-        every: Of which numbers of steps a multiple has a checkpoint whoever interrupts the run.
-            Others are left by a signal or after some minutes, and a run must not depend on them.
-        state: Of the run; is put back, and saved with the new place in the data.
+        state: Of the run. Checkpoints count of whose `every` they are multiples: others are left by
+            a signal or after some minutes, and a run must not depend on them. It is put back, and
+            saved with the new place in the data.
         reporter: Of the run; forgets what came after the checkpoint.
 
     Returns:
@@ -173,14 +172,13 @@ def roll_back(
             error.until,
         ) from error
     # A checkpoint right before the bad step may hold the weights that it is bad with, unless the
-    # run has come back to it: then other batches are to blame.
-    # So are those of a stage's first step: no step of the stage has been done.
+    # run has come back to it, or done no step of the stage yet: then other batches are to blame.
     returned = {rollback["to"] for rollback in done} | {first_step or -1}
     usable = [
         step
         for step in reversed(run_folder.run_checkpoint_steps(directory))
         if (first_step <= step < error.step or (step == error.step and step in returned))
-        and (step == first_step or any(step % number == 0 for number in every))
+        and (step == first_step or any(step % number == 0 for number in state.every))
     ]
     step = next((step for step in usable if run_folder.is_whole(directory, step)), None)
     LoopAgreement().reach(False, False, 1.0)  # the chief renames none that a worker still reads

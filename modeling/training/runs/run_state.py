@@ -113,13 +113,13 @@ class RunState:
             tf1.write_bundle(join(temporary, f"model.ckpt-{step}"), tensors)
         steps = run_folder.run_checkpoint_steps(self.directory)
         counting = [s for s in steps if not self.every or any(s % n == 0 for n in self.every)]
-        staying = sorted({*counting[-self.keep :], steps[-1]})
+        staying = sorted({*counting[-self.keep :], steps[-1]}) if self.keep else steps
         kept = [f"model.ckpt-{s}" for s in staying]
         lines = [f'model_checkpoint_path: "{kept[-1]}"']
         lines += [f'all_model_checkpoint_paths: "{name}"' for name in kept]
         with staged(self.directory) as temporary:
             write_staged_text(join(temporary, "checkpoint"), "\n".join(lines) + "\n")
-        for old in [s for s in steps if s not in staying] if self.keep else []:
+        for old in [s for s in steps if s not in staying]:
             # The index goes first: without it the rest no longer counts as a checkpoint.
             index = f"model.ckpt-{old}.index"
             tf.io.gfile.remove(join(self.directory, index))

@@ -3,6 +3,7 @@
 import json
 import math
 import shutil
+import types
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import modeling
 from data.pretraining import domain
 from data.pretraining.from_text import PretrainingSides, PretrainingText
 from modeling.checkpoints import tf1
+from modeling.training.adaptation.page import adaptation_html
 from tests.data.pretraining.test_domain import TOKENS
 from tests.reference import numpy_bert
 from tests.scripts import fail, succeed
@@ -143,6 +145,15 @@ def test_the_result_is_a_release_with_its_report(folder):
     for text in ("adapted to a domain", "loss per masked word", "kinase", "8 steps", "mlm_nsp"):
         assert text in page
     assert "was not measured" not in page and "have no head" not in page
+
+
+def test_text_that_changed_meanwhile_is_told(folder):
+    found = json.loads((folder / "out/adaptation.json").read_text())
+    facts = dict.fromkeys(("name", "model", "date", "machine", "made"), "") | {"step": 8}
+    facts = types.SimpleNamespace(**facts, settings={})
+    assert "changed meanwhile" not in adaptation_html(found, facts)
+    found["after"]["general"]["checksum"] = "another"
+    assert "of general text isn" in adaptation_html(found, facts)
 
 
 @pytest.mark.slow

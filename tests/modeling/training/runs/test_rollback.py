@@ -208,6 +208,12 @@ def test_checkpoints_of_an_interruption_are_no_place_to_go_back_to(tmp_path):
     assert [entry["to"] for entry in kept(tmp_path)] == [140]
 
 
+def test_the_first_batch_of_a_later_stage(tmp_path):
+    """No step of the stage has spoilt its first checkpoint."""
+    train(tmp_path, easy_data([0]), stop=160, before=[RunStage(130, easy_data(), "first", 8)])
+    assert kept(tmp_path) == [{"step": 131, "to": 130, "batches_ahead": 101}]
+
+
 def test_they_do_not_push_out_those_to_go_back_to(tmp_path):
     data = easy_data([58])
     few = {"save_checkpoints_minutes": 1e-9, "log_steps": 4, "iterations_per_loop": 4}
