@@ -2,6 +2,7 @@
 
 import difflib
 import json
+from collections import Counter
 from collections.abc import Iterable
 
 
@@ -34,6 +35,11 @@ def error_list(names: Iterable[str], limit: int = 40) -> str:
     names = [name if len(name) <= 70 else name[:70] + "…" for name in names]
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
     return ", ".join(names[:limit]) + more
+
+
+def doubled(names: Iterable[str]) -> list[str]:
+    """Names that occur more than once, sorted."""
+    return sorted(name for name, count in Counter(names).items() if count > 1)
 
 
 def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.4) -> str:

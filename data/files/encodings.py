@@ -57,7 +57,8 @@ def decoded(data: bytes, path: str, encoding: str | None = None) -> str:
             f"{path} is read as {encoding}, and is UTF-8 by its bytes. If letters with accents or"
             " of other scripts are garbled, leave out --encoding."
         )
-    return text
+    # Codecs that are told the order of bytes keep the mark.
+    return text.removeprefix("\ufeff")
 
 
 def not_decoded(

@@ -6,12 +6,12 @@ Reading streams: columns are taken in small pieces, whatever the size of their r
 
 import contextlib
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
-from data.errors import DataError, error_list, error_text
+from data.errors import DataError, doubled, error_list, error_text
 from data.files.lines import not_utf8
 from data.files.streams import stored_file_bytes, unreadable
 from data.progress import work
@@ -93,27 +93,36 @@ def read_column(
                     break
 
 
-def read_rows(path: str) -> Iterator[tuple[str, dict[str, object]]]:
-    """Streams whole rows: source "file: row N", N counting from 1, and values by column.
+def read_rows(
+    path: str, columns: Container[str] | None = None
+) -> Iterator[tuple[str, dict[str, object]]]:
+    """Streams rows: source "file: row N", N counting from 1, and values by column.
+
+    Args:
+        path: Anything that `tf.io.gfile` opens.
+        columns: Whose values are needed; of others only the names are there, with None. None: all.
 
     Raises:
-        DataError: The file can't be read or is damaged, two columns have one name, or a string
-            isn't UTF-8; names the row.
+        DataError: The file can't be read or is damaged, two columns have one name, a string
+            isn't UTF-8 or a value none that Python has; names the row.
     """
     with _open(path) as file:
-        check_parquet_columns(path, file.schema_arrow.names)
+        names = file.schema_arrow.names
+        check_parquet_columns(path, names)
+        wanted = [name for name in names if columns is None or name in columns]
+        others = dict.fromkeys(name for name in names if name not in wanted)
         number = 0
         with work(f"Reading {path}", "rows", file.metadata.num_rows) as shown:
-            for batch in _stream(file, path, batch_size=_BATCH_ROWS):
+            for batch in _stream(file, path, batch_size=_BATCH_ROWS, columns=wanted):
                 for fields in _unpacked(path, batch, number):
                     number += 1
-                    yield f"{path}: row {number}", fields
+                    yield f"{path}: row {number}", fields | others
                 shown.add(batch.num_rows)
 
 
 def check_parquet_columns(source: str, names: list[str]) -> None:
     """Raises DataError if two columns have one name."""
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = doubled(names)
     if twice:
         raise DataError(
             f"{source}: the columns {error_list(map(error_text, names))} have a name twice:"
@@ -123,17 +132,28 @@ def check_parquet_columns(source: str, names: list[str]) -> None:
 
 
 def _unpacked(path: str, batch: "pyarrow.RecordBatch", before: int) -> list[dict[str, object]]:
+    import pyarrow
+
+    # Of a date that Python doesn't reach, a nanosecond, a zone of time that isn't known here.
+    errors = ValueError, OverflowError, pyarrow.ArrowException
     try:
         return batch.to_pylist()
-    except UnicodeDecodeError:
+    except errors:
         rows = []
-        for index in range(batch.num_rows):
-            try:
-                rows += batch.slice(index, 1).to_pylist()
-            except UnicodeDecodeError as error:
-                wrong = error.object[error.start : error.start + 4]
-                raise not_utf8(f"{path}: row {before + index + 1}", wrong) from error
-        return rows
+    for index in range(batch.num_rows):
+        source = f"{path}: row {before + index + 1}"
+        try:
+            rows += batch.slice(index, 1).to_pylist()
+        except UnicodeDecodeError as error:
+            wrong = error.object[error.start : error.start + 4]
+            raise not_utf8(source, wrong) from error
+        except errors as error:
+            kinds = [f"{field.name!r} ({field.type})" for field in batch.schema]
+            raise DataError(
+                f"{source}: a value can't be read ({error}); the columns are {error_list(kinds)}."
+                " Write the one that it is in as text or as numbers, or leave it out of the file."
+            ) from None
+    return rows
 
 
 def _stream(

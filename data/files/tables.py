@@ -16,7 +16,7 @@ one column a blank line is a row with an empty text, so that predictions stay al
 lines; among several columns it is a row with too few.
 """
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
 from data.errors import DataError, did_you_mean, error_list, error_text
@@ -71,6 +71,7 @@ def read_table(
     bad_rows: FileRows | None = None,
     delimiter: str | None = None,
     encoding: str | None = None,
+    columns: Container[str] | None = None,
 ) -> Iterator[TableRow]:
     """Streams the rows of a file.
 
@@ -84,6 +85,7 @@ def read_table(
             on; None: the first one is raised.
         delimiter: Between the fields of TSV and CSV, see `parse_delimiter`; None: a tab, a comma.
         encoding: Of the text formats, see `text_files.read_text`.
+        columns: Those that are needed; of a Parquet file others aren't read, see `read_rows`.
 
     Raises:
         DataError: While iterating, naming file and line: the file can't be read, isn't what the
@@ -103,7 +105,7 @@ def read_table(
         )
     attempt = bad_rows.attempt if bad_rows else first_bad_row_raises
     if format == "parquet":
-        rows = (TableRow(*record) for record in read_rows(path))
+        rows = (TableRow(*record) for record in read_rows(path, columns))
     elif format == "jsonl":
         records = json_file_rows(path, read_text(path, encoding=encoding), attempt)
         rows = (TableRow(*record) for record in records if record[1] is not None)

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import tensorflow as tf
 
-from data.errors import DataError, error_text, json_error
+from data.errors import DataError, doubled, error_text, json_error
 from data.files import atomic, lock_files, streams
 from data.files.bad_rows import RowAttempt, first_bad_row_raises
 from data.files.encodings import decoded
@@ -248,10 +248,15 @@ def json_file_rows(
             yield source, attempt(json_object, source, line)
 
 
+def loads(text: str) -> object:
+    """What a JSON text holds; see `json_file_rows`. Raises ValueError and RecursionError."""
+    return json.loads(text, object_pairs_hook=_object)
+
+
 def json_object(source: str, line: str) -> dict[str, object]:
     """The object of a line; see `json_file_rows`."""
     try:
-        fields = json.loads(line, object_pairs_hook=_object)
+        fields = loads(line)
     except (ValueError, RecursionError) as error:
         raise DataError(
             f"{source}: this line isn't JSON ({json_error(error)}); it begins"
@@ -339,8 +344,8 @@ def _unrun(cell: str) -> str:
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     fields = {name: _paired(value) for name, value in pairs}
     if len(fields) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"the name {max(names, key=names.count)!r} occurs twice in one object")
+        name = doubled(name for name, _ in pairs)[0]
+        raise ValueError(f"the name {name!r} occurs twice in one object")
     return fields
 
 

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 
 import tensorflow as tf
 
-from data.errors import DataError, did_you_mean, error_list, error_text
+from data.errors import DataError, did_you_mean, doubled, error_list, error_text
 from data.files.lines import STANDARD_INPUT, LineStream, check_decoded
 from data.files.tables import FORMAT_OF
 from data.files.text_files import (
@@ -221,7 +221,7 @@ def _below_header(
     names = [inputs.get(name, name) for name in names]
     lists = {n: _columns_of(n, names) for n, spec in specs.items() if spec.shape.rank == 2}
     lacking = [name for name in specs if not lists.get(name, name in names)]
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = doubled(names)
     if twice or lacking:
         expected = [f"{name}_0, {name}_1 …" if name in lists else name for name in specs]
         wrong = f"{error_list(twice)} twice" if twice else f"no {error_list(lacking)}"
@@ -254,4 +254,4 @@ def _below_header(
 def _columns_of(name: str, header: Sequence[str]) -> list[str]:
     """NAME_0, NAME_1 … as far as the header has them without a gap."""
     numbered = (f"{name}_{number}" for number in itertools.count())
-    return list(itertools.takewhile(lambda column: column in header, numbered))
+    return list(itertools.takewhile({*header}.__contains__, numbered))

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import tensorflow as tf
 
-from data.errors import DataError, error_list
+from data.errors import DataError, doubled, error_list
 from data.files import atomic
 from data.files.text_files import read_text
 
@@ -73,22 +73,29 @@ def task_label_strings(content: Any, name: str) -> tuple[str, ...]:
     names = content[name]
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise TypeError(f"{name} has to be a list of strings")
-    twice = [name for name in names if names.count(name) > 1]
+    twice = doubled(names)
     if twice:
         raise ValueError(f"{twice[0]!r} stands there twice")
     return tuple(names)
 
 
-def keep_labels(output_dir: str, content: Mapping[str, Any], write: bool) -> None:
+def keep_labels(
+    output_dir: str, content: Mapping[str, Any], write: bool, has_weights: bool
+) -> None:
     """Writes labels beside the weights that will learn them, in a folder that has no others.
 
-    The content is what JSON can hold, "labels" among it; `write` is for the one process that does.
+    Args:
+        output_dir: The folder.
+        content: What JSON can hold, "labels" among it.
+        write: For the one process that does.
+        has_weights: Whether some in the folder have learned the labels that lie there. A command
+            that was refused, or stopped before its first checkpoint, leaves labels alone.
 
     Raises:
-        DataError: The folder holds other labels, or can't be written.
+        DataError: The folder holds weights for other labels, or can't be written.
     """
     path = os.path.join(output_dir, FILE)
-    if tf.io.gfile.exists(path):
+    if has_weights and tf.io.gfile.exists(path):
         earlier = read_labels(path)
         names = earlier.get("labels") if isinstance(earlier, dict) else None
         known = earlier.keys() - {DEV_FRACTION} if isinstance(earlier, dict) else ()

@@ -32,8 +32,9 @@ class PlattCalibration(NamedTuple):
 def fit_platt_calibration(log_odds, right) -> PlattCalibration:
     """The likeliest calibration, by Newton's method in float64.
 
-    As Platt does, it is fitted to (r + 1) / (r + 2) and 1 / (w + 2) in place of 1 and 0, of r right
-    and w wrong answers; so it is finite where all are right, or the odds tell right from wrong.
+    As Platt does, it begins at the share of right answers, and is fitted to (r + 1) / (r + 2) and
+    1 / (w + 2) in place of 1 and 0, of r right and w wrong answers; so it is finite where all are
+    right, or the odds tell right from wrong. Without answers it is the odds' own probability.
 
     Args:
         log_odds: float [N], each from -MOST_LOG_ODDS to MOST_LOG_ODDS.
@@ -47,7 +48,10 @@ def fit_platt_calibration(log_odds, right) -> PlattCalibration:
         logits = inputs @ weights
         return float((np.logaddexp(0, logits) - targets * logits).sum())
 
-    weights = np.array(PlattCalibration())
+    if not len(odds):
+        return PlattCalibration()
+    # From a slope of 1 a step would be endless where all odds are large: there it is flat.
+    weights = np.array([0.0, np.log((right.sum() + 1) / ((~right).sum() + 1))])
     for _ in range(_MOST_STEPS):
         probabilities = 1 / (1 + np.exp(-inputs @ weights))
         gradient = inputs.T @ (probabilities - targets)
@@ -57,6 +61,8 @@ def fit_platt_calibration(log_odds, right) -> PlattCalibration:
         size, before = 1.0, loss(weights)
         while size > 1e-10 and loss(weights - size * step) > before:
             size /= 2
+        if loss(weights - size * step) > before:
+            break
         weights = weights - size * step
         if np.abs(size * step).max(initial=0) < 1e-12:
             break

@@ -32,7 +32,7 @@ from modeling.training.reports.facts import JudgedSplit
 from modeling.training.reports.writing import write_reports
 from modeling.training.runs import run_folder, run_state
 from modeling.training.runs.best import has_best, load_best
-from modeling.training.runs.fit import RunStage, fit_run
+from modeling.training.runs.fit import DEV_FILE, RunStage, fit_run
 from modeling.training.runs.identity import weights_identity
 from modeling.training.runs.reporting import Reporter, reported_evaluation
 from modeling.training.runs.summary import RunSummary
@@ -311,6 +311,8 @@ class _Driver:
             "train_batch_size": trial.batch_size,
             "random_seed": trial.seed,
         }
+        if judge:
+            identity[DEV_FILE] = [split.fingerprint for split in self.dev_splits]
         reporter = Reporter(folder, num_train_steps, stages[0].batch_size)
         evaluate = reported_evaluation(judge, reporter, "dev set") if judge else None
         scores = [name for name in self.task.result_names if name != "eval_loss"]
@@ -340,10 +342,21 @@ class _Driver:
     # ---- Several ----
 
     def search(self) -> None:
-        """The paper's search; leaves the best weights in best/ of the output folder."""
+        """The paper's search; leaves the best weights in best/ of the output folder.
+
+        Raises:
+            ModelingError: The folder has weights of a run of its own, which would stand for it.
+        """
         settings = self.settings
+        own = run_folder.latest_run_checkpoint(settings.output_dir)
+        if own:
+            raise ModelingError(
+                f"{settings.output_dir} holds a run that is none of a search ({own}), and its "
+                f"weights would be taken for the best ones. Give another --output_dir, or "
+                f"--overwrite_output_dir to search in this one."
+            )
         identity = self.identity | {
-            "dev_file": [split.fingerprint for split in self.dev_splits],
+            DEV_FILE: [split.fingerprint for split in self.dev_splits],
             "num_train_steps": settings.num_train_steps,
             # Whether a run's weights are its last or its best ones, and of which steps.
             "eval_steps": settings.loop.eval_steps if settings.loop.best_metric else 0,

@@ -28,7 +28,7 @@ from modeling.checkpoints.files import join, staged, write_staged_text
 from modeling.errors import DivergedError, ModelingError
 from modeling.metrics import first_best_metric, metric_text
 from modeling.training.engine.distribution import is_chief
-from modeling.training.runs import charts
+from modeling.training.runs import charts, run_folder
 from modeling.training.runs import identity as run_identity
 from modeling.training.runs.best import keep_as_best, run_of_best
 
@@ -142,6 +142,9 @@ class Search:
             ModelingError: The folder holds runs of another search, or every run has diverged.
         """
         stored = {trial: self._read(self.folder(trial)) for trial in trials}
+        for trial in trials:
+            if not stored[trial]:
+                self._check_begun(self.folder(trial))
         rows = {trial: row for trial, row in stored.items() if row}
         if rows:
             logging.info("Search: %d of %d runs are finished.", len(rows), len(trials))
@@ -274,6 +277,20 @@ class Search:
             )
         row["value"] = math.nan if row["value"] is None else row["value"]
         return row
+
+    def _check_begun(self, folder: str) -> None:
+        """Raises ModelingError if a run was stopped that had other settings: it can't go on."""
+        if not run_folder.latest_run_checkpoint(folder):
+            return
+        earlier = run_identity.read_identity(folder)
+        # The steps of all its stages, where the search's are those that were asked for.
+        earlier.pop("num_train_steps", None)
+        changes = run_identity.identity_differences(earlier, self.identity)
+        if changes:
+            raise ModelingError(
+                f"{folder} was begun by another search: {changes}. Give another --output_dir, or "
+                f"--overwrite_output_dir to search anew in this one."
+            )
 
     def _write(self, trial: Trial, row: dict) -> None:
         value = row["value"] if math.isfinite(row["value"]) else None

@@ -93,7 +93,7 @@ def test_best_weights_and_labels(tmp_path):
                 str(path), lambda content: labels.task_label_strings(content, "labels")
             )
         with pytest.raises(DataError, match=r"labels\.json"):
-            labels.keep_labels(str(tmp_path), {"labels": ["a", "b"]}, True)
+            labels.keep_labels(str(tmp_path), {"labels": ["a", "b"]}, True, True)
 
 
 def test_an_export(tmp_path):

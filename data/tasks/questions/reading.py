@@ -116,6 +116,14 @@ def read_training_questions(
             count = len(examples)
             lengths = dataclasses.astuple(settings)
             windows = list(original.build_squad_features(examples, tokenizer, True, *lengths))
+            if not windows:
+                raise DataError(
+                    f"{path}: none of its {len(questions)} questions can be trained on as the"
+                    " original release does it (--original_postprocessing): the words of the"
+                    " contexts don't hold their answers at answer_start, or have no pieces."
+                    " Correct the file, or leave the flag out: then answers are looked for"
+                    " elsewhere in the context, too."
+                )
             features = original.squad_feature_rows(windows, values.max_seq_length, tokenizer.pad_id)
         else:
             features = training_question_rows(tokenizer, questions, settings)
@@ -181,6 +189,16 @@ def read_to_answer(
     questions = first_examples(questions, values.max_eval_examples, name)
     settings = question_settings(values)
     tell_question_lengths(name, tokenizer, questions, settings, max_positions)
-    content = features_fingerprint(dataclasses.astuple(question)[:5] for question in questions)
+    # What they are answered by, too: other windows or spans are other answers.
+    answering = (
+        *("n_best_size", "max_answer_length", "null_score_diff_threshold"),
+        *("version_2_with_negative", "characters", "original_postprocessing"),
+    )
+    content = features_fingerprint(
+        [
+            [*dataclasses.astuple(settings), *(getattr(values, name) for name in answering)],
+            *(dataclasses.astuple(question)[:5] for question in questions),
+        ]
+    )
     skipped = bad_rows.skipped.get(path, 0)
     return TaskSplit(name, None, content, str, questions, skipped=skipped)

@@ -33,7 +33,7 @@ from absl import logging
 
 from data.errors import DataError, error_list, error_text, json_error
 from data.files.bad_rows import BadRows, FileRows
-from data.files.text_files import read_text
+from data.files.text_files import loads, read_text
 from data.progress import counted
 
 _SHOWN = 5
@@ -206,7 +206,7 @@ def _load(path: str) -> tuple[list[object], int]:
     """The list of articles, and about how many questions they have."""
     text = read_text(path)
     try:
-        content = json.loads(text)
+        content = loads(text)
     except (ValueError, RecursionError) as error:
         place, near = path, ""
         if isinstance(error, json.JSONDecodeError):

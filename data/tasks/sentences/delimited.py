@@ -17,12 +17,16 @@ from data.files.encodings import UTF8
 from data.files.tables import parse_delimiter
 from data.files.text_files import placed_file, split_file_names
 from data.tasks import labels as saved_files
-from data.tasks.sentences.examples import Example, SentenceKind, SentenceTask
+from data.tasks.sentences.examples import (
+    Example,
+    SentenceKind,
+    SentenceTask,
+    split_sentence_examples,
+)
 from data.tasks.sentences.labelled import (
     SentenceLayout,
     balanced_sentence_weights,
     labels_of_sentences,
-    split_sentence_examples,
     warn_of_sentence_labels,
 )
 

@@ -119,8 +119,8 @@ class PublishedTask:
         Test sets have no labels, but for XNLI's and the diagnostic set's full file.
 
         Raises:
-            DataError: A file is missing or empty, or a row has too few columns, a label that
-                the task doesn't have, or the index of an earlier row.
+            DataError: A file is missing or empty, or a row has too few columns or more than the
+                first line, a label that the task doesn't have, or the index of an earlier row.
         """
         table = self._table(split)
         if not data_dir:
@@ -166,6 +166,7 @@ class PublishedTask:
     ) -> Iterator[Example]:
         at = _positions(path, table, lines)
         needed = 1 + max(at.values())
+        width = len(lines[0].split("\t")) if lines else 0
         seen: dict[str, str] = {}
         skipped: dict[str, list[str]] = {"too few columns": [], 'the label "-"': []}
 
@@ -181,6 +182,12 @@ class PublishedTask:
                     f"{source}: this row of {self.name} has {len(fields)} tab-separated columns, "
                     f"{needed} are needed; it reads {error_text(line)}. Check that the file is "
                     f"the task's own {table.file}, with tabs."
+                )
+            if len(fields) > width and not table.skip_short:
+                raise DataError(
+                    f"{source}: this row of {self.name} has {len(fields)} tab-separated columns, "
+                    f"the first line has {width}; it reads {error_text(line)}. Take the tab out of "
+                    "the text that holds one, or remove the row."
                 )
             if table.only and fields[at["only"]] != table.only[1]:
                 return None

@@ -1,23 +1,22 @@
 """Rows of a table to examples, and what can be said of their labels.
 
-Which columns are what (`SentenceLayout`), the order of labels, their counts and weights, and the
-part of a training set that is held out.
+Which columns are what (`SentenceLayout`), the order of labels, their counts and weights.
 """
 
 import contextlib
 import decimal
+import json
 import math
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
 
 import numpy as np
 from absl import logging
 
 from data.errors import DataError, did_you_mean, error_list, error_text
-from data.files.bad_rows import BadRows
+from data.files.bad_rows import MOST_BAD_ROWS_TOLD, BadRows
 from data.files.encodings import UTF8
 from data.files.tables import TableRow, read_table, table_value
 from data.tasks.sentences.examples import Example, Label, SentenceKind
@@ -27,7 +26,6 @@ _TRUTH = {"yes": "true", "1": "true", "no": "false", "0": "false"}
 # Beyond so many labels, each rarer than every second example, they are hardly classes.
 _MANY_LABELS = 50
 _SEPARATORS = (",", ";", "|")
-_SALT = 12345  # the default seed, by which earlier versions split
 
 
 @dataclass(frozen=True)
@@ -73,6 +71,7 @@ class SentenceLayout:
         examples: list[Example] = []
         ids: dict[str, str] = {}
         known = frozenset(labels)
+        near: dict[str, str] = {}
 
         def example(row: TableRow) -> Example:
             nonlocal kind
@@ -96,7 +95,7 @@ class SentenceLayout:
                     )
             made = Example(guid, texts[0], texts[1] if len(texts) == 2 else None, label, row.source)
             if known and label is not None:
-                _check_label(made, known, labels)
+                _check_label(made, known, labels, near)
             ids[guid] = row.source
             return made
 
@@ -107,6 +106,7 @@ class SentenceLayout:
             bad_rows=rows,
             delimiter=self.delimiter,
             encoding=self.encoding,
+            columns={*self.text_columns, self.label_column, self.id_column},
         )
         for row in table:
             made = rows.attempt(example, row)
@@ -141,41 +141,55 @@ class SentenceLayout:
             return _number(row, self.label_column, value)
         if kind == SentenceKind.MULTI_LABEL:
             if isinstance(value, str):
-                value = [part for part in value.split(self.label_separator) if part.strip()]
+                value = self._parts(row, value)
             items = value if isinstance(value, list) else [value]
             names = (_name(row, self.label_column, item) for item in items)
             return tuple(dict.fromkeys(names))
         return _name(row, self.label_column, value)
 
-
-def _classes_of(example: Example) -> tuple[str, ...]:
-    """Its classes: one, or as many as a multi-label example has."""
-    return example.label if isinstance(example.label, tuple) else (example.label,)
+    def _parts(self, row: TableRow, value: str) -> list[object]:
+        """The labels that a cell names, between separators or as a list in JSON."""
+        if not (value.lstrip().startswith("[") and value.rstrip().endswith("]")):
+            return [part for part in value.split(self.label_separator) if part.strip()]
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            raise DataError(
+                f"{row.source}: the column {self.label_column!r} holds {error_text(value)}, which"
+                f" looks like a list and isn't one in JSON. Write the labels with"
+                f" {error_text(self.label_separator)} between them (--label_separator), as a list"
+                ' in JSON (["a", "b"]), or the file as JSON lines or Parquet.'
+            ) from None
 
 
 def check_sentence_labels(examples: Iterable[Example], labels: Sequence[str]) -> None:
     """Raises DataError for an example without a class, or of one that isn't among the labels."""
-    known = frozenset(labels)
+    known, near = frozenset(labels), {}
     for example in examples:
-        _check_label(example, known, labels)
+        _check_label(example, known, labels, near)
 
 
-def _check_label(example: Example, known: frozenset[str], labels: Sequence[str]) -> None:
-    for label in _classes_of(example):
+def _check_label(
+    example: Example, known: frozenset[str], labels: Sequence[str], near: dict[str, str]
+) -> None:
+    """Raises DataError, see `check_sentence_labels`; `near` is kept from one call to the next."""
+    for label in example.classes:
         if label not in known:
-            near = did_you_mean(label, labels) if isinstance(label, str) else ""
+            # Comparing takes milliseconds for each label, and every row of a file may be wrong.
+            if isinstance(label, str) and label not in near and len(near) < MOST_BAD_ROWS_TOLD:
+                near[label] = did_you_mean(label, labels)
             raise DataError(
                 f"{example.source}: the label is {error_text(label)}; the labels are"
-                f" {error_list(labels)}{near}. They are the task's, those of the training file or"
-                " of --labels, or the trained model's; correct or remove the row, or train"
-                " with this label too. (A file to predict is read without its labels if"
+                f" {error_list(labels)}{near.get(label, '')}. They are the task's, those of the"
+                " training file or of --labels, or the trained model's; correct or remove the row,"
+                " or train with this label too. (A file to predict is read without its labels if"
                 " --label_column isn't given.)"
             )
 
 
 def labels_of_sentences(examples: Iterable[Example]) -> list[str]:
     """Labels that occur, sorted; by value if all are numbers."""
-    labels = sorted({label for example in examples for label in _classes_of(example)})
+    labels = sorted({label for example in examples for label in example.classes})
     try:
         values = [float(label) for label in labels]
     except ValueError:
@@ -226,10 +240,11 @@ def warn_of_sentence_labels(path: str, examples: Sequence[Example], labels: Sequ
 
 
 def _alike(labels: Sequence[str], counts: Sequence[int]) -> list[str]:
-    """Labels that differ in case, width, blanks, how a number or true and false are written."""
+    """Labels that differ in case, width, blanks, invisible characters, how a value is written."""
     groups: dict[str, list[str]] = {}
     for label, count in zip(labels, counts, strict=True):
         look = " ".join(unicodedata.normalize("NFKC", label).casefold().split())
+        look = "".join(c for c in look if unicodedata.category(c) not in ("Cc", "Cf"))
         with contextlib.suppress(decimal.DecimalException):
             # "1_0" and "nan0" are numbers to Python, but hardly to the file's author.
             number = decimal.Decimal(look.replace("_", "?"))
@@ -246,7 +261,7 @@ def _class_counts(examples: Sequence[Example], labels: Sequence[str]) -> np.ndar
         DataError: See `check_sentence_labels`.
     """
     check_sentence_labels(examples, labels)
-    counts = Counter(label for example in examples for label in _classes_of(example))
+    counts = Counter(label for example in examples for label in example.classes)
     return np.array([counts[label] for label in labels], np.int64)
 
 
@@ -265,95 +280,17 @@ def balanced_sentence_weights(examples: Sequence[Example], labels: Sequence[str]
     return np.where(counts > 0, weights, 1.0).astype(np.float32)
 
 
-def split_sentence_examples(
-    examples: Sequence[Example], fraction: float
-) -> tuple[list[Example], list[Example]]:
-    """Splits a training set into a part to train on and a held-out one, by a hash of the texts.
-
-    Each class is split by itself, its share being held out as exactly as whole examples allow
-    and at least one staying in training; of several labels the rarest counts, and numbers are
-    all of one class. Within a class those with the least hash of the texts are held out. So
-    the same file gives the same parts on every machine, in every run and in whatever order the
-    rows are, a smaller fraction a part of a larger one's, and rows of the same texts stay
-    together: none is both trained on and evaluated.
-
-    Args:
-        examples: With labels.
-        fraction: Share to hold out, above 0 and below 1.
-
-    Returns:
-        (to train on, held out), in their order; at least one example each.
-
-    Raises:
-        DataError: Nothing can be held out, since no class has two different texts.
-    """
-    counts = Counter(label for example in examples for label in _classes_of(example))
-    groups: dict[bytes, list[int]] = {}
-    for index, example in enumerate(examples):
-        groups.setdefault(_hash(example), []).append(index)
-    strata: dict[str, list[bytes]] = {}
-    for key in sorted(groups):
-        # A text that comes with several labels: any of them, as long as order doesn't matter.
-        name = min(_stratum(examples[index], counts) for index in groups[key])
-        strata.setdefault(name, []).append(key)
-    held: set[int] = set()
-    for name, quota in _quotas(strata, groups, fraction).items():
-        taken = 0
-        for key in strata[name][:-1]:
-            if taken >= quota:
-                break
-            held.update(groups[key])
-            taken += len(groups[key])
-    if not held:
-        raise DataError(
-            f"None of the {len(examples)} training examples from {examples[0].source} on can be"
-            f" held out for evaluation (fraction {fraction}): every class has a single text, which"
-            " stays in training. Give a dev file, or more training examples."
-        )
-    return (
-        [example for index, example in enumerate(examples) if index not in held],
-        [example for index, example in enumerate(examples) if index in held],
-    )
-
-
-def _quotas(
-    strata: dict[str, list[bytes]], groups: dict[bytes, list[int]], fraction: float
-) -> dict[str, int]:
-    """How many examples to hold out of each class that can spare some, by largest remainders."""
-    sizes = {
-        name: sum(len(groups[key]) for key in keys)
-        for name, keys in sorted(strata.items())
-        if len(keys) > 1
-    }
-    quotas = {name: int(size * fraction) for name, size in sizes.items()}
-    rest = max(1, round(sum(sizes.values()) * fraction)) - sum(quotas.values())
-    by_remainder = sorted(sizes, key=lambda name: quotas[name] - sizes[name] * fraction)
-    for name in by_remainder[: max(rest, 0)]:
-        quotas[name] += 1
-    return quotas
-
-
-def _stratum(example: Example, counts: Counter) -> str:
-    if isinstance(example.label, tuple):
-        return min(example.label, key=lambda label: (counts[label], label), default="")
-    return example.label if isinstance(example.label, str) else ""
-
-
-def _hash(example: Example) -> bytes:
-    texts = repr((_SALT, example.text_a, example.text_b)).encode("utf-8", "surrogatepass")
-    return blake2b(texts, digest_size=16).digest()
-
-
 def _number(row: TableRow, column: str, value: object) -> float:
     number = math.nan
     if isinstance(value, str | int | float) and not isinstance(value, bool):
         # Python, but hardly the file's author, takes "1_0" for 10.
         with contextlib.suppress(ValueError):
             number = float(str(value).replace("_", "?"))
-    if not math.isfinite(number):
+    if not abs(number) <= np.finfo(np.float32).max:
         raise DataError(
             f"{row.source}: the label in column {column!r} is {error_text(value)}; regression needs"
-            " a finite number with a decimal point, such as 3.5. Correct or remove the row."
+            " a finite number with a decimal point, such as 3.5, of at most 3.4e38. Correct or"
+            " remove the row."
         )
     return number
 
@@ -369,7 +306,7 @@ def _id(row: TableRow, column: str, value: object) -> str:
         return str(value).lower()
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    if isinstance(value, int | float) and math.isfinite(value):
+    if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
         return str(value)
     if isinstance(value, str) and value.strip():
         return value

@@ -21,6 +21,7 @@ from collections.abc import Iterator, Sequence
 
 from data.errors import DataError, error_list, error_text
 from data.files.bad_rows import BadRows, RowAttempt
+from data.files.parquet import check_parquet_columns
 from data.files.text_files import (
     csv_file_rows,
     file_extension,
@@ -196,6 +197,7 @@ def _csv_rows(path: str, text: str, attempt: RowAttempt) -> Iterator[_Row]:
 def _csv_header(source: str, fields: list[str]) -> tuple[list[str], list[str]]:
     """The header's columns, and those of them that are endings, in their order."""
     header = [field.strip() for field in fields]
+    check_parquet_columns(source, header)
     missing = [name for name in ("sent1", "sent2") if name not in header]
     endings = [name for name in header if re.fullmatch(r"ending\d+", name)]
     if missing or len(endings) < 2:

@@ -216,7 +216,12 @@ def count_cut_sentences(
 def sentence_label_ids(
     examples: Sequence[Example], kind: SentenceKind, labels: Sequence[str]
 ) -> np.ndarray:
-    """Labels as numbers, see `Features.label_ids`; errors as of `check_sentence_labels`."""
+    """Labels as numbers, see `Features.label_ids`.
+
+    Raises:
+        DataError: See `check_sentence_labels`; of numbers that what float32 rounds off is as much
+            as a thousandth of their standard deviation.
+    """
     if kind in (SentenceKind.CLASSES, SentenceKind.MULTI_LABEL):
         check_sentence_labels(
             (example for example in examples if example.label is not None), labels
@@ -232,7 +237,23 @@ def sentence_label_ids(
             ids[index, [numbers[label] for label in example.label]] = 1
         else:
             ids[index] = numbers[example.label] if kind is SentenceKind.CLASSES else example.label
+    if kind is SentenceKind.REGRESSION:
+        _check_rounding(examples, ids)
     return ids
+
+
+def _check_rounding(examples: Sequence[Example], ids: np.ndarray) -> None:
+    """Numbers far from 0 with small differences, such as times, would be learned as the same."""
+    places = [index for index, example in enumerate(examples) if example.label is not None]
+    exact = np.array([examples[place].label for place in places], np.float64)
+    rounding = np.abs(ids[places] - exact).max(initial=0)
+    if len(places) and rounding > 1e-3 * exact.std() > 0:
+        raise DataError(
+            f"The labels from {examples[places[0]].source} on are numbers from"
+            f" {exact.min():.17g} to {exact.max():.17g}. They are kept with some seven digits,"
+            f" which takes up to {rounding:.3g} from them, and their standard deviation is no more"
+            f" than {exact.std():.3g}. Subtract the same number from all of them."
+        )
 
 
 def cached_sentence_rows(

@@ -160,7 +160,7 @@ def _columns(path: str, text: str, format: TagFormat, labelled: bool, attempt: R
 
 
 def _is_document(line: str) -> bool:
-    return line.lstrip(" \t").startswith(DOCUMENT)
+    return line.lstrip(" \t").startswith(DOCUMENT) or DOCUMENT in line.split()
 
 
 def _is_word(line: str) -> bool:

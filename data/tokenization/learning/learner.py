@@ -152,7 +152,9 @@ def learn_vocabulary(
         )
     first = _ORIGINAL_UNUSED if vocab_size >= ORIGINAL_LAYOUT_SIZE else 0
     place = head.index(vocabulary.MASK) + 1
-    fillers = [f"[unused{first + index}]" for index in range(unused + filling)]
+    names = (f"[unused{number}]" for number in itertools.count(first))
+    free = (name for name in names if name not in taken)
+    fillers = list(itertools.islice(free, unused + filling))
     return [*head[:place], *fillers, *head[place:], *characters, *pieces]
 
 

@@ -152,7 +152,9 @@ class _Frame:
 def _range(values: Sequence[float]) -> tuple[float, float]:
     """Lowest and highest, with something in between."""
     low, high = (float(min(values)), float(max(values))) if len(values) else (0.0, 1.0)
-    return (low, high) if high > low else (low - 0.5, high + 0.5)
+    # More than a half where floats don't reach so far.
+    margin = max(0.5, abs(low) * 1e-9)
+    return (low, high) if high > low else (low - margin, high + margin)
 
 
 def _ticks(low: float, high: float) -> list[float]:

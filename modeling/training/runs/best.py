@@ -85,8 +85,7 @@ class BestKeeper:
     @property
     def evaluations_without_improvement(self) -> int:
         """Evaluations since the best."""
-        best = self.best
-        return sum(step > (best[0] if best else 0) for step in self._history)
+        return _since_best(self.metric, self._history)
 
     @property
     def should_stop(self) -> bool:
@@ -147,7 +146,7 @@ class BestKeeper:
         self._remove_others()
 
     def _best_of(self, history: Mapping[int, float]) -> tuple[int, float] | None:
-        return first_best_metric(self.metric, sorted(history.items()), operator.itemgetter(1))
+        return _best_of(self.metric, history)
 
     # ---- Files ----
 
@@ -218,6 +217,20 @@ class BestKeeper:
             self.evaluations_without_improvement,
         )
         self._remove_others()
+
+
+def has_stopped_early(metric: str, patience: int, history: Iterable[tuple[int, float]]) -> bool:
+    """Whether patience has come to its end in these evaluations, (step, value)."""
+    return 0 < patience <= _since_best(metric, dict(history))
+
+
+def _since_best(metric: str, history: Mapping[int, float]) -> int:
+    best = _best_of(metric, history)
+    return sum(step > (best[0] if best else 0) for step in history)
+
+
+def _best_of(metric: str, history: Mapping[int, float]) -> tuple[int, float] | None:
+    return first_best_metric(metric, sorted(history.items()), operator.itemgetter(1))
 
 
 def keep_as_best(

@@ -34,6 +34,7 @@ from modeling.training.runs.best import (
     check_best_metric,
     end_with_best,
     ended_with_best,
+    has_stopped_early,
     load_best,
 )
 from modeling.training.runs.reporting import Reporter
@@ -51,6 +52,8 @@ from modeling.training.runs.run_state import RunState, start_or_resume
 from modeling.training.runs.summary import RunSummary
 
 _STEPS = "num_train_steps"
+DEV_FILE = "dev_file"
+"""The entry of an identity that says what the best weights are chosen by."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,6 +108,8 @@ def fit_run(
         result_names: Names of the results that `evaluate` gives, by which a mistyped `best_metric`
             is found before training. Only called if there is one.
         identity: Everything that changes the result, by the names of flags; see `identity`.
+            Its entry DEV_FILE counts where there is a `best_metric`: evaluations of different
+            examples can't be compared.
         vocabulary: Which one the weights belong to, see `checkpoints.describe_vocabulary`.
         begin: Called once the run stands, before its first step: a run that is refused, because
             its first weights don't fit, say, must leave nothing in the folder that binds the next.
@@ -145,6 +150,7 @@ class _Run:
     vocabulary: Mapping[str, Any] | None = None
     begin: Callable[[], None] | None = None
     keeper: BestKeeper | None = None
+    identity: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     changes: str = ""  # in the settings, since the folder's weights were trained
     judged_after: int = 0  # evaluations up to this step don't count for the best weights
 
@@ -167,12 +173,17 @@ class _Run:
         earlier = run_identity.read_identity(self.directory) if step else {}
         planned = max(earlier.pop(_STEPS, last_step), step)
         finished = step >= min(last_step, planned)
+        if not self.options.best_metric:
+            earlier.pop(DEV_FILE, None)
         self.changes = run_identity.identity_differences(earlier, identity)
+        other_dev_file = run_identity.identity_differences(
+            earlier, {DEV_FILE: identity[DEV_FILE]} if DEV_FILE in identity else {}
+        )
         if last_step < planned and last_step <= step:
             # The learning rate was to fall to its end at another one.
             steps = f"{_STEPS} was {planned} and is {last_step} now"
             self.changes = f"{self.changes}; {steps}" if self.changes else steps
-        if finished:
+        if finished or other_dev_file:
             self._refuse_changes(step)
         if self.changes:
             logging.warning(
@@ -181,8 +192,7 @@ class _Run:
                 step,
                 self.changes,
             )
-        if identity and is_chief():
-            run_identity.write_identity(self.directory, {**identity, _STEPS: last_step})
+        self.identity = {**identity, _STEPS: last_step} if identity else {}
 
     def _refuse_changes(self, step: int) -> None:
         """Weights of other settings mustn't pass for what this command was to train."""
@@ -215,6 +225,8 @@ class _Run:
                         stage.data_id.splitlines()[-1],
                     )
                 iterator = self._take_up(stage, first_step, step)
+                if stage is stages[-1] and self._has_stopped_early(first_step, step):
+                    self._refuse_changes(step)
                 self._start(init_checkpoint, summary)
                 if self.state.iterator is not None:
                     self._catch_up(iterator, first_step)
@@ -252,6 +264,9 @@ class _Run:
             return
         start_or_resume(self.state, self.reporter, init_checkpoint)
         if is_chief():
+            # Not before: a refused command mustn't change what the folder says of its weights.
+            if self.identity:
+                run_identity.write_identity(self.directory, self.identity)
             run_folder.forget_run(self.directory)
             has_weights = bool(run_folder.run_checkpoint_steps(self.directory))
             forget_later_rollbacks(self.directory, self.state.saved_step if has_weights else -1)
@@ -263,6 +278,17 @@ class _Run:
                 model=self.train_step.model, train_step=self.train_step, reporter=self.reporter
             )
 
+    def _history(self, first_step: int) -> list[tuple[int, float]]:
+        """The evaluations that the best weights are chosen by."""
+        curve = self.reporter.curve("eval", self.options.best_metric)
+        return [(step, value) for step, value in curve if step > first_step]
+
+    def _has_stopped_early(self, first_step: int, step: int) -> bool:
+        """Whether the folder's run has, at the step that it stands at."""
+        metric, patience = self.options.best_metric, self.options.early_stopping_patience
+        history = self._history(first_step) if metric else []
+        return has_stopped_early(metric, patience, [each for each in history if each[0] <= step])
+
     def _keep_best(self, first_step: int) -> None:
         metric = self.options.best_metric
         if first_step:
@@ -270,18 +296,16 @@ class _Run:
                 "The best %s is chosen among evaluations after step %d.", metric, first_step
             )
         self.judged_after = first_step
-        curve = self.reporter.curve("eval", metric)
         self.keeper = BestKeeper(
             self.directory,
             metric,
             self.options.early_stopping_patience,
-            history=[(step, value) for step, value in curve if step > first_step],
+            history=self._history(first_step),
             vocabulary=self.vocabulary,
         )
 
     def _train(self, stage: RunStage, first_step: int, iterator) -> None:
         if self.keeper and self.keeper.should_stop:
-            self._refuse_changes(self.state.saved_step)
             logging.info("This run has stopped early already.")
             return
         if self.watch and int(self.train_step.global_step.numpy()) == first_step:

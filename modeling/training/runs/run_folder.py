@@ -41,6 +41,8 @@ _WRITTEN = (
     ADAPTED_VOCABULARY,
     *ANSWER_FILES, *_KEPT,
 )  # fmt: skip
+# Ends of what holds weights: checkpoints of any format, and a finished run of a search.
+_OF_WEIGHTS = (".index", ".safetensors", ".h5", ".keras", ".bin", "result.json")
 # What is replaced by a run that doesn't stand yet; while it is moved; and when nobody needs it.
 _ASIDE, _MOVING, _FORGOTTEN = ".replaced", ".replaced.moving", ".replaced.forgotten"
 
@@ -152,6 +154,12 @@ def run_checkpoint_steps(directory: str) -> list[int]:
     # The index arrives last, so where it is the checkpoint had been written whole.
     matches = (re.fullmatch(r"model\.ckpt-(\d+)\.index", n) for n in tf.io.gfile.listdir(directory))
     return sorted(int(match[1]) for match in matches if match)
+
+
+def holds_weights(directory: str) -> bool:
+    """Whether weights lie in a folder or below it, whoever wrote them, or a search's result."""
+    found = (name for _, _, names in tf.io.gfile.walk(directory) for name in names)
+    return any(name.endswith(_OF_WEIGHTS) for name in found)
 
 
 def latest_run_checkpoint(directory: str, to_train: bool = True) -> str | None:

@@ -26,6 +26,12 @@ def test_utf8_may_have_a_byte_order_mark():
         assert decoded("\ufeffé".encode(), "f", encoding) == "é"
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-16", "utf-32-le"])
+def test_no_codec_leaves_a_byte_order_mark(encoding):
+    text = "é" if encoding == "utf-16" else "\ufeffé"
+    assert decoded(text.encode(encoding), "f", encoding) == "é"
+
+
 @pytest.mark.parametrize("name", ["", "utf-9", "base64", "rot13", "idna\0"])
 def test_no_encoding_of_text(name):
     with pytest.raises(DataError, match=r"--encoding is .*; expected a name such as utf-8"):

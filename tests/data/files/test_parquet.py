@@ -131,6 +131,18 @@ def test_bad_columns_are_named(tmp_path):
         open_source(str(tmp_path / "b"))
 
 
+def test_values_that_python_has_not(tmp_path):
+    """They matter where they are wanted alone, and are told by their row."""
+    times = pyarrow.array([1_000_000_000, 1_700_000_000_123_456_789], pyarrow.timestamp("ns"))
+    path = write(tmp_path / "a.parquet", {"text": ["x", "y"], "at": times})
+    rows = [*parquet.read_rows(path, {"text"})]
+    assert rows == [(f"{path}: row {n}", {"text": t, "at": None}) for n, t in ((1, "x"), (2, "y"))]
+    with pytest.raises(DataError) as error:
+        [*parquet.read_rows(path)]
+    assert str(error.value).startswith(f"{path}: row 2: a value can't be read (")
+    assert "'at' (timestamp[ns])" in str(error.value)
+
+
 def test_damaged_files_and_wrong_names(tmp_path):
     path = tmp_path / "a.parquet"
     write(path, {"text": [f"{i} " * 500 for i in range(1000)]}, compression="zstd")

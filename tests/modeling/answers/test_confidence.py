@@ -54,6 +54,23 @@ def test_fit_is_finite_where_likelihood_has_no_top(right):
     )
 
 
+@pytest.mark.parametrize(
+    ("log_odds", "right"),
+    [([30.0] * 10, [1] * 3 + [0] * 7), ([-30, 30, 30, -30], [0, 1, 1, 0]), ([-30, 30], [1, 0])],
+)
+def test_odds_without_bounds(log_odds, right):
+    """As of a single answer, which nothing else competes with: the loss has no slope there."""
+    fitted = fit_platt_calibration(log_odds, right)
+    wanted = fitted_by_scipy(np.array(log_odds, float), np.array(right) > 0)
+    np.testing.assert_allclose(
+        fitted.of(log_odds), PlattCalibration(*wanted).of(log_odds), atol=1e-6
+    )
+
+
+def test_no_answers():
+    assert fit_platt_calibration([], []) == PlattCalibration()
+
+
 def test_odds_that_are_all_alike():
     fitted = fit_platt_calibration(np.full(10, 2.0), np.arange(10) < 3)
     targets = (3 * 4 / 5 + 7 / 9) / 10

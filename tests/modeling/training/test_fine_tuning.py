@@ -199,6 +199,63 @@ def test_models_of_a_search_compute_in_the_format_that_was_set(tmp_path):
     assert task.asked[-1][3] == 3 and len(list(tmp_path.glob("runs/*/result.json"))) == 2
 
 
+ALONE = {"do_eval": False, "do_predict": False, "do_export": False}
+
+
+def test_a_refused_command_leaves_what_the_folder_says_of_a_run_that_stopped_early(tmp_path):
+    """It stands before its last step, but has come to its end."""
+    loop = {"eval_steps": 1, "best_metric": "eval_loss", "early_stopping_patience": 1}
+    run(ToyTask(), tmp_path, loop=loop, do_predict=False, do_export=False)
+    assert max(step for _, step in steps(tmp_path)) == 2
+    names = ("training.json", "reading.json", "metrics.jsonl")
+    before = {name: (tmp_path / name).read_bytes() for name in names}
+    other = {"trials": [Trial(1e-2, 8, 1.0, 1)], "reading": {"max_seq_length": 5}}
+    for _ in range(2):
+        with pytest.raises(ModelingError, match=r"has come to step 2.*learning_rate was 0\.001"):
+            run(ToyTask(), tmp_path, loop=loop, **ALONE | {"do_eval": True}, **other)
+        assert {name: (tmp_path / name).read_bytes() for name in names} == before
+    # The same command goes on to what comes after training.
+    task = run(ToyTask(), tmp_path, loop=loop, do_predict=False, do_export=False)
+    assert task.asked[-1] == ("evaluation", "dev", 1, True)
+
+
+def test_best_weights_are_not_chosen_by_two_dev_sets(tmp_path):
+    loop = {"eval_steps": 1, "best_metric": "eval_accuracy"}
+    only = ALONE | {"do_eval": True}
+    run(ToyTask(), tmp_path, loop=loop, num_train_steps=2, **only)
+    other = ToyTask()
+    other.splits["dev"][0].fingerprint = "b"
+    for number in (2, 4):
+        with pytest.raises(ModelingError, match=r"dev_file .*--overwrite_output_dir"):
+            run(other, tmp_path, loop=loop, num_train_steps=number, **only)
+    # Where nothing is chosen, another one may judge.
+    run(other, tmp_path, loop={"eval_steps": 1}, num_train_steps=4, **only)
+
+
+def test_a_search_takes_no_folder_that_holds_a_run_of_its_own(tmp_path):
+    run(ToyTask(), tmp_path, **ALONE)
+    with pytest.raises(
+        ModelingError, match=r"none of a search .*model\.ckpt-3.*--overwrite_output"
+    ):
+        run(ToyTask(), tmp_path, seeds=(1, 2), **ALONE | {"do_eval": True})
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_search_goes_on_with_no_run_that_was_begun_otherwise(tmp_path):
+    """A run of it was stopped; with other data it isn't taken up."""
+    task = ToyTask()
+    only = ALONE | {"do_eval": True}
+    folder = tmp_path / "runs" / Trial(1e-3, 8, 1.0, 1).name
+    # What a run of the search leaves that was stopped.
+    run(task, folder, num_train_steps=1, **only)
+    task.splits["train"][0].fingerprint = "b"
+    with pytest.raises(ModelingError, match=r"was begun by another search: train_file "):
+        run(task, tmp_path, seeds=(1, 2), num_train_steps=2, **only)
+    task.splits["train"][0].fingerprint = "a"
+    run(task, tmp_path, seeds=(1, 2), num_train_steps=2, **only)
+    assert len(list(tmp_path.glob("runs/*/result.json"))) == 2
+
+
 def test_nothing_to_compare_runs_by(tmp_path):
     task = ToyTask()
     with pytest.raises(ModelingError, match=r"'eval_f1'.*eval_accuracy, eval_loss"):

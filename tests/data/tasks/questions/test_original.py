@@ -2,6 +2,7 @@
 
 import json
 import tracemalloc
+import types
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from data.tasks.questions.original_answers import (
     final_answer_text,
     predict_as_original,
 )
+from data.tasks.questions.reading import read_training_questions
 from data.tasks.questions.squad import Answer, Question, read_squad
 from data.tokenization.tokenizer import Tokenizer
 
@@ -256,6 +258,24 @@ def test_what_training_needs():
         read_squad_examples([_question("a b", ("a", 0), ("b", 2))], True, True)
     (example,) = read_squad_examples([_question("a b", is_impossible=True)], True, True)
     assert (example.start_position, example.end_position, example.answer) == (-1, -1, "")
+
+
+def test_nothing_to_train_on_is_told(tmp_path, words):
+    content = {"context": "a b", "qas": [{"id": "x", "question": "c"}]}
+    content["qas"][0]["answers"] = [{"text": "b", "answer_start": 0}]
+    path = tmp_path / "train.json"
+    path.write_text(json.dumps({"data": [{"paragraphs": [content]}]}), "utf-8")
+    values = {"version_2_with_negative": False, "original_postprocessing": True}
+    values |= {"max_seq_length": 16, "doc_stride": 4, "max_query_length": 4}
+    values |= {"train_file": [str(path)], "num_train_epochs": [1.0], "max_train_examples": 0}
+    values |= {
+        "epochs_per_file": [],
+        "max_contexts": 0,
+        "skip_bad_rows": False,
+        "original_step_count": True,
+    }
+    with pytest.raises(DataError, match=r"train.json: none of its 1 questions can be trained on"):
+        read_training_questions(types.SimpleNamespace(**values), words)
 
 
 def test_lengths_are_checked(words):

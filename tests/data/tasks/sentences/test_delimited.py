@@ -21,6 +21,7 @@ from data.tasks.sentences.delimited import (
 )
 from data.tasks.sentences.examples import Example, SentenceKind
 from data.tasks.sentences.labelled import _class_counts
+from data.tasks.sentences.rows import sentence_label_ids
 
 TRAIN = "id\ttext\tlabel\n" + "".join(f"{i}\ttext {i}\t{'bc'[i % 2]}\n" for i in range(10))
 
@@ -128,6 +129,30 @@ def test_multi_label(written):
     assert "'c'" in message
 
 
+def test_lists_in_cells(written):
+    """As a program writes a column of lists into CSV: JSON is read, what looks like it refused."""
+    path = written("a.tsv", 'text\tlabel\na\t["x, y", "z"]\nb\t["z"]\nc\tz\n')
+    task = make(path, kind="multi_label")
+    assert task.labels == ["x, y", "z"]
+    assert [e.label for e in task.read(None, "train")] == [("x, y", "z"), ("z",), ("z",)]
+    path = written("b.tsv", "text\tlabel\na\t['x', 'y']\nb\tz\nc\tz\n")
+    message = error_of(make, path, kind="multi_label")
+    assert f"{path}:2: the column 'label' holds \"['x', 'y']\"" in message
+
+
+def test_unknown_labels_are_compared_a_few_times(written, monkeypatch):
+    """Each comparison takes milliseconds, and a file may have any number of wrong rows."""
+    rows = "".join(f"t\tLabel {n}\n" for n in range(100))
+    train = written("train.tsv", "text\tlabel\n" + rows)
+    dev = written("dev.tsv", "text\tlabel\n" + rows.replace("Label ", "label_"))
+    asked = []
+    monkeypatch.setattr(
+        "data.tasks.sentences.labelled.did_you_mean", lambda name, _: asked.append(name) or ""
+    )
+    error_of(make(train, dev_files=[dev]).read, None, "dev")
+    assert asked == [f"label_{n}" for n in range(20)]
+
+
 def test_parquet_lists_and_nulls(tmp_path):
     path = str(tmp_path / "t.parquet")
     table = pyarrow.table({"text": ["x", "y"], "label": [["b"], ["a", "b"]]})
@@ -152,6 +177,22 @@ def test_regression(written):
     for wrong in ("nan", "inf", "1_0", "3,5", ""):
         path = written("t.tsv", f"text\tlabel\na\t{wrong}\n")
         assert f"{path}:2:" in error_of(make(path, kind="regression").read, None, "train")
+
+
+def test_numbers_that_float32_cannot_tell_apart(written):
+    path = written("a.tsv", "text\tlabel\na\t1e39\nb\t1\n")
+    task = make(path, kind="regression")
+    assert "of at most 3.4e38" in error_of(task.read, None, "train")
+    for first, fits in ((1_700_000_000, False), (1_700, True)):
+        rows = "".join(f"a\t{first + n}\n" for n in range(60))
+        path = written("b.tsv", "text\tlabel\n" + rows)
+        examples = make(path, kind="regression").read(None, "train")
+        if fits:
+            ids = sentence_label_ids(examples, SentenceKind.REGRESSION, ())
+            assert ids.tolist() == [first + n for n in range(60)]
+        else:
+            message = error_of(sentence_label_ids, examples, SentenceKind.REGRESSION, ())
+            assert f"{path}:2" in message and "Subtract the same number" in message
 
 
 def test_label_seen_only_in_dev(written):
@@ -394,6 +435,7 @@ def test_other_delimiters_and_encodings(written, tmp_path):
         (["yes", "1", "no", "0"], "'0' (1 row) and 'no' (1 row); '1' (1 row) and 'yes' (1 row)."),
         (["a  b", "A b", "c"], "'A b' (1 row) and 'a  b' (1 row)."),
         (["ＡＢ", "ab", "c"], "'ab' (1 row) and 'ＡＢ' (1 row)."),
+        (["neg", "n\u00adeg", "pos"], r"'neg' (1 row) and 'n\xadeg' (1 row)."),
         (["10000000000000000000001", "10000000000000000000002"], None),
         (["true", "false", "nan", "naN0", "1_0", "10"], None),
         (["0", "1", "2", "-1"], None),

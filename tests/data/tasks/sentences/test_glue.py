@@ -89,6 +89,7 @@ def test_unknown_task_lists_names():
     [
         ("sentence\tlabel\ngood\t1\nbad\n", 3, ["1 tab-separated", "2 are needed", "bad"]),
         ("sentence\tlabel\nfine\tpositive\n", 2, ["'positive'", "0, 1"]),
+        ("sentence\tlabel\na\t1\tb\n", 2, ["has 3 tab-separated", "the first line has 2"]),
     ],
 )
 def test_bad_rows_are_named(rows, line, words, tmp_path):

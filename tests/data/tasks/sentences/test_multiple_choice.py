@@ -180,6 +180,7 @@ def test_files_that_are_refused(tmp_path):
         ("x.csv", header + 'p,q,a,b,0\np,q,"a,b,1\np,q,a,b,1\n', "x.csv:3: the row .* isn't CSV"),
         ("x.csv", "sent1,ending0,ending1,label\n", "x.csv:1: .*too few columns, sent2 missing"),
         ("x.csv", "sent1,sent2,ending0,label\n", "x.csv:1: .*ending0, ending1 and so on missing"),
+        ("x.csv", "sent1,sent2,ending0,ending1,ending1,label\n", "name twice: 'ending1'"),
         ("x.csv", header, "x.csv has no examples"),
         ("x.csv", "", "x.csv has no examples"),
         ("x.tsv", "", "x.tsv has no examples"),

@@ -66,6 +66,9 @@ def test_columns(tmp_path):
     wanted = [(("EU", "is"), ("B-ORG", "O"))]
     assert pairs(read(tmp_path, content, token_column="1", tag_column="2")) == wanted
     assert pairs(read(tmp_path, content, token_column="-3", tag_column="-2")) == wanted
+    numbered = "0 EU B-ORG\n\n0 -DOCSTART- O\n\n0 is O\n"
+    sentences = read(tmp_path, numbered, token_column="1", tag_column="2")
+    assert [sentence.document for sentence in sentences] == [0, 1]
     # With tabs a word may hold blanks, and be nothing at all.
     sentences = read(tmp_path, "New York\tB-LOC\n\tO\n\u3000\tO\n")
     assert pairs(sentences) == [(("New York", "", "\u3000"), ("B-LOC", "O", "O"))]
