@@ -181,8 +181,11 @@ class BertConfig:
         return cls(**(fields | overrides))
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> "BertConfig":
-        """Builds a configuration from the contents of any file format."""
+    def from_dict(cls, values: dict[str, Any], huggingface: bool = False) -> "BertConfig":
+        """Builds a configuration from the contents of any file format.
+
+        `huggingface` says that it is in Hugging Face's terms where no key of theirs tells.
+        """
         _check_supported(values)
         ours = HUGGINGFACE_KEYS | {"num_hidden_layers"}
         if _FOREIGN_KEYS & values.keys() and not ours & values.keys():
@@ -190,7 +193,7 @@ class BertConfig:
             from modeling.checkpoints.formats.configs import fields_of_foreign_config
 
             return cls._from_known_keys(fields_of_foreign_config(values))
-        if HUGGINGFACE_KEYS & values.keys():
+        if huggingface or HUGGINGFACE_KEYS & values.keys():
             from modeling.checkpoints.formats.hf_config import fields_of_huggingface_config
 
             return cls._from_known_keys(fields_of_huggingface_config(values))
@@ -222,10 +225,11 @@ class BertConfig:
         )
 
     @classmethod
-    def from_json_file(cls, path: str | os.PathLike) -> "BertConfig":
+    def from_json_file(cls, path: str | os.PathLike, huggingface: bool = False) -> "BertConfig":
         """Reads `bert_config.json` (original release), `config.json` (Hugging Face, KerasHub).
 
-        Model Garden's files are read as well, in JSON or, where they end in .yaml, in YAML.
+        Model Garden's files are read as well, in JSON or, where they end in .yaml, in YAML. For
+        `huggingface` see `from_dict`.
         """
         # Here alone, so that the models also run where TensorFlow isn't installed.
         import tensorflow as tf
@@ -259,7 +263,7 @@ class BertConfig:
         if _is_deep(values):
             raise _too_deep(path)
         try:
-            return dataclasses.replace(cls.from_dict(values), file=path)
+            return dataclasses.replace(cls.from_dict(values, huggingface), file=path)
         except ModelingError as error:
             raise ModelingError(f"{path}: {error}") from error
 

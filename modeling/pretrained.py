@@ -24,6 +24,7 @@ from absl import logging
 from data.tokenization import Tokenizer
 from data.tokenization.vocabulary import load_vocab
 from modeling import checkpoints
+from modeling.checkpoints.configurations import check_shapes
 from modeling.checkpoints.heads import checkpoint_head
 from modeling.checkpoints.model_folder import check_nobody_elses, open_model_folder
 from modeling.checkpoints.vocabularies import TextFolding, case_of_release
@@ -115,6 +116,8 @@ def from_pretrained(
             f"{len(config.labels)} labels: {', '.join(config.labels)[:200]}. Name each of them in "
             f"its id2label, or none."
         )
+    # Before memory is taken for a model that they can't be of.
+    check_shapes(held, config)
     model = _make_model(config, num_labels or rows, "target_scale" in held.shapes)
     model.build()
     if same:

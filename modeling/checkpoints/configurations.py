@@ -27,12 +27,11 @@ from modeling.config import BertConfig
 from modeling.errors import ModelingError
 from modeling.sizes import ENGLISH_VOCABULARY
 
+_OF_HUGGINGFACE = (names.HUGGINGFACE, HF_H5, HF_OBJECTS, PYTORCH)
 # The format's own, then what may stand in for it.
 _CONFIG_NAMES = {
     names.TF1: (("bert_config.json",), ("config.json",)),
-    **dict.fromkeys(
-        (names.HUGGINGFACE, HF_H5, HF_OBJECTS, PYTORCH), (("config.json",), ("bert_config.json",))
-    ),
+    **dict.fromkeys(_OF_HUGGINGFACE, (("config.json",), ("bert_config.json",))),
     KERAS_HUB: ((), ("bert_config.json", "config.json", "params.yaml")),
 }
 _OTHER_CONFIG_NAMES = (("bert_config.json", "params.yaml"), ("config.json",))  # Model Garden's
@@ -61,7 +60,10 @@ def config_of_checkpoint(
     """
     own = _own_configs(held)
     stand_in = config_file or (None if own else config_file_of(held))
-    if stand_in:
+    same = [c for c in own if stand_in and os.path.realpath(c.file) == os.path.realpath(stand_in)]
+    if same:
+        config = same[0]  # the format tells in whose terms it is
+    elif stand_in:
         rows = held.shapes.get(names.WORD_EMBEDDINGS, (ENGLISH_VOCABULARY,))[0]
         config = BertConfig.from_file_or_name(stand_in, rows)
     else:
@@ -166,6 +168,40 @@ def check_computable(held: Contents) -> None:
             )
 
 
+def check_shapes(held: Contents, config: BertConfig) -> None:
+    """Compares the weights with what a configuration says about their shapes.
+
+    Raises:
+        ModelingError: They differ, or a part of the encoder is missing; names some.
+    """
+    wrong = []
+    for field, (name, axis) in names.SIZES.items():
+        shape, said = held.shapes.get(name), getattr(config, field)
+        if shape is not None and (axis >= len(shape) or shape[axis] != said):
+            wrong.append(f"{field} is {said} but {held.file_names[name]} is {list(shape)}")
+    layers = names.number_of_checkpoint_layers(held.shapes)
+    heads = held.num_attention_heads or config.num_attention_heads
+    if heads != config.num_attention_heads:
+        wrong.append(f"num_attention_heads is {config.num_attention_heads} but there are {heads}")
+    if layers not in (0, config.num_hidden_layers):
+        wrong.append(f"num_hidden_layers is {config.num_hidden_layers} but there are {layers}")
+    expected = names.encoder_shapes(config)
+    if not wrong:
+        wrong = [
+            f"{held.file_names[name]} is {list(held.shapes[name])}, not {list(shape)}"
+            for name, shape in expected.items()
+            if held.shapes.get(name, shape) != shape
+        ][:3]
+    if not wrong and any(name.startswith("bert/") for name in held.shapes):
+        missing = [n for n in expected if n.startswith(names.ENCODER) and n not in held.shapes]
+        wrong = [f"it lacks {name}, as it is called here" for name in missing[:3]]
+    if wrong:
+        raise ModelingError(
+            f"The configuration doesn't describe {held.path}: {'; '.join(wrong)}. Name the right "
+            f"file with --bert_config_file."
+        )
+
+
 def _told_of_masked_lm(held: Contents, own: Sequence[BertConfig]) -> dict[str, Any]:
     """What any of a checkpoint's own configurations, or else its format, tells of that head."""
     fields = ("masked_lm_hidden_act", "masked_lm_layer_norm_eps")
@@ -179,7 +215,9 @@ def _own_configs(held: Contents) -> list[BertConfig]:
     if inside:
         return [dataclasses.replace(BertConfig.from_dict(inside), file=held.path)]
     own, _ = _CONFIG_NAMES.get(held.format, _OTHER_CONFIG_NAMES)
-    return [BertConfig.from_json_file(file) for file in _beside(held, own)]
+    # Of 2019, when none of their keys was written, too: "gelu" is the erf form.
+    huggingface = held.format in _OF_HUGGINGFACE
+    return [BertConfig.from_json_file(file, huggingface) for file in _beside(held, own)]
 
 
 def _beside(held: Contents, candidates: Sequence[str]) -> list[str]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from modeling.checkpoints import huggingface, names, tf1
 from modeling.checkpoints.configurations import (
+    check_shapes,
     config_file_of,
     config_of_checkpoint,
     masked_lm_note,
@@ -28,7 +29,7 @@ from modeling.checkpoints.heads import (
     fold_target_unit,
 )
 from modeling.checkpoints.loading import open_contents
-from modeling.checkpoints.model_folder import check_nobody_elses, copy_task_files
+from modeling.checkpoints.model_folder import check_nobody_elses, task_files
 from modeling.checkpoints.saving import write_checkpoint
 from modeling.checkpoints.vocabularies import (
     check_vocabulary,
@@ -115,7 +116,7 @@ def convert(
             f"{held.path} holds no BERT weights; it holds "
             f"{', '.join((held.unmapped or held.ignored)[:5]) or 'nothing'}."
         )
-    _check(held, config)
+    check_shapes(held, config)
     if kept_ids is not None or mean_rows:
         check_one_encoder(held.path, held.shapes)
     elif vocab_file is not None:
@@ -138,10 +139,11 @@ def convert(
     if format != names.TF1:
         _check_encoder(held, config)
     folding = text_folding(path, by_name=True)
-    check_nobody_elses(directory, held.path, ANSWER_FILES, vocab_file, folding)
-    # Before the weights, which say that the folder is complete.
-    written = copy_task_files(held.path, os.fspath(directory), ANSWER_FILES)
-    written += write_checkpoint(directory, tensors, config, vocab_file, format, folding)
+    # The preset's tokenizer is written where it is known how texts are folded.
+    preset = FILES if format == KERAS_HUB and folding.do_lower_case is not None else ()
+    check_nobody_elses(directory, held.path, ANSWER_FILES, vocab_file, folding, preset)
+    beside = task_files(held.path, ANSWER_FILES)
+    written = write_checkpoint(directory, tensors, config, vocab_file, format, folding, beside)
     notes = _notes(held, config, format, vocab_file is not None)
     if format == KERAS_HUB:
         notes += keras_hub_notes(held.shapes, config, vocab_file is not None, folding)
@@ -264,36 +266,6 @@ def _check_encoder(held: Contents, config: BertConfig) -> None:
             f"{held.path} can't be converted to a format of another library: "
             f"{what if encoder else 'it holds a head and no encoder'}, and no BERT class there has "
             f"such a model. Its own format is 'tf1'."
-        )
-
-
-def _check(held: Contents, config: BertConfig) -> None:
-    """Compares the weights with what the configuration says about their shapes."""
-    wrong = []
-    for field, (name, axis) in names.SIZES.items():
-        shape, said = held.shapes.get(name), getattr(config, field)
-        if shape is not None and (axis >= len(shape) or shape[axis] != said):
-            wrong.append(f"{field} is {said} but {held.file_names[name]} is {list(shape)}")
-    layers = names.number_of_checkpoint_layers(held.shapes)
-    heads = held.num_attention_heads or config.num_attention_heads
-    if heads != config.num_attention_heads:
-        wrong.append(f"num_attention_heads is {config.num_attention_heads} but there are {heads}")
-    if layers not in (0, config.num_hidden_layers):
-        wrong.append(f"num_hidden_layers is {config.num_hidden_layers} but there are {layers}")
-    expected = names.encoder_shapes(config)
-    if not wrong:
-        wrong = [
-            f"{held.file_names[name]} is {list(held.shapes[name])}, not {list(shape)}"
-            for name, shape in expected.items()
-            if held.shapes.get(name, shape) != shape
-        ][:3]
-    if not wrong and any(name.startswith("bert/") for name in held.shapes):
-        missing = [n for n in expected if n.startswith(names.ENCODER) and n not in held.shapes]
-        wrong = [f"it lacks {name}, as it is called here" for name in missing[:3]]
-    if wrong:
-        raise ModelingError(
-            f"The configuration doesn't describe {held.path}: {'; '.join(wrong)}. Name the right "
-            f"file with --bert_config_file."
         )
 
 

@@ -21,8 +21,11 @@ from modeling.checkpoints.files import (
     staged,
     write_staged_text,
 )
+from modeling.checkpoints.heads import config_with_trained_head
 from modeling.checkpoints.loading import open_contents
 from modeling.checkpoints.vocabularies import (
+    ADDED,
+    FAST_TOKENIZER,
     TOKENIZER_NAME,
     TextFolding,
     describe_vocabulary,
@@ -64,8 +67,9 @@ def open_model_folder(
         ModelingError: There is no checkpoint, no configuration, or a file can't be read.
     """
     held = open_contents(path)
+    config = config_of_checkpoint(held, config_file)
     return ModelFolder(
-        config_of_checkpoint(held, config_file),
+        config_with_trained_head(held.shapes, config, held.head),
         vocabulary_file(held.format, held.path),
         text_folding(path),
     )
@@ -140,22 +144,14 @@ def keep_model_files(
                         file.write(content)
 
 
-def copy_task_files(file: str, directory: str, file_names: Sequence[str]) -> list[str]:
-    """Copies what tells of a task beside a checkpoint, as `find` names it; the paths written."""
-    folders = folders_of_checkpoint(file)
-    places = {
+def task_files(file: str, file_names: Sequence[str]) -> dict[str, str]:
+    """What tells of a task beside a checkpoint, as `find` names it: paths by name."""
+    return {
         name: join(folder, name)
-        for folder in folders[::-1]
+        for folder in folders_of_checkpoint(file)[::-1]
         for name in file_names
         if tf.io.gfile.exists(join(folder, name))
     }
-    targets = {name: join(directory, name) for name in places}
-    others = [n for n in places if os.path.realpath(places[n]) != os.path.realpath(targets[n])]
-    if others:
-        with staged(directory) as temporary:
-            for name in others:
-                tf.io.gfile.copy(places[name], join(temporary, name))
-    return [targets[name] for name in others]
 
 
 def check_nobody_elses(
@@ -164,6 +160,7 @@ def check_nobody_elses(
     task_files: Sequence[str],
     vocab_file: str | os.PathLike | None,
     folding: TextFolding,
+    written: Sequence[str] = (),
 ) -> None:
     """Refuses a folder where files of another model would lie beside the weights to be written.
 
@@ -173,6 +170,7 @@ def check_nobody_elses(
             the weights are a model's.
         task_files: Names of those beside it that come along.
         vocab_file, folding: What is written besides.
+        written: Names of files that the format has, and that are replaced in any case.
 
     Raises:
         ModelingError: Names the files.
@@ -183,7 +181,8 @@ def check_nobody_elses(
     replaced = {n for n in task_files for f in folders if tf.io.gfile.exists(join(f, n))}
     replaced |= {VOCABULARY_NAME} if vocab_file else set()
     replaced |= {TOKENIZER_NAME} if folding != TextFolding() else set()
-    others = [*ANSWER_FILES, VOCABULARY_NAME, TOKENIZER_NAME]
+    replaced |= {*written}
+    others = [*ANSWER_FILES, VOCABULARY_NAME, TOKENIZER_NAME, FAST_TOKENIZER, ADDED]
     left = [n for n in others if n not in replaced and tf.io.gfile.exists(join(directory, n))]
     if left:
         raise ModelingError(

@@ -89,10 +89,12 @@ def write_checkpoint(
     vocab_file: str | os.PathLike | None = None,
     format: str = names.TF1,
     folding: TextFolding | None = None,
+    beside: Mapping[str, str] | None = None,
 ) -> list[str]:
     """`save` for weights that are in no model: original name → array, or what reads one.
 
-    Weights that the format has no name for are left out.
+    Weights that the format has no name for are left out. `beside` are files that are copied with
+    them, by the names that they get.
     """
     if format not in FORMATS:
         raise ModelingError(
@@ -116,6 +118,8 @@ def write_checkpoint(
         if format != KERAS_HUB and vocab is not None:
             with tf.io.gfile.GFile(join(temporary, "vocab.txt"), "wb") as file:
                 file.write(vocab)
+        for name, source in (beside or {}).items():
+            tf.io.gfile.copy(source, join(temporary, name))
         written = [join(directory, name) for name in files_inside(temporary)]
     return written
 

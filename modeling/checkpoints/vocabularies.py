@@ -29,6 +29,7 @@ from modeling.checkpoints.formats.keras_hub import (
     keras_hub_folding,
     keras_hub_vocabulary,
 )
+from modeling.checkpoints.inspection.releases import RELEASES
 from modeling.checkpoints.loading import find
 from modeling.errors import ModelingError
 
@@ -36,18 +37,23 @@ ENDING = ".vocabulary"
 TOKENIZER_NAME = "tokenizer_config.json"
 Description = Mapping[str, Any]
 _UNUSED = re.compile(r"\[unused\d+\]")
-_FAST_TOKENIZER = "tokenizer.json"
-_ADDED = "added_tokens.json"
+_SPECIAL = re.compile(r"\[(PAD|UNK|CLS|SEP|MASK|unused\d+)\]")
+FAST_TOKENIZER = "tokenizer.json"
+ADDED = "added_tokens.json"
 _LARGEST_TOKENIZER = 100_000_000  # bytes
 # Folders of the models released with the paper, and what their texts were folded to.
-_RELEASED = dict.fromkeys(
-    (
-        *("uncased_L-24_H-1024_A-16", "uncased_L-12_H-768_A-12"),
-        *("multilingual_L-12_H-768_A-12", "chinese_L-12_H-768_A-12"),
-    ),
-    True,
-) | dict.fromkeys(
-    ("cased_L-12_H-768_A-12", "cased_L-24_H-1024_A-16", "multi_cased_L-12_H-768_A-12"), False
+_RELEASED = {
+    release.folder: release.folder.startswith(("uncased", "wwm_uncased", "multilingual", "chinese"))
+    for release in RELEASES
+}
+_ADD_WORD = (
+    "Texts that hold them are cut into other pieces here. Put each that is a word of the texts, as "
+    "they are folded, in the line of its id in vocab.txt."
+)
+# Hugging Face's tokenizers that cut as BERT's does, and those that do what tokenizer.json says.
+_CUTS_LIKE_BERT = re.compile(
+    r"(Bert|DistilBert|MobileBert|ConvBert|SqueezeBert|Electra|LayoutLM|Lxmert|Funnel"
+    r"|DPR(Question|Context)Encoder|DPRReader|PreTrained)?Tokenizer(Fast)?|TokenizersBackend"
 )
 # Of Hugging Face's tokenizers: where one is false, texts are cut otherwise than BERT's.
 _CUTTING = ("do_basic_tokenize", "tokenize_chinese_chars", "handle_chinese_chars")
@@ -249,13 +255,12 @@ def kept_folding(folder: str) -> TextFolding:
         ModelingError: Such a file is damaged.
     """
     _tell_of_added(folder)
-    for name, lower in ((TOKENIZER_NAME, "do_lower_case"), (_FAST_TOKENIZER, "lowercase")):
+    for name, lower in ((TOKENIZER_NAME, "do_lower_case"), (FAST_TOKENIZER, "lowercase")):
         path = join(folder, name)
         values = _read_object(path)
-        if name == _FAST_TOKENIZER:
-            normalizer = values.get("normalizer")
-            values = normalizer if isinstance(normalizer, dict) else {}
         _check_tokenizer(path, values)
+        if name == FAST_TOKENIZER:
+            values = _folding_of_normalizer(values)
         folded, stripped = values.get(lower), values.get("strip_accents")
         told = TextFolding(*(v if isinstance(v, bool) else None for v in (folded, stripped)))
         if told != TextFolding():
@@ -266,15 +271,41 @@ def kept_folding(folder: str) -> TextFolding:
 def _check_tokenizer(path: str, values: Mapping[str, Any]) -> None:
     """Refuses a tokenizer that isn't BERT's, and tells of what isn't done of one that is."""
     kind = values.get("tokenizer_class")
-    if kind == "BertJapaneseTokenizer":
+    cuts = values.get("model")
+    cuts = cuts.get("type") if isinstance(cuts, dict) else None
+    if isinstance(kind, str) and not _CUTS_LIKE_BERT.fullmatch(kind):
         raise ModelingError(
-            f"{path} asks for {kind}, which finds words by a Japanese dictionary. Texts are cut as "
-            f"BERT's are here, into pieces other than those that this model was trained with. "
-            f"Cut them before, with blanks between words, and remove the entry tokenizer_class."
+            f"{path} asks for {kind}, which cuts texts otherwise than BERT's tokenizer (by a "
+            f"dictionary, say). Texts are cut as BERT's are here, into pieces other than those "
+            f"that this model was trained with. Cut them before, with blanks between words, and "
+            f"remove the entry tokenizer_class."
+        )
+    if isinstance(cuts, str) and cuts != "WordPiece":
+        raise ModelingError(
+            f"{path} cuts words by {cuts}; BERT's models cut them by WordPiece, which alone is "
+            f"done here, into pieces other than those that this model was trained with. If the "
+            f"file isn't of this model, remove it."
         )
     ignored = [name for name in _CUTTING if values.get(name) is False]
     if ignored:
         _tell_of_ignored(path, " and ".join(ignored))
+
+
+def _folding_of_normalizer(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What tokenizer.json says of folding, in the terms of its BertNormalizer; {} if nothing.
+
+    Other normalizers fold where one of them is for that, and null folds nothing.
+    """
+    if "normalizer" not in values:
+        return {}
+    steps = [values["normalizer"]]
+    for step in steps:
+        inside = step.get("normalizers") if isinstance(step, dict) else None
+        steps += inside if isinstance(inside, list) else []
+    steps = [step for step in steps if isinstance(step, dict)]
+    kinds = {step.get("type") for step in steps}
+    of_bert = next((step for step in steps if "lowercase" in step), None)
+    return of_bert or {"lowercase": "Lowercase" in kinds, "strip_accents": "StripAccents" in kinds}
 
 
 @functools.cache  # once is enough, however often the folder is asked
@@ -293,22 +324,23 @@ def _tell_of_added(folder: str) -> None:
     vocab_file = join(folder, "vocab.txt")
     if not tf.io.gfile.exists(vocab_file):
         return
-    listed = _read_object(join(folder, _FAST_TOKENIZER)).get("added_tokens")
+    listed = _read_object(join(folder, FAST_TOKENIZER)).get("added_tokens")
     listed = listed if isinstance(listed, list) else ()
-    added = [*_read_object(join(folder, _ADDED))]
+    added = [*_read_object(join(folder, ADDED))]
     added += [token.get("content") for token in listed if isinstance(token, dict)]
     known = set(_tokens(vocab_file))
     texts = dict.fromkeys(token for token in added if isinstance(token, str))
-    unknown = [token for token in texts if token not in known]
-    if unknown:
-        logging.warning(
-            "The tokenizer in %s has %d added tokens that are not in its vocab.txt: %s. Texts that "
-            "hold them are cut into other pieces here. Put each in the line of its id in vocab.txt "
-            "if they are words of the texts.",
-            folder,
-            len(unknown),
-            ", ".join(unknown[:5]),
-        )
+    whole = [token for token in texts if re.search(r"\W", token) and not _SPECIAL.fullmatch(token)]
+    unknown = [token for token in texts if token not in known and token not in whole]
+    for tokens, that, remedy in (
+        (unknown, "are not in its vocab.txt", _ADD_WORD),
+        (whole, "hold blanks or punctuation", "Here texts are cut at these: they never come."),
+    ):
+        if tokens:
+            logging.warning(
+                "The tokenizer in %s has %d added tokens that %s: %s. %s",
+                *(folder, len(tokens), that, ", ".join(tokens[:5]), remedy),
+            )
 
 
 def _read_object(path: str) -> dict[str, Any]:

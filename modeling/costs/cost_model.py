@@ -191,18 +191,25 @@ def step_memory(
 
 
 def largest_batch(
-    config: BertConfig, machine: Machine, seq_length: int, predictions: int = 0, **options
+    config: BertConfig,
+    machine: Machine,
+    seq_length: int,
+    predictions: int = 0,
+    *,
+    held: float = 0.0,
+    **options,
 ) -> int:
     """Most rows, a power of two, that one device of the machine holds; 0: not even one.
 
     Args:
         config, seq_length, predictions: As in `step_memory`.
         machine: A tenth of its memory is left to the program itself.
+        held: Bytes that are taken besides, as by a teacher.
         options: Of `step_memory`.
     """
     rows = 0
     while (
-        step_memory(config, max(1, 2 * rows), seq_length, predictions, **options)
+        step_memory(config, max(1, 2 * rows), seq_length, predictions, **options) + held
         <= 0.9 * machine.memory
     ):
         rows = max(1, 2 * rows)

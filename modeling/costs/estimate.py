@@ -34,6 +34,9 @@ WEIGHTS_PER_TOKEN_OF_PARTS = 30_000
 MEAN_HOURS = (1, 6, 24)
 """Between pre-emptions, for the table of what they cost."""
 
+# As text files and Parquet are named whose text is larger than they are.
+_PACKED = (".gz", ".bz2", ".xz", ".zst", ".parquet")
+
 
 def estimate(
     config: BertConfig,
@@ -48,6 +51,7 @@ def estimate(
     corpus_bytes: float = 0,
     dupe_factor: int = 10,
     teachers: Sequence[BertConfig] = (),
+    all_places: bool = False,
 ) -> str:
     """What pre-training costs, in some lines of text.
 
@@ -66,6 +70,7 @@ def estimate(
             there.
         dupe_factor: Passes over that text.
         teachers: Models whose forward pass is in every step.
+        all_places: Whether they teach what stands at every place, and not at the masked ones.
 
     Returns:
         Lines of text with aligned columns.
@@ -89,6 +94,7 @@ def estimate(
         on_cpu = machine.price is None
         options = {"half_precision": half if on_cpu else True, "remat": remat}
         options |= {"accumulation_steps": accumulation_steps, "teachers": teachers}
+        options |= {"all_places": all_places}
         plans.append((machine, [PhaseCost(config, machine, p, labels, **options) for p in phases]))
     columns = ("machine", "rows", "steps/s", "computed", "memory", "hours", "dollars")
     rows = [_row(machine, phases, planned) for machine, planned in plans]
@@ -149,7 +155,14 @@ def estimate_run(
         else sum(tf.io.gfile.stat(file).length for file in corpus_files),
         dupe_factor=values.dupe_factor,
         teachers=teachers,
+        all_places=bool(teachers) and values.teacher_places == "all",
     )
+    packed = sum(file.endswith(_PACKED) for file in corpus_files)
+    if packed:
+        text += (
+            f"\n\n{packed} of {len(corpus_files)} files of text are compressed, and counted by "
+            f"the bytes that they have as they lie there: their text takes several times as much."
+        )
     if corpus_files and values.dynamic_masking:
         text += (
             "\n\nThe text is read and masked while the model trains, by other cores; that is in no "
@@ -200,14 +213,18 @@ class PhaseCost:
         accumulation_steps: int = 1,
         remat: bool = False,
         teachers: Sequence[BertConfig] = (),
+        all_places: bool = False,
     ):
         length, predictions = phase.max_seq_length, _predictions(config, phase)
+        if all_places:
+            predictions = length
         options = {"half_precision": half_precision, "remat": remat}
         device_rows = phase.batch_size / machine.devices
         self.rows, self.accumulation_steps = 0, 1
         if device_rows < 1:
             return
-        fits = cost_model.largest_batch(config, machine, length, predictions, **options)
+        held = sum(4.0 * cost_model.parameters(teacher) for teacher in teachers)
+        fits = cost_model.largest_batch(config, machine, length, predictions, held=held, **options)
         if not fits:
             return
         self.accumulation_steps = max(accumulation_steps, math.ceil(device_rows / fits))
@@ -225,7 +242,7 @@ class PhaseCost:
         self.seconds = sum(part.seconds(machine) for part in (work, *taught))
         self.flops_per_second = sum(part.flops for part in (work, *taught)) / self.seconds
         self.memory = cost_model.step_memory(config, self.rows, length, predictions, **options)
-        self.memory += sum(4 * cost_model.parameters(teacher) for teacher in teachers)
+        self.memory += held
 
     @property
     def rows_text(self) -> str:

@@ -109,9 +109,13 @@ def export_sentence_model(
 
 
 def _with_choices(context: tf.Tensor, choices: tf.Tensor) -> dict[str, tf.Tensor]:
-    """Where there are no rows a choice for each, as argmax wants; else there have to be some."""
-    rows, number = tf.unstack(tf.shape(choices))
-    check = tf.debugging.Assert((rows == 0) | (number > 0), ["Each context needs a choice."])
+    """Where there are no rows a choice for each, as argmax wants; else there have to be some.
+
+    An empty string is none.
+    """
+    number = tf.shape(choices)[1]
+    some = tf.reduce_any(tf.strings.length(choices) > 0, 1)
+    check = tf.debugging.Assert(tf.reduce_all(some), ["Each context needs a choice."])
     with tf.control_dependencies([check]):
         choices = tf.pad(choices, [[0, 0], [0, tf.maximum(1 - number, 0)]])
     return {"context": context, "choices": choices}

@@ -19,6 +19,7 @@ from absl import logging
 
 from modeling import checkpoints
 from modeling.checkpoints.files import join
+from modeling.checkpoints.heads import config_with_trained_head
 from modeling.checkpoints.model_folder import keep_model_files
 from modeling.checkpoints.vocabularies import TextFolding
 from modeling.errors import ModelingError
@@ -110,6 +111,7 @@ def _check_label_order(task: Task, settings: FineTuningSettings) -> None:
         with contextlib.suppress(ModelingError):  # nothing beside the weights tells
             held = checkpoints.open_contents(settings.init_checkpoint)
             own = checkpoints.config_of_checkpoint(held)
+            own = config_with_trained_head(held.shapes, own, held.head)
     known = own and own.labels
     if not known or known == labels or own.head != task.config.head:
         return

@@ -68,11 +68,9 @@ def open_given_model(values, learns_vocabulary: bool = False) -> BertConfig:
             f"vocabulary that the model was pre-trained with, a text file with a token per line."
         )
     config = known.config if known else None
-    if values.bert_config_file:
+    if values.bert_config_file and not values.init_checkpoint:
         vocab_size = ENGLISH_VOCABULARY
-        if values.init_checkpoint:
-            vocab_size = config.vocab_size
-        elif values.vocab_file:
+        if values.vocab_file:
             vocab_size = describe_vocabulary(values.vocab_file)["tokens"]
         config = BertConfig.from_file_or_name(values.bert_config_file, vocab_size)
     told = known.folding if known else TextFolding()

@@ -7,6 +7,7 @@
 OUTPUT_DIR/student/ is an ordinary model folder, and student.json in it says what it was made of.
 """
 
+import hashlib
 import json
 import os
 from typing import Any
@@ -16,9 +17,11 @@ from absl import logging
 
 from modeling import checkpoints
 from modeling.checkpoints import tf1
-from modeling.checkpoints.files import join, temporary_folder, write_staged_text
-from modeling.checkpoints.model_folder import CONFIG_NAME
+from modeling.checkpoints.files import TASK_FILES, join, temporary_folder, write_staged_text
+from modeling.checkpoints.loading import find
+from modeling.checkpoints.model_folder import CONFIG_NAME, task_files
 from modeling.checkpoints.students.making import Student, make_student
+from modeling.checkpoints.vocabularies import text_folding
 from modeling.errors import ModelingError
 from modeling.training.engine.distribution import is_chief
 from modeling.training.engine.loop import LoopAgreement
@@ -29,10 +32,10 @@ from modeling.training.runs.run_folder import STUDENT_FOLDER, STUDENT_RECORD
 def take_student(values) -> bool:
     """Lets --init_checkpoint name a student of the model that it names, if the flags ask for one.
 
-    It is made once: where the folder holds the one that the flags mean, by a checksum of the
-    teacher's weights and the settings, that one is taken, so that a run that was killed goes on
-    from the same. Another one is replaced; a run that was trained from it will say so, since its
-    first weights belong to its identity.
+    It is made once: where the folder holds the one that the flags mean, by checksums of the
+    teacher's weights and of what lies beside them and by the settings, that one is taken, so that
+    a run that was killed goes on from the same. Another one is replaced; a run that was trained
+    from it will say so, since its first weights and its files belong to its identity.
 
     To be called in the session, by every worker: the first one writes.
 
@@ -77,6 +80,8 @@ def take_student(values) -> bool:
             "teacher": weights_identity(source),
             "config": config.to_dict(),
             "vocabulary": vocab_file and checkpoints.describe_vocabulary(vocab_file)["checksum"],
+            "folding": text_folding(source, by_name=True),
+            "task_files": _task_file_checksums(source),
             **student._asdict(),
         }
         _keep(folder, record, source, student, config_file, vocab_file)
@@ -86,6 +91,15 @@ def take_student(values) -> bool:
     if config_file:
         values["bert_config_file"].value = join(folder, CONFIG_NAME)
     return True
+
+
+def _task_file_checksums(source: str) -> dict[str, str]:
+    """Of what tells of the teacher's task, and comes with its student, by name."""
+    checksums = {}
+    for name, path in task_files(find(source)[1], TASK_FILES).items():
+        with tf.io.gfile.GFile(path, "rb") as file:
+            checksums[name] = hashlib.sha256(file.read()).hexdigest()
+    return checksums
 
 
 def _keep(

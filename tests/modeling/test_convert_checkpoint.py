@@ -158,6 +158,26 @@ def test_not_a_bert_checkpoint(release, tmp_path):
         checkpoints.convert(release, tmp_path / "out", "huggingface")
 
 
+def test_a_failed_conversion_leaves_nothing_behind(release, tmp_path):
+    """Its labels would be another model's."""
+    (release / "labels.json").write_text('{"labels": ["a", "b", "c"]}')
+    values = CONFIG | {"hidden_act": "relu"}
+    (release / "bert_config.json").write_text(json.dumps(values))
+    with pytest.raises(ModelingError, match="KerasHub"):
+        checkpoints.convert(release, tmp_path / "out", "keras_hub")
+    assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
+    written = checkpoints.convert(release, tmp_path / "out", "huggingface").written
+    assert str(tmp_path / "out" / "labels.json") in written
+    assert _bytes(tmp_path / "out", "labels.json") == _bytes(release, "labels.json")
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "added_tokens.json"])
+def test_a_folder_with_another_models_tokenizer(release, tmp_path, name):
+    (tmp_path / name).write_text("{}")
+    with pytest.raises(ModelingError, match=f"holds {name} of another model"):
+        checkpoints.convert(release, tmp_path, "huggingface")
+
+
 def test_missing_vocabulary_is_noted(release, tmp_path):
     (release / "vocab.txt").unlink()
     result = checkpoints.convert(release, tmp_path / "out", "huggingface")

@@ -1,5 +1,7 @@
 """Checkpoints of any format opened in one line, and written back."""
 
+import json
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -163,8 +165,18 @@ def test_tokenizers_that_are_not_berts(tmp_path, caplog):
     modeling.save_pretrained(tmp_path, BertModel(CONFIG), Tokenizer.from_vocab(VOCAB))
     path = tmp_path / "tokenizer_config.json"
     path.write_text('{"tokenizer_class": "BertJapaneseTokenizer", "do_lower_case": false}')
-    with pytest.raises(ModelingError, match="asks for BertJapaneseTokenizer, which finds words by"):
+    with pytest.raises(ModelingError, match="asks for BertJapaneseTokenizer, which cuts texts"):
         modeling.from_pretrained(tmp_path)
+    path.write_text('{"tokenizer_class": "KoBertTokenizer"}')
+    with pytest.raises(ModelingError, match="asks for KoBertTokenizer, which cuts texts otherwise"):
+        modeling.from_pretrained(tmp_path)
+    path.write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
+    (tmp_path / "tokenizer.json").write_text('{"model": {"type": "BPE"}, "normalizer": null}')
+    with pytest.raises(
+        ModelingError, match=r"tokenizer\.json cuts words by BPE; BERT's models cut"
+    ):
+        modeling.from_pretrained(tmp_path)
+    (tmp_path / "tokenizer.json").unlink()
     path.write_text('{"tokenize_chinese_chars": false, "strip_accents": false}')
     tokenizer = modeling.from_pretrained(tmp_path).tokenizer
     assert "says that tokenize_chinese_chars is false, which isn't done here" in caplog.text
@@ -182,6 +194,24 @@ def test_tokenizers_that_are_not_berts(tmp_path, caplog):
         modeling.from_pretrained(tmp_path / name)
     assert "has 1 added tokens that are not in its vocab.txt: covid." in caplog.text
     assert "has 1 added tokens that are not in its vocab.txt: sars." in caplog.text
+    # Where its line in vocab.txt doesn't help, that isn't said.
+    tokens = [*VOCAB[:-1], "<e1>"]
+    modeling.save_pretrained(tmp_path / "e", BertModel(CONFIG), Tokenizer.from_vocab(tokens))
+    (tmp_path / "e" / "added_tokens.json").write_text('{"<e1>": 8}')
+    caplog.clear()
+    modeling.from_pretrained(tmp_path / "e")
+    assert "1 added tokens that hold blanks or punctuation: <e1>. Here texts are" in caplog.text
+    assert "not in its vocab.txt" not in caplog.text
+
+
+def test_a_configuration_of_other_sizes_is_refused_before_it_is_built(tmp_path, monkeypatch):
+    modeling.save_pretrained(tmp_path, BertModel(CONFIG), Tokenizer.from_vocab(VOCAB))
+    values = json.loads((tmp_path / "bert_config.json").read_text())
+    values |= {"vocab_size": 10_000_000, "hidden_size": 98_304}
+    (tmp_path / "bert_config.json").write_text(json.dumps(values))
+    monkeypatch.setattr("modeling.pretrained._make_model", pytest.fail)
+    with pytest.raises(ModelingError, match="hidden_size is 98304 but "):
+        modeling.from_pretrained(tmp_path)
 
 
 def test_what_does_not_belong_together(tmp_path, caplog):

@@ -3,6 +3,7 @@
 "gelu" is the exact erf form in theirs; ours is the original's tanh approximation, see `config`.
 """
 
+import re
 from typing import Any
 
 from modeling.config import ACTIVATIONS, BIDIRECTIONAL, HUGGINGFACE_KEYS, BertConfig
@@ -34,6 +35,11 @@ _FROM_HUGGINGFACE_ACTIVATION |= {name: name for name in ACTIVATIONS if name[:4] 
 _FROM_HUGGINGFACE_ACTIVATION |= {"gelu": "gelu_erf", "gelu_pytorch_tanh": "gelu"}
 _FROM_HUGGINGFACE_ACTIVATION |= {"gelu_new": "gelu"}
 _TO_HUGGINGFACE_ACTIVATION = {ours: theirs for theirs, ours in _FROM_HUGGINGFACE_ACTIVATION.items()}
+# Models that took over BERT's names of weights, or nearly, and compute otherwise.
+_OTHER_FAMILIES = re.compile(
+    r"(TF|Flax)?(XLM|Roberta|Camembert|Albert|Electra|DistilBert|MobileBert|SqueezeBert|ConvBert"
+    r"|MegatronBert|NomicBert|ModernBert|MPNet|Deberta|XLNet|Longformer|BigBird|Ernie|LayoutLM|GPT)"
+)
 # What Hugging Face leaves out of its files when it equals its own default.
 _HUGGINGFACE_DEFAULTS = {"vocab_size": 30522, "type_vocab_size": 2, "hidden_act": "gelu"}
 
@@ -45,6 +51,14 @@ def fields_of_huggingface_config(values: dict[str, Any]) -> dict[str, Any]:
         ModelingError: It is another model's, or of a BERT that can't be computed here.
     """
     model_type = values.get("model_type", "bert")
+    classes = values.get("architectures")
+    first = str(classes[0]) if isinstance(classes, list) and classes else ""
+    other = _OTHER_FAMILIES.match(first)
+    if other and "model_type" not in values:
+        raise ModelingError(
+            f"The Hugging Face configuration is of a {first[:60]}; only BERT's models are "
+            f"supported."
+        )
     if model_type != "bert":
         raise ModelingError(
             f"The Hugging Face configuration has model_type {model_type!r}; only 'bert' is "

@@ -38,6 +38,11 @@ class Release:
     vocabulary: str = ""
 
     @property
+    def folder(self) -> str:
+        """What its archive unpacks to."""
+        return os.path.basename(self.path).removesuffix(".zip")
+
+    @property
     def weights_bytes(self) -> int:
         """Size of the weights' file, which holds nothing but them in float32."""
         return 4 * self.parameters
@@ -132,7 +137,7 @@ def hint_of_release(path: str | os.PathLike) -> str:
     """A sentence for whoever names a checkpoint that isn't there: where such a one can be had."""
     parts = os.fspath(path).replace("\\", "/").split("/")
     for one in RELEASES:
-        if os.path.basename(one.path).removesuffix(".zip") in parts:
+        if one.folder in parts:
             return f"{one.name} is released as {BASE_URL}{one.path}; see {GETTING_WEIGHTS}."
     for layers, hidden in SMALL_SIZES:
         name = f"uncased_L-{layers}_H-{hidden}_A-{hidden // 64}"

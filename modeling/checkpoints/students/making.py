@@ -14,7 +14,7 @@ from modeling.checkpoints.contents import StoredWeight, Weight
 from modeling.checkpoints.converting import check_one_encoder, convert
 from modeling.checkpoints.files import TASK_FILES, join, staged, temporary_folder
 from modeling.checkpoints.loading import open_contents
-from modeling.checkpoints.model_folder import check_nobody_elses, copy_task_files
+from modeling.checkpoints.model_folder import check_nobody_elses, task_files
 from modeling.checkpoints.saving import write_checkpoint
 from modeling.checkpoints.students.depth import (
     evenly_spaced_layers,
@@ -144,8 +144,8 @@ def make_student(
             wide, config = config, narrow_config(config, hidden_size)
             weights = narrow_weights(weights, wide, config, projection, seed)
         with staged(folder) as ready:
-            write_checkpoint(ready, weights, config, vocab_file, names.TF1, folding)
-            copy_task_files(bundle.path, ready, TASK_FILES)
+            beside = task_files(bundle.path, TASK_FILES)
+            write_checkpoint(ready, weights, config, vocab_file, names.TF1, folding, beside)
     lines = [_described(whole.source, whole.config, layers, config, projection)]
     lines.append(f"Parameters: {_parameters(teacher):,} of the teacher, {_parameters(weights):,}.")
     return config, [*lines, *whole.notes]

@@ -116,7 +116,8 @@ def stored_answers(
         compute: Called by all workers if there is no such file.
 
     Raises:
-        ModelingError: The folder can't be written, or isn't shared by all workers.
+        ModelingError: The folder can't be written, or isn't shared by all workers; or answers
+            aren't of that width.
     """
     digest = hashlib.blake2b(digest_size=16)
     digest.update(repr((_FORMAT, identity, count, width, by_place)).encode())
@@ -125,7 +126,7 @@ def stored_answers(
     if LoopAgreement().reach(places is None, False, 1.0)[0]:
         logging.info("Computing the teacher's answers to %d examples: %s", count, path)
         if is_chief():
-            _write(path, digest.digest(), np.zeros(count, _PLACES), compute())
+            _write(path, digest.digest(), np.zeros(count, _PLACES), width, compute())
         else:
             for _ in compute():  # in which the devices of all workers take part
                 pass
@@ -141,7 +142,7 @@ def stored_answers(
     return StoredAnswers(path, width, by_place, places)
 
 
-def _write(path: str, identity: bytes, places: np.ndarray, answers: Answers) -> None:
+def _write(path: str, identity: bytes, places: np.ndarray, width: int, answers: Answers) -> None:
     checksum, rows = hashlib.blake2b(identity, digest_size=_CHECKSUM_BYTES), 0
     folder, file_name = os.path.split(path)
     with (
@@ -150,6 +151,13 @@ def _write(path: str, identity: bytes, places: np.ndarray, answers: Answers) -> 
     ):
         for index, of_examples in answers:
             for example, answer in zip(index, of_examples, strict=True):
+                if np.shape(answer)[1:] != (width,):
+                    # Numbers of one example would be taken for those of the next.
+                    raise ModelingError(
+                        f"The teacher answers with {np.shape(answer)[-1]} numbers where what is "
+                        f"trained here answers with {width}: its head is larger than what the "
+                        f"files beside it say. Take a teacher that was fine-tuned on this task."
+                    )
                 places[example] = (rows, len(answer))
                 rows += len(answer)
                 content = np.ascontiguousarray(answer, "<f4").tobytes()

@@ -109,6 +109,11 @@ def _counts(values, evaluate: str) -> list[int]:
             f"layers that it names by --init_checkpoint, evaluates them, and exports each in its "
             f"own folder. For more, run the commands that it shows."
         )
+    if values.export_format != "saved_model":
+        raise ModelingError(
+            f"--student measures what it exports, which --export_format={values.export_format} "
+            f"allows in other programs alone. Leave it out, and export the student that you choose."
+        )
     config = open_given_model(values)
     depth = config.num_hidden_layers
     counts = [int(text) if text.isdecimal() else 0 for text in texts]

@@ -225,7 +225,7 @@ class Teaching:
         number = next(n for n, own in enumerate(self.train) if own is split)
         theirs = teacher.own_splits[number]
         answers = self._stored(teacher, theirs, "", functools.partial(teacher.compute, theirs))
-        if self.by_place:
+        if self.head == "tags":
             places = functools.partial(split.places_in, theirs)
             relaid = functools.partial(_relaid, answers, places)
             return self._stored(teacher, split, theirs.fingerprint, relaid)

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from data.errors import DataError
+from data.tasks import labels
 from data.tasks.sentences import delimited
 from data.tasks.tagging import tags
 
@@ -38,3 +39,13 @@ def test_of_another_kind_of_model(tmp_path):
     path.write_text('{"task_name": "cola", "labels": ["0", "1"]}')
     with pytest.raises(DataError, match=r"it tells task_name, labels, and no scheme"):
         tags.load_tags(str(tmp_path), None)
+
+
+def test_labels_alone_bind_nobody(tmp_path):
+    """A command that was refused, or stopped before its first checkpoint, has left them."""
+    folder = str(tmp_path)
+    labels.keep_labels(folder, {"labels": ["x", "y"]}, write=True, has_weights=False)
+    labels.keep_labels(folder, {"labels": ["a", "b"]}, write=True, has_weights=False)
+    assert labels.read_labels(f"{folder}/labels.json") == {"labels": ["a", "b"]}
+    with pytest.raises(DataError, match=r"trained for the labels a, b .* training set has c, d"):
+        labels.keep_labels(folder, {"labels": ["c", "d"]}, write=True, has_weights=True)

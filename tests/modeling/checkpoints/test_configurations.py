@@ -46,6 +46,20 @@ def theirs(tmp_path, weights):
     return tmp_path
 
 
+def test_theirs_may_say_nothing_of_whose_it_is(tmp_path, weights):
+    """As Hugging Face wrote it in 2019: by the weights beside it "gelu" is the erf form."""
+    huggingface.write_huggingface(str(tmp_path), weights, BertConfig(**SIZES))
+    path = write(tmp_path, config=SIZES | {"hidden_act": "gelu"})
+    held = checkpoints.open_contents(tmp_path)
+    for config_file in (None, path):
+        config = checkpoints.config_of_checkpoint(held, config_file)
+        assert config.hidden_act == "gelu_erf"
+        checkpoints.load(BertModel(config), tmp_path)
+    write(tmp_path, config=SIZES | {"architectures": ["RobertaModel"]})
+    with pytest.raises(ModelingError, match="of a RobertaModel; only BERT's models are supported"):
+        checkpoints.config_of_checkpoint(checkpoints.open_contents(tmp_path))
+
+
 @pytest.fixture
 def originals(tmp_path, weights):
     tf1.write_bundle(tmp_path / "bert_model.ckpt", weights)

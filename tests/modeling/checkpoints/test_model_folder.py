@@ -122,7 +122,37 @@ def test_weights_find_it(run):
             },
             TextFolding(False),
         ),
-        ({"tokenizer_config.json": {}, "tokenizer.json": {"normalizer": None}}, TextFolding()),
+        ({"tokenizer_config.json": {}, "tokenizer.json": {}}, TextFolding()),
+        # A normalizer of other parts folds what these fold, and none folds nothing.
+        ({"tokenizer.json": {"normalizer": None}}, TextFolding(False, False)),
+        (
+            {
+                "tokenizer.json": {
+                    "normalizer": {
+                        "type": "Sequence",
+                        "normalizers": [
+                            {"type": "NFD"},
+                            {"type": "Lowercase"},
+                            {"type": "StripAccents"},
+                        ],
+                    }
+                }
+            },
+            TextFolding(True, True),
+        ),
+        (
+            {
+                "tokenizer.json": {
+                    "normalizer": {
+                        "type": "Sequence",
+                        "normalizers": [
+                            {"type": "BertNormalizer", "lowercase": False, "strip_accents": None}
+                        ],
+                    }
+                }
+            },
+            TextFolding(False),
+        ),
     ],
 )
 def test_how_texts_are_folded(tmp_path, files, folding):

@@ -210,6 +210,19 @@ def test_a_teachers_forward_pass_is_in_the_table():
     assert taught.memory == alone.memory + 4 * cost_model.parameters(teacher)
     text = estimate(config, [phase], teachers=[teacher])
     assert "A teacher of 12 layers, 768 wide" in text
+    # One of every place computes as many logits as there are places, as the student does.
+    every = {"half_precision": True, "teachers": [teacher]}
+    every_place = PhaseCost(config, cost_machines.H100, phase, 2, all_places=True, **every)
+    as_many = PhaseCost(config, cost_machines.H100, Phase(128, 10, 256, 128), 2, **every)
+    assert (every_place.seconds, every_place.memory) == (as_many.seconds, as_many.memory)
+    assert every_place.memory > 1.5 * taught.memory
+    # What it weighs is taken from the room for rows.
+    options = {"half_precision": True, "held": 0.8 * cost_machines.H100.memory}
+    fits = [
+        cost_model.largest_batch(config, cost_machines.H100, 128, 20, **options | changes)
+        for changes in ({"held": 0.0}, {})
+    ]
+    assert fits[0] >= 8 * fits[1] > 0
 
 
 def test_data_cost():
@@ -284,6 +297,10 @@ def test_estimate_of_flags(tmp_path):
     values.dynamic_masking = True
     text = estimate_run(values, config, phases, files)
     assert "passes" not in text and "read and masked while the model trains" in text
+    (tmp_path / "b.txt").rename(tmp_path / "b.txt.gz")
+    values.dynamic_masking = False
+    text = estimate_run(values, config, phases, [files[0], f"{files[1]}.gz"])
+    assert "1 of 2 files of text are compressed, and counted by the bytes" in text
     values.adapt = True
     with pytest.raises(ModelingError, match="--adapt, --minutes and --flops are measured"):
         estimate_run(values, config, phases, files)

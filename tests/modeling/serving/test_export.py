@@ -212,6 +212,8 @@ def test_several_labels_numbers_and_choices(export, tokenizer):
     assert answers(path, "examples", examples=nothing)["choice"].shape == (0,)
     with pytest.raises(tf.errors.InvalidArgumentError, match="Each context needs a choice"):
         answers(path, context=["a"], choices=np.zeros([1, 0], object))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Each context needs a choice"):
+        answers(path, context=TEXTS[:2], choices=[["a", "b"], ["", ""]])
 
 
 def test_short_rows_are_not_computed_at_the_long_ones_length():

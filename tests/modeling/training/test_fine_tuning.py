@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from modeling import checkpoints
+from modeling.checkpoints.model_folder import open_model_folder
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
 from modeling.losses import ClassifierLosses
@@ -197,6 +199,21 @@ def test_models_of_a_search_compute_in_the_format_that_was_set(tmp_path):
     task = run(ToyTask(), tmp_path, seeds=(1, 2), do_export=False)
     assert task.formats == {("bfloat16", "bfloat16")}
     assert task.asked[-1][3] == 3 and len(list(tmp_path.glob("runs/*/result.json"))) == 2
+
+
+def test_labels_of_a_head_that_no_class_names_keep_their_order(tmp_path):
+    """config.json tells the labels, and its weights what they are of."""
+    config = BertConfig.named("tiny", 30).with_head("classes", ["pos", "neg"])
+    checkpoints.save(BertClassifier(config, 2), tmp_path, format="huggingface")
+    values = json.loads((tmp_path / "config.json").read_text())
+    values.pop("architectures")
+    values.pop("problem_type")
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    task = ToyTask()
+    task.config = BertConfig.named("tiny", 30).with_head("classes", ["neg", "pos"])
+    assert open_model_folder(tmp_path).config.head == "classes"
+    with pytest.raises(ModelingError, match=r"answers pos, neg in this order, .* are neg, pos"):
+        run(task, tmp_path / "out", init_checkpoint=str(tmp_path))
 
 
 ALONE = {"do_eval": False, "do_predict": False, "do_export": False}

@@ -124,6 +124,18 @@ def test_another_one_takes_its_place(tmp_path, monkeypatch, teacher, change):
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["student"]
 
 
+@pytest.mark.parametrize("name", ["tokenizer_config.json", "labels.json"])
+def test_what_lies_beside_the_teacher_makes_another_one(tmp_path, monkeypatch, teacher, name):
+    """Folding that was corrected, say; its weights are the same ones."""
+    (teacher / "labels.json").write_text('{"labels": ["no", "yes"]}')
+    take_student(given(tmp_path, monkeypatch, student_layers="0,2", init_checkpoint=teacher))
+    text = (teacher / name).read_text().replace("false", "true").replace("no", "nay")
+    (teacher / name).write_text(text)
+    take_student(given(tmp_path, monkeypatch, student_layers="0,2", init_checkpoint=teacher))
+    written = (tmp_path / "out/student" / name).read_text()
+    assert '"do_lower_case": true' in written or "nay" in written
+
+
 @pytest.mark.parametrize("moment", range(4))
 def test_killed_at_any_moment(tmp_path, monkeypatch, teacher, moment):
     """There is the whole student or none, and the next session has it."""

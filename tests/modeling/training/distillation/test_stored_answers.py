@@ -95,3 +95,11 @@ def test_what_changes_makes_another_file(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         store(tmp_path, fails, "c")
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_answers_of_another_width_are_refused(tmp_path):
+    """One example's numbers would be read as another's."""
+    wide = [np.zeros((len(row), 4), np.float32) for row in ROWS]
+    with pytest.raises(ModelingError, match=r"with 4 numbers where what is trained here .* with 3"):
+        store(tmp_path, Computing(wide))
+    assert not [path for path in tmp_path.iterdir() if path.suffix == ".answers"]

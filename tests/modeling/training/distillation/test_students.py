@@ -3,6 +3,8 @@
 That the whole way works is a matter of the documents' commands, see tests/test_readme.py.
 """
 
+import types
+
 import pytest
 
 from modeling import checkpoints
@@ -10,6 +12,7 @@ from modeling.config import BertConfig
 from modeling.models import BertClassifier
 from modeling.training.distillation import students
 from modeling.training.distillation.measuring import MeasuredExport
+from modeling.training.distillation.teaching import Teaching
 from tests.scripts import messages
 
 CONFIG = {"vocab_size": 20, "hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 8}
@@ -32,10 +35,12 @@ def test_what_is_refused(tmp_path):
         [out, large, "--student=2", "--student_layers=0,1"],
         [out, large, "--student=1,01"],
         [out, large, "--student=2", "--do_predict", f"--teacher={tmp_path}/large"],
+        [out, large, "--student=2", "--export_format=tflite"],
     )
     parts = ("give its folder as --init_checkpoint", "from 1 to the 4 of", "each once")
     parts += ("--student is half", "--student_layers and --student exclude", "--student is 1,01")
     parts += ("--teacher and --do_predict and --student exclude",)
+    parts += ("--export_format=tflite allows in other programs",)
     for text, part in zip(said, parts, strict=True):
         assert part in text, text
     assert not (tmp_path / "out").exists()
@@ -76,3 +81,16 @@ def test_the_table():
 def test_results_of_a_run(tmp_path, name, text, found):
     (tmp_path / name).write_text(text)
     assert students._results(str(tmp_path)) == found
+
+
+@pytest.mark.parametrize("head", ["choices", "classes", "tags"])
+def test_a_teacher_of_other_pieces_answers_choices_as_they_are(monkeypatch, head):
+    """Places of an answer are the choices, in the same order; of tags they are pieces."""
+    monkeypatch.setattr(Teaching, "_stored", lambda self, teacher, split, of, compute: of or "own")
+    teaching = object.__new__(Teaching)
+    split = type("Split", (list,), {"fingerprint": "ours", "places_in": len})("ab")
+    theirs = type("Split", (list,), {"fingerprint": "theirs"})("ab")
+    teaching.head, teaching.by_place, teaching.train = head, head != "classes", [split]
+    teacher = types.SimpleNamespace(own_splits=[theirs], compute=len, path="t")
+    found = teaching._answers_in_pieces(teacher, split)
+    assert found == ("theirs" if head == "tags" else "own")

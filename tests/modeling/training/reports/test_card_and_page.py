@@ -19,6 +19,7 @@ from modeling.training.reports.contents import (
     TaskReport,
     table_by_length,
 )
+from modeling.training.reports.drawings import numbers_drawing
 from modeling.training.reports.facts import JudgedSplit, RunFacts, command_to_ask
 from modeling.training.reports.page import page_html
 from modeling.training.reports.writing import write_reports
@@ -179,3 +180,8 @@ def test_files_are_written_whole(tmp_path):
     ]
     write_reports(str(tmp_path / "none"), [], RunSummary(str(tmp_path)), 3)
     assert not os.path.exists(tmp_path / "none")
+
+
+@pytest.mark.parametrize("value", [0.0, 1e17, -1e300])
+def test_numbers_that_are_all_alike_are_drawn(value):
+    assert "<circle" in numbers_drawing(np.full(3, value), np.full(3, value))

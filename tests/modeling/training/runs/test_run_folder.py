@@ -35,6 +35,14 @@ def test_what_comes_to_nothing_leaves_the_earlier_run(folder):
     assert content(folder) == before
 
 
+def test_whether_there_are_weights(folder, tmp_path):
+    assert run_folder.holds_weights(str(folder))
+    (tmp_path / "labels").mkdir()
+    (tmp_path / "labels" / "labels.json").write_text("{}")
+    assert not run_folder.holds_weights(str(tmp_path / "labels"))
+    assert not run_folder.holds_weights(str(tmp_path / "nothing"))
+
+
 def test_what_stands_takes_its_place(folder):
     run_folder.set_run_aside(str(folder))
     write(folder, {"model.ckpt-1.index": "of the new run"})
