@@ -162,6 +162,7 @@ def kill_at(line, text):
 
 
 @pytest.mark.slow
+@pytest.mark.hours
 def test_search_killed_half_way_gives_the_same_table(folder):
     flags = (*COLUMNS, *TRAIN, *SEARCH, "--dev_file=dev.tsv", "--do_eval", "--log_steps=5")
     log = succeed(*command(folder, "search", *flags))

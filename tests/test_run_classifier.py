@@ -188,6 +188,7 @@ def test_minilm_learns_sst2_and_is_served(shared_data, minilm, tmp_path, steps, 
 
 
 @pytest.mark.slow
+@pytest.mark.hours
 def test_two_directions_side_by_side(folder):
     """Pre-trained left to right and right to left, classified together, served."""
     weights = {}

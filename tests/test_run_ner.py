@@ -132,6 +132,7 @@ def test_learns_and_is_exported(folder, trained):
 
 
 @pytest.mark.slow
+@pytest.mark.hours
 def test_features_of_a_frozen_model(folder, trained, tmp_path):
     """The paper's section 5.3, from those weights."""
     do = ("--do_train", "--do_eval", "--do_predict", "--do_export", "--num_train_steps=40")

@@ -71,6 +71,7 @@ def test_export_of_sentences(sentence_folder):
 
 
 @pytest.mark.slow
+@pytest.mark.hours
 def test_tags(tmp_path):
     folder = tmp_path
     write_model(folder)
