@@ -247,7 +247,9 @@ def _check_rounding(examples: Sequence[Example], ids: np.ndarray) -> None:
     places = [index for index, example in enumerate(examples) if example.label is not None]
     exact = np.array([examples[place].label for place in places], np.float64)
     rounding = np.abs(ids[places] - exact).max(initial=0)
-    if len(places) and rounding > 1e-3 * exact.std() > 0:
+    # The same number everywhere may have a standard deviation, too, of some 1e-17.
+    differ = len(places) and np.ptp(exact) > 0
+    if differ and rounding > 1e-3 * exact.std():
         raise DataError(
             f"The labels from {examples[places[0]].source} on are numbers from"
             f" {exact.min():.17g} to {exact.max():.17g}. They are kept with some seven digits,"

@@ -183,6 +183,10 @@ def test_numbers_that_float32_cannot_tell_apart(written):
     path = written("a.tsv", "text\tlabel\na\t1e39\nb\t1\n")
     task = make(path, kind="regression")
     assert "of at most 3.4e38" in error_of(task.read, None, "train")
+    same = written("c.tsv", "text\tlabel\n" + "a\t0.1\n" * 3)
+    examples = make(same, kind="regression").read(None, "train")
+    ids = sentence_label_ids(examples, SentenceKind.REGRESSION, ())
+    assert ids.tolist() == [np.float32(0.1)] * 3
     for first, fits in ((1_700_000_000, False), (1_700, True)):
         rows = "".join(f"a\t{first + n}\n" for n in range(60))
         path = written("b.tsv", "text\tlabel\n" + rows)
