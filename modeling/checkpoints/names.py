@@ -192,11 +192,16 @@ def is_bookkeeping(name: str) -> bool:
     """Whether a file's tensor is no weight: optimizer slots, counters, loss scale, buffers."""
     last = re.split(r"[/.]", name)[-1]
     return last in {
+        "Adam",
+        "Adam_1",
+        "Momentum",
         "adam_m",
         "adam_v",
         "average",
         "averaged_updates",
         "batches_ahead",
+        "beta1_power",
+        "beta2_power",
         "global_step",
         "loss_scale",
         "loss_scale_good_steps",

@@ -147,7 +147,11 @@ def test_a_head_that_was_never_trained_is_not_saved(tmp_path):
 
 
 def test_the_folder_of_a_release_tells_the_case(tmp_path):
-    for name, lower in (("cased_L-12_H-768_A-12", False), ("uncased_L-12_H-768_A-12", True)):
+    for name, lower in (
+        ("cased_L-12_H-768_A-12", False),
+        ("uncased_L-12_H-768_A-12", True),
+        ("wwm_cased_L-24_H-1024_A-16", False),
+    ):
         folder = tmp_path / name
         checkpoints.save(BertModel(CONFIG), folder)
         (folder / "vocab.txt").write_text("\n".join(VOCAB))
