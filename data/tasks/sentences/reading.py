@@ -41,7 +41,9 @@ def open_sentence_task(
     folders = (values.output_dir, values.init_checkpoint)
     place = None if train else labels.find_labels(*folders)
     saved = delimited.load_sentence_labels(place) if place else None
-    if not saved and not train and head in [kind.value for kind in SentenceKind]:
+    # Classes without names are what --labels says.
+    named = names or head not in ("classes", "multi_label")
+    if not saved and not train and named and head in [kind.value for kind in SentenceKind]:
         saved = delimited.SavedSentenceLabels(SentenceKind(head), list(names or ()))
     name = (values.task_name or (saved and (saved.task_name or OWN_FILES)) or "").lower()
     if not name:

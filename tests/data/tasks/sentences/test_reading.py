@@ -9,7 +9,11 @@ from data.errors import DataError
 from data.tasks.sentences.delimited import make_sentence_task
 from data.tasks.sentences.glue import get_task
 from data.tasks.sentences.multiple_choice import get_task as get_choice_task
-from data.tasks.sentences.reading import read_sentence_splits, read_unlabelled_sentences
+from data.tasks.sentences.reading import (
+    open_sentence_task,
+    read_sentence_splits,
+    read_unlabelled_sentences,
+)
 from data.tasks.sentences.rows import SentenceSettings
 from data.tokenization import Tokenizer
 
@@ -24,6 +28,24 @@ def task_of(tmp_path, **options):
     (tmp_path / "train.tsv").write_text("\n".join(lines) + "\n")
     path = str(tmp_path / "train.tsv")
     return make_sentence_task(train_file=path, text_columns="text", label_column="label", **options)
+
+
+def test_labels_of_weights_whose_configuration_names_none(tmp_path):
+    """As the original's fine-tuned ones: which classes they are the flag says."""
+    task_of(tmp_path)
+    names = ("task_name", "label_kind", "id_column", "train_file", "test_file", "init_checkpoint")
+    names += ("data_dir", "dev_fraction", "file_format", "delimiter", "encoding")
+    values = SimpleNamespace(**dict.fromkeys(names), output_dir=str(tmp_path / "out"))
+    values.task_name, values.text_columns, values.label_column = "delimited", ["text"], "label"
+    values.dev_file, values.label_separator = [str(tmp_path / "train.tsv")], ","
+    values.header, values.skip_bad_rows, values.dev_fraction = True, False, 0.0
+    values.labels = ["y", "x"]
+    task = open_sentence_task(values, False, "classes")
+    assert task.labels == ["y", "x"]
+    with pytest.raises(DataError, match="was trained for classes with the labels x, y; given were"):
+        open_sentence_task(values, False, "classes", ["x", "y"])
+    values.labels = []
+    assert open_sentence_task(values, False, "regression").labels == []
 
 
 def test_the_first_examples(tmp_path, tokenizer, caplog):
