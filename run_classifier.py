@@ -82,7 +82,7 @@ from modeling.training.reports.sentences import positive_label_note, sentence_fi
 from modeling.training.runs import charts
 from modeling.training.runs.identity import weights_identity
 from modeling.training.runs.reporting import tell_of_earlier_results, write_run_results
-from modeling.training.runs.run_folder import holds_weights
+from modeling.training.runs.run_folder import holds_model
 from modeling.training.runs.session import run_outputs, session
 from modeling.training.sentences import SentenceHead, load_second_encoder, read_second_config
 from modeling.training.settings import fine_tuning_settings, training_class_weights
@@ -145,9 +145,7 @@ class SentenceClassification:
                 None if FLAGS.original_head else splits[0].features.label_ids,
             )
             content = delimited.saved_sentence_labels(self.task)
-            labels.keep_labels(
-                FLAGS.output_dir, content, is_chief(), holds_weights(FLAGS.output_dir)
-            )
+            labels.keep_labels(FLAGS.output_dir, content, is_chief(), holds_model(FLAGS.output_dir))
             if FLAGS.transfer_file:
                 how = (self.task, self.tokenizer, self.settings, cache, positions)
                 unlabelled = reading.read_unlabelled_sentences(FLAGS, *how)

@@ -86,7 +86,7 @@ from modeling.training.given_student import take_student
 from modeling.training.reports.contents import MOST_MISTAKES, Mistake, ReportMatrix, TaskReport
 from modeling.training.reports.tagging import tagging_fields
 from modeling.training.runs.reporting import tell_of_earlier_results, write_run_results
-from modeling.training.runs.run_folder import holds_weights
+from modeling.training.runs.run_folder import holds_model
 from modeling.training.runs.session import run_outputs, session
 from modeling.training.settings import FineTuningSettings, fine_tuning_settings
 from modeling.training.task import TaskEvaluation
@@ -117,7 +117,7 @@ class Tagging:
             self.sentences["train"] = sentences
             self.tags = tags.make_tag_set(sentences, FLAGS.model_scheme, characters)
             content, folder = tags.saved_tags(self.tags), FLAGS.output_dir
-            labels.keep_labels(folder, content, is_chief(), holds_weights(folder))
+            labels.keep_labels(folder, content, is_chief(), holds_model(folder))
         else:
             # Of a frozen model's checkpoint the tagger beside it isn't this one.
             checkpoint = None if frozen else FLAGS.init_checkpoint

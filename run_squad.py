@@ -117,6 +117,9 @@ class QuestionAnswering:
             "epochs_per_file": FLAGS.epochs_per_file,
             "original_step_count": FLAGS.original_step_count,
         }
+        names = ("n_best_size", "max_answer_length", "null_score_diff_threshold", "characters")
+        names += ("original_postprocessing", *(f.name for f in dataclasses.fields(self.settings)))
+        self.judging = {name: FLAGS[name].value for name in names}
 
     def read(self, purpose: str) -> list:
         positions = self.config.max_position_embeddings

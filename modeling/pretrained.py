@@ -25,9 +25,12 @@ from data.tokenization import Tokenizer
 from data.tokenization.vocabulary import load_vocab
 from modeling import checkpoints
 from modeling.checkpoints.configurations import check_shapes
+from modeling.checkpoints.formats.keras_hub import KERAS_HUB
+from modeling.checkpoints.formats.keras_hub_writing import FILES
 from modeling.checkpoints.heads import checkpoint_head
+from modeling.checkpoints.inspection.releases import case_of_release
 from modeling.checkpoints.model_folder import check_nobody_elses, open_model_folder
-from modeling.checkpoints.vocabularies import TextFolding, case_of_release
+from modeling.checkpoints.vocabularies import TextFolding
 from modeling.config import HEADS, BertConfig
 from modeling.errors import ModelingError
 from modeling.models import (
@@ -117,7 +120,7 @@ def from_pretrained(
             f"its id2label, or none."
         )
     # Before memory is taken for a model that they can't be of.
-    check_shapes(held, config)
+    check_shapes(held, config, fewer_layers=True)
     model = _make_model(config, num_labels or rows, "target_scale" in held.shapes)
     model.build()
     if same:
@@ -204,7 +207,8 @@ def save_pretrained(
     """
     with _vocabulary(tokenizer) as vocab_file:
         folding = tokenizer and TextFolding(tokenizer.do_lower_case, tokenizer.strip_accents)
-        check_nobody_elses(directory, None, (), vocab_file, folding or TextFolding())
+        preset = FILES if format == KERAS_HUB and tokenizer else ()
+        check_nobody_elses(directory, None, (), vocab_file, folding or TextFolding(), preset)
         return checkpoints.save(model, directory, vocab_file, format, folding)
 
 

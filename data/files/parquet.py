@@ -110,13 +110,13 @@ def read_rows(
         names = file.schema_arrow.names
         check_parquet_columns(path, names)
         wanted = [name for name in names if columns is None or name in columns]
-        others = dict.fromkeys(name for name in names if name not in wanted)
+        others = dict.fromkeys(names, None) if columns is not None else {}
         number = 0
         with work(f"Reading {path}", "rows", file.metadata.num_rows) as shown:
             for batch in _stream(file, path, batch_size=_BATCH_ROWS, columns=wanted):
                 for fields in _unpacked(path, batch, number):
                     number += 1
-                    yield f"{path}: row {number}", fields | others
+                    yield f"{path}: row {number}", others | fields
                 shown.add(batch.num_rows)
 
 

@@ -80,7 +80,7 @@ def task_label_strings(content: Any, name: str) -> tuple[str, ...]:
 
 
 def keep_labels(
-    output_dir: str, content: Mapping[str, Any], write: bool, has_weights: bool
+    output_dir: str, content: Mapping[str, Any], write: bool, holds_model: bool
 ) -> None:
     """Writes labels beside the weights that will learn them, in a folder that has no others.
 
@@ -88,14 +88,14 @@ def keep_labels(
         output_dir: The folder.
         content: What JSON can hold, "labels" among it.
         write: For the one process that does.
-        has_weights: Whether some in the folder have learned the labels that lie there. A command
-            that was refused, or stopped before its first checkpoint, leaves labels alone.
+        holds_model: Whether some in the folder learns the labels that lie there. A command that
+            was refused before its first step leaves labels alone, which bind nobody.
 
     Raises:
-        DataError: The folder holds weights for other labels, or can't be written.
+        DataError: The folder holds a model of other labels, or can't be written.
     """
     path = os.path.join(output_dir, FILE)
-    if has_weights and tf.io.gfile.exists(path):
+    if holds_model and tf.io.gfile.exists(path):
         earlier = read_labels(path)
         names = earlier.get("labels") if isinstance(earlier, dict) else None
         known = earlier.keys() - {DEV_FRACTION} if isinstance(earlier, dict) else ()

@@ -60,7 +60,7 @@ def config_of_checkpoint(
     """
     own = _own_configs(held)
     stand_in = config_file or (None if own else config_file_of(held))
-    same = [c for c in own if stand_in and os.path.realpath(c.file) == os.path.realpath(stand_in)]
+    same = [c for c in own if stand_in and _same_file(c.file, stand_in)]
     if same:
         config = same[0]  # the format tells in whose terms it is
     elif stand_in:
@@ -113,6 +113,9 @@ def check_own_config(held: Contents, config: BertConfig, fields: Sequence[str] =
         )
         gelu = any({"gelu", "gelu_erf"} <= {*pair} for pair in said.values())
         hint = ' (Hugging Face calls "gelu" what is "gelu_erf" here.)' if gelu else ""
+        if config.file and _same_file(own.file, config.file):
+            hint += " Nothing in the file says that it is Hugging Face's: name no file, read it by"
+            hint += ' checkpoints.config_of_checkpoint, or write "model_type": "bert" into it.'
         raise ModelingError(
             f"{own.file}, which came with the weights of {held.path}, says {theirs}; "
             f"{config.file or 'the configuration that they are to be used with'} says {ours}.{hint}"
@@ -168,8 +171,13 @@ def check_computable(held: Contents) -> None:
             )
 
 
-def check_shapes(held: Contents, config: BertConfig) -> None:
+def check_shapes(held: Contents, config: BertConfig, fewer_layers: bool = False) -> None:
     """Compares the weights with what a configuration says about their shapes.
+
+    Args:
+        held: The checkpoint.
+        config: What its weights are to be used with.
+        fewer_layers: Whether it may have fewer layers, the first ones.
 
     Raises:
         ModelingError: They differ, or a part of the encoder is missing; names some.
@@ -183,7 +191,9 @@ def check_shapes(held: Contents, config: BertConfig) -> None:
     heads = held.num_attention_heads or config.num_attention_heads
     if heads != config.num_attention_heads:
         wrong.append(f"num_attention_heads is {config.num_attention_heads} but there are {heads}")
-    if layers not in (0, config.num_hidden_layers):
+    if layers not in (0, config.num_hidden_layers) and not (
+        fewer_layers and layers > config.num_hidden_layers
+    ):
         wrong.append(f"num_hidden_layers is {config.num_hidden_layers} but there are {layers}")
     expected = names.encoder_shapes(config)
     if not wrong:
@@ -198,7 +208,7 @@ def check_shapes(held: Contents, config: BertConfig) -> None:
     if wrong:
         raise ModelingError(
             f"The configuration doesn't describe {held.path}: {'; '.join(wrong)}. Name the right "
-            f"file with --bert_config_file."
+            f"file (--bert_config_file, config_file)."
         )
 
 
@@ -218,6 +228,19 @@ def _own_configs(held: Contents) -> list[BertConfig]:
     # Of 2019, when none of their keys was written, too: "gelu" is the erf form.
     huggingface = held.format in _OF_HUGGINGFACE
     return [BertConfig.from_json_file(file, huggingface) for file in _beside(held, own)]
+
+
+def _same_file(one: str, other: str | os.PathLike) -> bool:
+    """Whether two paths are of one file, or of a copy of it."""
+    if os.path.realpath(one) == os.path.realpath(other):
+        return True
+    if not (tf.io.gfile.exists(one) and tf.io.gfile.exists(other)) or tf.io.gfile.isdir(other):
+        return False
+    contents = []
+    for path in (one, other):
+        with tf.io.gfile.GFile(path, "rb") as file:
+            contents.append(file.read())
+    return contents[0] == contents[1]
 
 
 def _beside(held: Contents, candidates: Sequence[str]) -> list[str]:

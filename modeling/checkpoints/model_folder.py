@@ -182,7 +182,13 @@ def check_nobody_elses(
     replaced |= {VOCABULARY_NAME} if vocab_file else set()
     replaced |= {TOKENIZER_NAME} if folding != TextFolding() else set()
     replaced |= {*written}
-    others = [*ANSWER_FILES, VOCABULARY_NAME, TOKENIZER_NAME, FAST_TOKENIZER, ADDED]
+    others = [*ANSWER_FILES, VOCABULARY_NAME, TOKENIZER_NAME]
+    # Of the same vocabulary they are of the model that is written: an earlier writing of it.
+    there = join(directory, VOCABULARY_NAME)
+    same = (
+        vocab_file and tf.io.gfile.exists(there) and not _vocabulary_difference(there, vocab_file)
+    )
+    others += [] if same else [FAST_TOKENIZER, ADDED]
     left = [n for n in others if n not in replaced and tf.io.gfile.exists(join(directory, n))]
     if left:
         raise ModelingError(

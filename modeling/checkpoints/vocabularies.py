@@ -16,6 +16,7 @@ import itertools
 import json
 import os
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -29,7 +30,7 @@ from modeling.checkpoints.formats.keras_hub import (
     keras_hub_folding,
     keras_hub_vocabulary,
 )
-from modeling.checkpoints.inspection.releases import RELEASES
+from modeling.checkpoints.inspection.releases import case_of_release
 from modeling.checkpoints.loading import find
 from modeling.errors import ModelingError
 
@@ -41,11 +42,6 @@ _SPECIAL = re.compile(r"\[(PAD|UNK|CLS|SEP|MASK|unused\d+)\]")
 FAST_TOKENIZER = "tokenizer.json"
 ADDED = "added_tokens.json"
 _LARGEST_TOKENIZER = 100_000_000  # bytes
-# Folders of the models released with the paper, and what their texts were folded to.
-_RELEASED = {
-    release.folder: release.folder.startswith(("uncased", "wwm_uncased", "multilingual", "chinese"))
-    for release in RELEASES
-}
 _ADD_WORD = (
     "Texts that hold them are cut into other pieces here. Put each that is a word of the texts, as "
     "they are folded, in the line of its id in vocab.txt."
@@ -218,18 +214,6 @@ def text_folding(path: str | os.PathLike, by_name: bool = False) -> TextFolding:
     return told
 
 
-def case_of_release(path: str | os.PathLike | None) -> bool | None:
-    """Whether a model lower-cases, by the name of its folder: one released with the paper.
-
-    Args:
-        path: …/NAME/bert_model.ckpt, or …/NAME.
-    """
-    parts = [part for part in os.fspath(path or "").split("/") if part]
-    if parts and parts[-1].startswith("bert_model.ckpt"):
-        parts.pop()
-    return _RELEASED.get(parts[-1]) if parts else None
-
-
 def check_casing(do_lower_case: bool, init_checkpoint: str | None) -> None:
     """Refuses a case that contradicts the name of a released model's folder, as the original does.
 
@@ -255,12 +239,12 @@ def kept_folding(folder: str) -> TextFolding:
         ModelingError: Such a file is damaged.
     """
     _tell_of_added(folder)
-    for name, lower in ((TOKENIZER_NAME, "do_lower_case"), (FAST_TOKENIZER, "lowercase")):
-        path = join(folder, name)
-        values = _read_object(path)
-        _check_tokenizer(path, values)
-        if name == FAST_TOKENIZER:
-            values = _folding_of_normalizer(values)
+    paths = join(folder, TOKENIZER_NAME), join(folder, FAST_TOKENIZER)
+    configured, fast = map(_read_object, paths)
+    _check_tokenizer(paths[0], configured)
+    _check_tokenizer(paths[1], fast)
+    folding = _folding_of_normalizer(fast)
+    for values, lower in ((configured, "do_lower_case"), (folding, "lowercase")):
         folded, stripped = values.get(lower), values.get("strip_accents")
         told = TextFolding(*(v if isinstance(v, bool) else None for v in (folded, stripped)))
         if told != TextFolding():
@@ -330,7 +314,7 @@ def _tell_of_added(folder: str) -> None:
     added += [token.get("content") for token in listed if isinstance(token, dict)]
     known = set(_tokens(vocab_file))
     texts = dict.fromkeys(token for token in added if isinstance(token, str))
-    whole = [token for token in texts if re.search(r"\W", token) and not _SPECIAL.fullmatch(token)]
+    whole = [token for token in texts if _is_cut(token) and not _SPECIAL.fullmatch(token)]
     unknown = [token for token in texts if token not in known and token not in whole]
     for tokens, that, remedy in (
         (unknown, "are not in its vocab.txt", _ADD_WORD),
@@ -341,6 +325,16 @@ def _tell_of_added(folder: str) -> None:
                 "The tokenizer in %s has %d added tokens that %s: %s. %s",
                 *(folder, len(tokens), that, ", ".join(tokens[:5]), remedy),
             )
+
+
+def _is_cut(token: str) -> bool:
+    """Whether BERT's tokenizer cuts a text like this at blanks or punctuation."""
+    return len(token) > 1 and any(
+        character.isspace()
+        or unicodedata.category(character).startswith("P")
+        or (character.isascii() and not character.isalnum())
+        for character in token
+    )
 
 
 def _read_object(path: str) -> dict[str, Any]:

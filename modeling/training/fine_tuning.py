@@ -33,7 +33,7 @@ from modeling.training.reports.facts import JudgedSplit
 from modeling.training.reports.writing import write_reports
 from modeling.training.runs import run_folder, run_state
 from modeling.training.runs.best import has_best, load_best
-from modeling.training.runs.fit import DEV_FILE, RunStage, fit_run
+from modeling.training.runs.fit import RunStage, fit_run
 from modeling.training.runs.identity import weights_identity
 from modeling.training.runs.reporting import Reporter, reported_evaluation
 from modeling.training.runs.summary import RunSummary
@@ -234,6 +234,11 @@ class _Driver:
             **{name: optimization[name] for name in OPTIMIZATION},
         }
 
+    @property
+    def judging(self) -> Mapping[str, Any]:
+        """What evaluations depend on besides weights and data, by the names of the flags."""
+        return getattr(self.task, "judging", {})
+
     @functools.cached_property
     def vocabulary(self) -> Mapping[str, Any] | None:
         """Which one the weights will belong to."""
@@ -313,8 +318,6 @@ class _Driver:
             "train_batch_size": trial.batch_size,
             "random_seed": trial.seed,
         }
-        if judge:
-            identity[DEV_FILE] = [split.fingerprint for split in self.dev_splits]
         reporter = Reporter(folder, num_train_steps, stages[0].batch_size)
         evaluate = reported_evaluation(judge, reporter, "dev set") if judge else None
         scores = [name for name in self.task.result_names if name != "eval_loss"]
@@ -333,6 +336,7 @@ class _Driver:
             summary,
             result_names=lambda: self.task.result_names if judge else (),
             identity=identity,
+            judged_by={"dev_file": judge.split.fingerprint, **self.judging} if judge else None,
             vocabulary=self.vocabulary,
             begin=functools.partial(self._begin, num_train_steps),
         )
@@ -358,7 +362,8 @@ class _Driver:
                 f"--overwrite_output_dir to search in this one."
             )
         identity = self.identity | {
-            DEV_FILE: [split.fingerprint for split in self.dev_splits],
+            "dev_file": [split.fingerprint for split in self.dev_splits],
+            **self.judging,
             "num_train_steps": settings.num_train_steps,
             # Whether a run's weights are its last or its best ones, and of which steps.
             "eval_steps": settings.loop.eval_steps if settings.loop.best_metric else 0,

@@ -223,7 +223,11 @@ def read_second_config(values, config: BertConfig) -> BertConfig | None:
                 "second encoder has."
             )
         return None
-    second = BertConfig.from_file_or_name(path, config.vocab_size)
+    if values.second_init_checkpoint:  # whose format tells in whose terms the file is
+        held = checkpoints.open_contents(values.second_init_checkpoint)
+        second = checkpoints.config_of_checkpoint(held, path)
+    else:
+        second = BertConfig.from_file_or_name(path, config.vocab_size)
     if second.num_hidden_layers != config.num_hidden_layers:
         raise ModelingError(
             f"{path} has {second.num_hidden_layers} layers, {values.bert_config_file} has "

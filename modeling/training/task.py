@@ -118,6 +118,8 @@ class Task(Protocol):
         identity: Everything that makes another run of it, by the names of the flags: sizes of the
             model, labels, kinds of heads. The driver adds what it knows itself: fingerprints of
             the training data, initial weights, optimizer, learning rate, batch size and seed.
+        judging: What else its evaluations depend on, by the names of the flags: runs that were
+            judged otherwise aren't compared. A task may do without.
     """
 
     config: BertConfig

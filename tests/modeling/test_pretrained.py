@@ -206,6 +206,44 @@ def test_tokenizers_that_are_not_berts(tmp_path, caplog):
     modeling.from_pretrained(tmp_path / "e")
     assert "1 added tokens that hold blanks or punctuation: <e1>. Here texts are" in caplog.text
     assert "not in its vocab.txt" not in caplog.text
+    # What texts are not cut at is kept whole, and BPE beside a folding is seen, too.
+    tokens = [*VOCAB[:-2], "😀", "हिन्दी"]
+    modeling.save_pretrained(tmp_path / "f", BertModel(CONFIG), Tokenizer.from_vocab(tokens))
+    (tmp_path / "f" / "added_tokens.json").write_text('{"😀": 7, "हिन्दी": 8}')
+    caplog.clear()
+    modeling.from_pretrained(tmp_path / "f")
+    assert "added tokens" not in caplog.text
+    (tmp_path / "f" / "tokenizer.json").write_text('{"model": {"type": "BPE"}}')
+    with pytest.raises(ModelingError, match="cuts words by BPE"):
+        modeling.from_pretrained(tmp_path / "f")
+
+
+@pytest.mark.parametrize("format", ["huggingface", "keras_hub"])
+def test_a_model_is_written_again_where_it_lies(tmp_path, format):
+    """As after more training; of Hugging Face's with the tokenizer.json that came with it."""
+    tokenizer = Tokenizer.from_vocab(VOCAB)
+    modeling.save_pretrained(tmp_path, BertModel(CONFIG), tokenizer, format)
+    if format == "huggingface":
+        (tmp_path / "tokenizer.json").write_text('{"model": {"type": "WordPiece"}}')
+    for _ in range(2):
+        model, tokenizer, _ = modeling.from_pretrained(tmp_path)
+        modeling.save_pretrained(tmp_path, model, tokenizer, format)
+
+
+def test_the_first_layers_of_a_larger_one(tmp_path, caplog):
+    modeling.save_pretrained(tmp_path, BertModel(CONFIG), Tokenizer.from_vocab(VOCAB))
+    values = json.loads((tmp_path / "bert_config.json").read_text())
+    layers = values["num_hidden_layers"]
+    for number in (layers - 1, layers + 1):
+        (tmp_path / "bert_config.json").write_text(
+            json.dumps(values | {"num_hidden_layers": number})
+        )
+        if number < layers:
+            assert modeling.from_pretrained(tmp_path).config.num_hidden_layers == number
+            assert f"layer_{layers - 1}" in caplog.text
+        else:
+            with pytest.raises(ModelingError, match="num_hidden_layers is"):
+                modeling.from_pretrained(tmp_path)
 
 
 def test_a_configuration_of_other_sizes_is_refused_before_it_is_built(tmp_path, monkeypatch):

@@ -189,16 +189,6 @@ def read_to_answer(
     questions = first_examples(questions, values.max_eval_examples, name)
     settings = question_settings(values)
     tell_question_lengths(name, tokenizer, questions, settings, max_positions)
-    # What they are answered by, too: other windows or spans are other answers.
-    answering = (
-        *("n_best_size", "max_answer_length", "null_score_diff_threshold"),
-        *("version_2_with_negative", "characters", "original_postprocessing"),
-    )
-    content = features_fingerprint(
-        [
-            [*dataclasses.astuple(settings), *(getattr(values, name) for name in answering)],
-            *(dataclasses.astuple(question)[:5] for question in questions),
-        ]
-    )
+    content = features_fingerprint(dataclasses.astuple(question)[:5] for question in questions)
     skipped = bad_rows.skipped.get(path, 0)
     return TaskSplit(name, None, content, str, questions, skipped=skipped)

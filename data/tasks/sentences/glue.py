@@ -166,7 +166,7 @@ class PublishedTask:
     ) -> Iterator[Example]:
         at = _positions(path, table, lines)
         needed = 1 + max(at.values())
-        width = len(lines[0].split("\t")) if lines else 0
+        width = len(next(filter(None, lines), "").split("\t"))
         seen: dict[str, str] = {}
         skipped: dict[str, list[str]] = {"too few columns": [], 'the label "-"': []}
 
@@ -183,7 +183,7 @@ class PublishedTask:
                     f"{needed} are needed; it reads {error_text(line)}. Check that the file is "
                     f"the task's own {table.file}, with tabs."
                 )
-            if len(fields) > width and not table.skip_short:
+            if any(fields[width:]) and not table.skip_short:
                 raise DataError(
                     f"{source}: this row of {self.name} has {len(fields)} tab-separated columns, "
                     f"the first line has {width}; it reads {error_text(line)}. Take the tab out of "

@@ -149,17 +149,24 @@ class SentenceLayout:
 
     def _parts(self, row: TableRow, value: str) -> list[object]:
         """The labels that a cell names, between separators or as a list in JSON."""
-        if not (value.lstrip().startswith("[") and value.rstrip().endswith("]")):
-            return [part for part in value.split(self.label_separator) if part.strip()]
+        parts = [part for part in value.split(self.label_separator) if part.strip()]
+        if not _in_brackets(value):
+            return parts
         try:
             return json.loads(value)
         except (ValueError, RecursionError):
+            if all(map(_in_brackets, parts)):  # [PER],[LOC]
+                return parts
             raise DataError(
                 f"{row.source}: the column {self.label_column!r} holds {error_text(value)}, which"
                 f" looks like a list and isn't one in JSON. Write the labels with"
                 f" {error_text(self.label_separator)} between them (--label_separator), as a list"
                 ' in JSON (["a", "b"]), or the file as JSON lines or Parquet.'
             ) from None
+
+
+def _in_brackets(text: str) -> bool:
+    return text.lstrip().startswith("[") and text.rstrip().endswith("]")
 
 
 def check_sentence_labels(examples: Iterable[Example], labels: Sequence[str]) -> None:
@@ -286,7 +293,7 @@ def _number(row: TableRow, column: str, value: object) -> float:
         # Python, but hardly the file's author, takes "1_0" for 10.
         with contextlib.suppress(ValueError):
             number = float(str(value).replace("_", "?"))
-    if not abs(number) <= np.finfo(np.float32).max:
+    if not abs(number) <= float(np.finfo(np.float32).max):
         raise DataError(
             f"{row.source}: the label in column {column!r} is {error_text(value)}; regression needs"
             " a finite number with a decimal point, such as 3.5, of at most 3.4e38. Correct or"

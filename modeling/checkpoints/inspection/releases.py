@@ -17,6 +17,8 @@ GETTING_WEIGHTS = 'modeling/checkpoints/README.md, "Getting weights"'
 """Where documents say it, for messages."""
 _DATA = ".data-00000-of-00001"
 _STEP = 1 << 20  # bytes
+# Of folders, what tells that texts were lower-cased.
+_LOWER_CASED = ("uncased", "wwm_uncased", "multilingual", "chinese")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,6 +146,19 @@ def hint_of_release(path: str | os.PathLike) -> str:
         if name in parts:
             return f"{name} is released as {BASE_URL}2020_02_20/{name}.zip; see {GETTING_WEIGHTS}."
     return f"Where released weights are is told in {GETTING_WEIGHTS}."
+
+
+def case_of_release(path: str | os.PathLike | None) -> bool | None:
+    """Whether a model lower-cases, by the name of its folder: one released with the paper.
+
+    Args:
+        path: …/NAME/bert_model.ckpt, or …/NAME.
+    """
+    parts = [part for part in os.fspath(path or "").split("/") if part]
+    if parts and parts[-1].startswith("bert_model.ckpt"):
+        parts.pop()
+    known = [one.folder for one in RELEASES if parts and one.folder == parts[-1]]
+    return known[0].startswith(_LOWER_CASED) if known else None
 
 
 def _sha256(path: str) -> str:

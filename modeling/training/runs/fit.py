@@ -51,9 +51,7 @@ from modeling.training.runs.rollback import (
 from modeling.training.runs.run_state import RunState, start_or_resume
 from modeling.training.runs.summary import RunSummary
 
-_STEPS = "num_train_steps"
-DEV_FILE = "dev_file"
-"""The entry of an identity that says what the best weights are chosen by."""
+_STEPS, _JUDGED_BY = "num_train_steps", "judged_by"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,6 +88,7 @@ def fit_run(
     *,
     result_names: Callable[[], Iterable[str]] | None = None,
     identity: Mapping[str, Any] | None = None,
+    judged_by: Mapping[str, Any] | None = None,
     vocabulary: Mapping[str, Any] | None = None,
     begin: Callable[[], None] | None = None,
 ) -> int:
@@ -108,8 +107,8 @@ def fit_run(
         result_names: Names of the results that `evaluate` gives, by which a mistyped `best_metric`
             is found before training. Only called if there is one.
         identity: Everything that changes the result, by the names of flags; see `identity`.
-            Its entry DEV_FILE counts where there is a `best_metric`: evaluations of different
-            examples can't be compared.
+        judged_by: What the evaluations depend on besides, by the names of flags. It counts where
+            there is a `best_metric`: those of different examples can't be compared.
         vocabulary: Which one the weights belong to, see `checkpoints.describe_vocabulary`.
         begin: Called once the run stands, before its first step: a run that is refused, because
             its first weights don't fit, say, must leave nothing in the folder that binds the next.
@@ -128,7 +127,7 @@ def fit_run(
         run = _Run(
             train_step, directory, reporter, options, evaluate, interruption, vocabulary, begin
         )
-        run.identify(identity or {}, stages[-1].last_step)
+        run.identify(identity or {}, judged_by or {}, stages[-1].last_step)
         # A run that diverges is taken off the terminal too.
         with contextlib.closing(reporter):
             step = run.through(stages, init_checkpoint, summary)
@@ -167,23 +166,28 @@ class _Run:
             every=every if self.watch else (),
         )
 
-    def identify(self, identity: Mapping[str, Any], last_step: int) -> None:
+    def identify(
+        self, identity: Mapping[str, Any], judged_by: Mapping[str, Any], last_step: int
+    ) -> None:
         """Compares the settings with those that the folder's weights were trained with."""
         step = run_folder.latest_run_step(self.directory)
         earlier = run_identity.read_identity(self.directory) if step else {}
         planned = max(earlier.pop(_STEPS, last_step), step)
         finished = step >= min(last_step, planned)
-        if not self.options.best_metric:
-            earlier.pop(DEV_FILE, None)
+        before = earlier.pop(_JUDGED_BY, {})
         self.changes = run_identity.identity_differences(earlier, identity)
-        other_dev_file = run_identity.identity_differences(
-            earlier, {DEV_FILE: identity[DEV_FILE]} if DEV_FILE in identity else {}
-        )
+        judged_otherwise = run_identity.identity_differences(before, judged_by)
+        if judged_otherwise and self.options.best_metric:
+            self.changes = "; ".join(filter(None, (self.changes, judged_otherwise)))
+            self._refuse_changes(step)
+        if judged_otherwise:
+            # Evaluations of both are in the run's history: none may choose by it any more.
+            judged_by = dict.fromkeys((*before, *judged_by), "several")
         if last_step < planned and last_step <= step:
             # The learning rate was to fall to its end at another one.
             steps = f"{_STEPS} was {planned} and is {last_step} now"
             self.changes = f"{self.changes}; {steps}" if self.changes else steps
-        if finished or other_dev_file:
+        if finished:
             self._refuse_changes(step)
         if self.changes:
             logging.warning(
@@ -192,7 +196,8 @@ class _Run:
                 step,
                 self.changes,
             )
-        self.identity = {**identity, _STEPS: last_step} if identity else {}
+        if identity:
+            self.identity = {**identity, _STEPS: last_step, _JUDGED_BY: {**before, **judged_by}}
 
     def _refuse_changes(self, step: int) -> None:
         """Weights of other settings mustn't pass for what this command was to train."""

@@ -41,8 +41,8 @@ _WRITTEN = (
     ADAPTED_VOCABULARY,
     *ANSWER_FILES, *_KEPT,
 )  # fmt: skip
-# Ends of what holds weights: checkpoints of any format, and a finished run of a search.
-_OF_WEIGHTS = (".index", ".safetensors", ".h5", ".keras", ".bin", "result.json")
+# Ends of what holds weights, in any format.
+_OF_WEIGHTS = (".index", ".safetensors", ".h5", ".keras", ".bin")
 # What is replaced by a run that doesn't stand yet; while it is moved; and when nobody needs it.
 _ASIDE, _MOVING, _FORGOTTEN = ".replaced", ".replaced.moving", ".replaced.forgotten"
 
@@ -156,10 +156,12 @@ def run_checkpoint_steps(directory: str) -> list[int]:
     return sorted(int(match[1]) for match in matches if match)
 
 
-def holds_weights(directory: str) -> bool:
-    """Whether weights lie in a folder or below it, whoever wrote them, or a search's result."""
-    found = (name for _, _, names in tf.io.gfile.walk(directory) for name in names)
-    return any(name.endswith(_OF_WEIGHTS) for name in found)
+def holds_model(directory: str) -> bool:
+    """Whether a run or a search has stood in a folder, or weights lie there, whoever's they are."""
+    if not tf.io.gfile.isdir(directory):
+        return False
+    names = [name.rstrip("/") for name in tf.io.gfile.listdir(directory)]
+    return any(name.endswith(_OF_WEIGHTS) or name in (CONFIG_NAME, "best") for name in names)
 
 
 def latest_run_checkpoint(directory: str, to_train: bool = True) -> str | None:

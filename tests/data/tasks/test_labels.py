@@ -44,8 +44,8 @@ def test_of_another_kind_of_model(tmp_path):
 def test_labels_alone_bind_nobody(tmp_path):
     """A command that was refused, or stopped before its first checkpoint, has left them."""
     folder = str(tmp_path)
-    labels.keep_labels(folder, {"labels": ["x", "y"]}, write=True, has_weights=False)
-    labels.keep_labels(folder, {"labels": ["a", "b"]}, write=True, has_weights=False)
+    labels.keep_labels(folder, {"labels": ["x", "y"]}, write=True, holds_model=False)
+    labels.keep_labels(folder, {"labels": ["a", "b"]}, write=True, holds_model=False)
     assert labels.read_labels(f"{folder}/labels.json") == {"labels": ["a", "b"]}
     with pytest.raises(DataError, match=r"trained for the labels a, b .* training set has c, d"):
-        labels.keep_labels(folder, {"labels": ["c", "d"]}, write=True, has_weights=True)
+        labels.keep_labels(folder, {"labels": ["c", "d"]}, write=True, holds_model=True)

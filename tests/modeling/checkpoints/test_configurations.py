@@ -51,10 +51,14 @@ def test_theirs_may_say_nothing_of_whose_it_is(tmp_path, weights):
     huggingface.write_huggingface(str(tmp_path), weights, BertConfig(**SIZES))
     path = write(tmp_path, config=SIZES | {"hidden_act": "gelu"})
     held = checkpoints.open_contents(tmp_path)
-    for config_file in (None, path):
+    copied = write(tmp_path / "copy", config=SIZES | {"hidden_act": "gelu"})
+    for config_file in (None, path, copied):
         config = checkpoints.config_of_checkpoint(held, config_file)
         assert config.hidden_act == "gelu_erf"
         checkpoints.load(BertModel(config), tmp_path)
+    # Who reads the file alone is told why that isn't enough.
+    with pytest.raises(ModelingError, match=r"checkpoints\.config_of_checkpoint, or write"):
+        checkpoints.load(BertModel(BertConfig.from_json_file(path)), tmp_path)
     write(tmp_path, config=SIZES | {"architectures": ["RobertaModel"]})
     with pytest.raises(ModelingError, match="of a RobertaModel; only BERT's models are supported"):
         checkpoints.config_of_checkpoint(checkpoints.open_contents(tmp_path))

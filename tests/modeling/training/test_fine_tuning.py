@@ -245,8 +245,21 @@ def test_best_weights_are_not_chosen_by_two_dev_sets(tmp_path):
     for number in (2, 4):
         with pytest.raises(ModelingError, match=r"dev_file .*--overwrite_output_dir"):
             run(other, tmp_path, loop=loop, num_train_steps=number, **only)
-    # Where nothing is chosen, another one may judge.
+    # Another one besides doesn't choose.
+    task = ToyTask()
+    task.splits["dev"].append(Split("dev_more", np.arange(4, 9), fingerprint="c"))
+    run(task, tmp_path, loop=loop, num_train_steps=2, **only)
+    # Flags that an evaluation depends on count as data does.
+    task.judging = {"max_answer_length": 30}
+    run(task, tmp_path, loop=loop, num_train_steps=3, **only)
+    task.judging = {"max_answer_length": 20}
+    with pytest.raises(ModelingError, match="max_answer_length was 30 and is 20 now"):
+        run(task, tmp_path, loop=loop, num_train_steps=4, **only)
+    # Where nothing is chosen, another one may judge; then none can choose by both any more.
     run(other, tmp_path, loop={"eval_steps": 1}, num_train_steps=4, **only)
+    for one in (ToyTask(), other):
+        with pytest.raises(ModelingError, match=r"dev_file .*--overwrite_output_dir"):
+            run(one, tmp_path, loop=loop, num_train_steps=5, **only)
 
 
 def test_a_search_takes_no_folder_that_holds_a_run_of_its_own(tmp_path):

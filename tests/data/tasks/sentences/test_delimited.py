@@ -135,6 +135,8 @@ def test_lists_in_cells(written):
     task = make(path, kind="multi_label")
     assert task.labels == ["x, y", "z"]
     assert [e.label for e in task.read(None, "train")] == [("x, y", "z"), ("z",), ("z",)]
+    path = written("d.tsv", "text\tlabel\na\t[PER],[LOC]\nb\t[PER]\nc\tz\n")
+    assert make(path, kind="multi_label").labels == ["[LOC]", "[PER]", "z"]
     path = written("b.tsv", "text\tlabel\na\t['x', 'y']\nb\tz\nc\tz\n")
     message = error_of(make, path, kind="multi_label")
     assert f"{path}:2: the column 'label' holds \"['x', 'y']\"" in message
@@ -183,10 +185,10 @@ def test_numbers_that_float32_cannot_tell_apart(written):
     path = written("a.tsv", "text\tlabel\na\t1e39\nb\t1\n")
     task = make(path, kind="regression")
     assert "of at most 3.4e38" in error_of(task.read, None, "train")
-    same = written("c.tsv", "text\tlabel\n" + "a\t0.1\n" * 3)
+    same = written("c.tsv", "text\tlabel\na\t0.3\na\t0.30000000000000004\na\t0.3\n")
     examples = make(same, kind="regression").read(None, "train")
     ids = sentence_label_ids(examples, SentenceKind.REGRESSION, ())
-    assert ids.tolist() == [np.float32(0.1)] * 3
+    assert ids.tolist() == [np.float32(0.3)] * 3
     for first, fits in ((1_700_000_000, False), (1_700, True)):
         rows = "".join(f"a\t{first + n}\n" for n in range(60))
         path = written("b.tsv", "text\tlabel\n" + rows)

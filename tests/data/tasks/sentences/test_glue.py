@@ -100,6 +100,13 @@ def test_bad_rows_are_named(rows, line, words, tmp_path):
         assert word in str(error.value)
 
 
+def test_empty_columns_behind_the_last_and_a_blank_first_line(tmp_path):
+    (tmp_path / "dev.tsv").write_text("sentence\tlabel\nfine\t1\t\t\n", encoding="utf-8")
+    assert [e.text_a for e in get_task("sst-2").read(str(tmp_path), "dev")] == ["fine"]
+    (tmp_path / "train.tsv").write_text("\nx\t1\t\tfine\n", encoding="utf-8")
+    assert [e.text_a for e in get_task("cola").read(str(tmp_path), "train")] == ["fine"]
+
+
 def test_bad_files_are_named(tmp_path):
     with pytest.raises(DataError, match=r"train\.tsv"):
         get_task("cola").read(str(tmp_path), "train")

@@ -167,6 +167,13 @@ def test_labels_of_json_types(tmp_path):
     refused(tmp_path / "x.tsv", "o\tp\ta\tb\tc\td\n", "x.tsv:1: there is no label")
 
 
+def test_columns_without_a_name_may_be_several(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text(",sent1,sent2,ending0,ending1,label,\n0,p,q,a,b,0,\n", "utf-8")
+    (example,) = get_task("multiple_choice", train_file=str(path)).read(None, "train")
+    assert example.choices == ("q a", "q b")
+
+
 def test_files_that_are_refused(tmp_path):
     header = "sent1,sent2,ending0,ending1,label\n"
     for name, text, match in (

@@ -201,7 +201,7 @@ def test_tag_sets(tmp_path):
     tags = make_tag_set(sentences, "iobes")
     assert len(tags) == 9
     assert tags.names[:5] == ("O", "B-X", "I-X", "E-X", "S-X")
-    labels.keep_labels(str(tmp_path), saved_tags(tags), write=True, has_weights=False)
+    labels.keep_labels(str(tmp_path), saved_tags(tags), write=True, holds_model=False)
     assert load_tags(str(tmp_path), None) == tags
     with pytest.raises(DataError, match="not one of 1 sentences has an entity"):
         make_tag_set([sentence("a", ["O"])], "iob2")

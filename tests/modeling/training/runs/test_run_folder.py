@@ -35,12 +35,19 @@ def test_what_comes_to_nothing_leaves_the_earlier_run(folder):
     assert content(folder) == before
 
 
-def test_whether_there_are_weights(folder, tmp_path):
-    assert run_folder.holds_weights(str(folder))
-    (tmp_path / "labels").mkdir()
-    (tmp_path / "labels" / "labels.json").write_text("{}")
-    assert not run_folder.holds_weights(str(tmp_path / "labels"))
-    assert not run_folder.holds_weights(str(tmp_path / "nothing"))
+def test_whether_there_is_a_model(folder, tmp_path):
+    assert run_folder.holds_model(str(folder))
+    # A command that was refused leaves labels, and a student that was made is not yet trained.
+    refused = tmp_path / "refused"
+    write_into = {"labels.json": "{}", "student/bert_model.ckpt.index": "", "runs/a/x": ""}
+    refused.mkdir()
+    for name, content in write_into.items():
+        (refused / name).parent.mkdir(exist_ok=True, parents=True)
+        (refused / name).write_text(content)
+    assert not run_folder.holds_model(str(refused))
+    assert not run_folder.holds_model(str(tmp_path / "nothing"))
+    (refused / "bert_config.json").write_text("{}")
+    assert run_folder.holds_model(str(refused))
 
 
 def test_what_stands_takes_its_place(folder):
