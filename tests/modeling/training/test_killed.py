@@ -89,10 +89,8 @@ def test_a_fast_run_is_killed_ten_times(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kills", "deaths", "terms"),
-    [(2, [3], 1), pytest.param(4, [3, 8], 2, marks=pytest.mark.hours)],
-)
+@pytest.mark.hours
+@pytest.mark.parametrize(("kills", "deaths", "terms"), [(2, [3], 1), (4, [3, 8], 2)])
 def test_killed_on_two_replicas(tmp_path, kills, deaths, terms):
     check(tmp_path, 2, kills=kills, deaths_in_writes=deaths, terms=terms, tolerance=1e-6)
 

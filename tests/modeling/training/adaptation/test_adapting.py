@@ -178,6 +178,7 @@ def test_an_interrupted_adaptation_goes_on(folder):
 
 
 @pytest.mark.slow
+@pytest.mark.hours
 def test_general_text_is_rehearsed(folder):
     """What lies behind the measured 300,000 characters is trained on; to the last bit resumable."""
     write_text(folder / "long.txt", ["the", "never", "ever", "was"], 3, count=6000)
