@@ -8,10 +8,9 @@ Where the original release does otherwise by accident, this doesn't follow it:
 
 * A fair coin decides the label before the segments are taken, for every instance. (The original
   counts every run of one sentence as random, which makes 53–63 % of the labels random.) With the
-  label "next", a run of one sentence is extended by the following one; a document of one sentence
-  is cut in two at a word; to a last sentence that is left alone the one before it is A, with
-  random Bs until the coin says "next". No A depends on the label, so the labels stay balanced,
-  and no sentence is left out.
+  label "next", a run of one sentence is extended by the following one; a last sentence is joined
+  by the one before it; a document of one sentence is cut in two at a word. None of these depends
+  on the label, so the labels stay balanced.
 * The random segment never comes from the same document, and it starts at a sentence drawn evenly
   from all other sentences of the chunk (the original draws the document first, so that the many
   short documents are over-represented and a short B betrays a random one).
@@ -243,8 +242,8 @@ def plan_instances(
                 document,
             )
         )
-        # With a random B, the sentences meant for B are still unused: the last one, too.
-        at = np.where(is_random, np.where(alone, at, a_end), end)
+        # With a random B, the sentences meant for B are still unused.
+        at = np.where(alone, last, np.where(is_random, a_end, end))
         unfinished = at < last
         document, at = document[unfinished], at[unfinished]
     return SegmentPlan.of(*map(np.concatenate, zip(*columns, strict=True)))

@@ -45,7 +45,7 @@ from data.tokenization.vocabulary import load_vocab
 
 PARTS = ".parts"
 _SMALLEST_PART = 2**20
-_VERSION = 3  # of the rules by which text becomes records; a change makes old pieces useless
+_VERSION = 2  # of the rules by which text becomes records; a change makes old pieces useless
 
 
 @dataclass(frozen=True)

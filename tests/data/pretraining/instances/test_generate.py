@@ -333,7 +333,7 @@ def plain_pairing(documents, longest, short_seq_prob, rng, mended):
                 while last < len(other) and (last == first or b < target - a):
                     b += other[last]
                     last += 1
-                at = at if alone else a_end
+                at = len(document) if alone else a_end
             else:
                 b = sum(document[a_end:end])
                 at = end

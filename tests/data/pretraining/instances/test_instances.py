@@ -67,22 +67,6 @@ def test_labels_are_balanced(made):
     assert abs(plan.is_random_next.mean() - 0.5) < 0.002
 
 
-def test_a_pass_leaves_nothing_out():
-    """Each piece is in an A, or in a B that follows its A."""
-    chunk = synthetic()
-    for seed in range(3):
-        plan = plan_instances(chunk, 128, 0.1, 1, np.random.default_rng(seed))
-        seen = np.zeros(len(chunk.pieces), bool)
-        follows = ~plan.is_random_next
-        for starts, lengths in (
-            (plan.a_start, plan.a_length),
-            (plan.b_start[follows], plan.b_length[follows]),
-        ):
-            for start, length in zip(starts, lengths, strict=True):
-                seen[start : start + length] = True
-        assert seen.all()
-
-
 def test_lent_documents_only_lend():
     chunk = synthetic(documents=5, single=0, seed=3)
     plan = plan_instances(chunk, 128, 0.1, 200, np.random.default_rng(0), own_documents=1)
