@@ -10,7 +10,9 @@ Where the original release does otherwise by accident, this doesn't follow it:
   counts every run of one sentence as random, which makes 53–63 % of the labels random.) With the
   label "next", a run of one sentence is extended by the following one; a last sentence is joined
   by the one before it; a document of one sentence is cut in two at a word. None of these depends
-  on the label, so the labels stay balanced.
+  on the label, so the labels stay balanced. A last sentence that is left alone where the coin says
+  "random" is in no pair of that pass. (Going on until it says "next" made 13 % more pairs of the
+  demo, and 2,000 steps on them a loss of 4.42 on masked words in place of 4.28.)
 * The random segment never comes from the same document, and it starts at a sentence drawn evenly
   from all other sentences of the chunk (the original draws the document first, so that the many
   short documents are over-represented and a short B betrays a random one).
