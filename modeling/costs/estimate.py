@@ -161,7 +161,7 @@ def estimate_run(
     if packed:
         text += (
             f"\n\n{packed} of {len(corpus_files)} files of text are compressed, and counted by "
-            f"the bytes that they have as they lie there: their text takes several times as much."
+            f"the bytes that they have as they lie there: their text is larger, and costs more."
         )
     if corpus_files and values.dynamic_masking:
         text += (

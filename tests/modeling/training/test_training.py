@@ -394,5 +394,5 @@ def test_durations():
 @pytest.mark.parametrize("part", ["steps", "micro-batches", "xla", "muon"])
 def test_two_replicas_equal_one(tmp_path, part):
     # In a process of its own: logical devices have to be made before TensorFlow starts.
-    result = scripts.run("-m", "tests.modeling.training.two_replicas", tmp_path, part, timeout=800)
+    result = scripts.run("-m", "tests.modeling.training.two_replicas", tmp_path, part)
     assert result.returncode == 0 and "equal" in result.stdout, result.stderr[-3000:]
