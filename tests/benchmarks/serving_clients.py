@@ -3,8 +3,9 @@
     python -m tests.benchmarks.serving_clients --data_dir=$GLUE_DIR --minilm=$MINILM_DIR
 
 Ours against ONNX Runtime, same weights, same ids, as many threads. Each client asks again as soon
-as it has its answer. ONNX Runtime is tried with all threads on each request and with one on each,
-and counts as what was faster. No batching on either side.
+as it has its answer. Both are tried with all threads on each request and with one on each: ONNX
+Runtime counts as what was faster, ours is shown in both ways (--export_branches). No batching on
+either side.
 """
 
 from modeling import quiet  # noqa: F401  isort: skip
@@ -24,7 +25,7 @@ from modeling.checkpoints import saving
 from tests.benchmarks import serving_speed
 from tests.benchmarks.peers.environment import Process, python_of, use_processors
 from tests.benchmarks.peers.requests import Case, dev_set, write_case
-from tests.benchmarks.serving_speed import IDS, PAUSE, USUAL
+from tests.benchmarks.serving_speed import IDS, PAUSE, USUAL, WHOLE
 from tests.benchmarks.turns import interleaved, ratio
 
 FLAGS = flags.FLAGS
@@ -46,7 +47,8 @@ def start_engines(stack, size: str, folder: str) -> dict[str, tuple[Process, str
     weights = os.path.join(folder, size, "huggingface")
     saving.save(model, weights, vocab_file, "huggingface")
     tokenizer, place = Tokenizer(vocab_file), os.path.join(folder, size)
-    exports = serving_speed.export_model(model, tokenizer, vocab_file, place)
+    forms = [*USUAL, *(f"{dtype} {WHOLE}" for dtype in USUAL)]
+    exports = serving_speed.export_model(model, tokenizer, vocab_file, place, forms)
 
     def start(python: str, name: str, threads: int, *arguments: str) -> Process:
         command = [python, "-m", f"tests.benchmarks.peers.{name}", *arguments]
@@ -56,7 +58,7 @@ def start_engines(stack, size: str, folder: str) -> dict[str, tuple[Process, str
     ours = start(
         sys.executable, "saved_model", FLAGS.threads, *(f"--export={each}" for each in exports)
     )
-    engines = {f"ours {dtype}": (ours, f"{dtype} {IDS}") for dtype in USUAL}
+    engines = {f"ours {form}": (ours, f"{form} {IDS}") for form in forms}
     python = python_of("onnx_runtime", FLAGS.environment)
     for threads in sorted({1, FLAGS.threads}):
         peer = start(python, "onnx_runtime", threads, f"--model={weights}")

@@ -39,6 +39,7 @@ from modeling.checkpoints import loading, names, saving
 from modeling.config import BertConfig
 from modeling.models import BertClassifier
 from modeling.serving.export import Export
+from modeling.serving.flags import BRANCHES
 from modeling.serving.sentences import export_sentence_model
 from tests.benchmarks.peers.environment import Process, python_of, use_processors
 from tests.benchmarks.peers.requests import (
@@ -65,13 +66,18 @@ TITLES = {
     "pytorch bfloat16": "PyTorch",
 }
 # What each of our exports is compared with.
-OURS = {
+_BESIDE = {
     "float32": ("onnx_runtime float32", "pytorch float32"),
-    "bfloat16": ("onnx_runtime int8", "pytorch bfloat16"),
+    "bfloat16": ("onnx_runtime float32", "onnx_runtime int8", "pytorch bfloat16"),
     "int8": ("onnx_runtime int8",),
-    "float32 XLA": ("onnx_runtime float32", "pytorch float32"),
 }
-USUAL = ("float32", "bfloat16", "int8")
+XLA, WHOLE = "XLA", "in 1 branch"
+OURS = {
+    **_BESIDE,
+    f"float32 {XLA}": _BESIDE["float32"],
+    **{f"{dtype} {WHOLE}": peers for dtype, peers in _BESIDE.items()},
+}
+USUAL = tuple(_BESIDE)
 TEXT, IDS = "serving_default", "tokenized"
 
 
@@ -114,9 +120,11 @@ def export_model(
 
     exports = []
     for form in forms:
-        dtype, _, xla = form.partition(" ")
+        dtype, _, way = form.partition(" ")
         directory = os.path.join(folder, form.replace(" ", "-"))
-        export = Export(directory, {"vocab.txt": vocab_file}, dtype, xla=bool(xla))
+        branches = 1 if way == WHOLE else BRANCHES
+        assets = {"vocab.txt": vocab_file}
+        export = Export(directory, assets, dtype, branches=branches, xla=way == XLA)
         path = export_sentence_model(model, export, "classes", preprocess, LABELS, pairs=False)
         exports.append(f"{form}={path}")
     return exports

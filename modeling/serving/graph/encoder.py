@@ -292,9 +292,11 @@ class BranchedEncoder:
         shape = [-1, tf.shape(bias)[-1], 3 * branch.heads, size]
         together = swap_tensor_axes(tf.reshape(rows, shape), inference=True)
         query, key, value = tf.split(together, 3, 1)  # [B, heads, T, size]
-        # In this order TensorFlow computes the product, the scale and the mask as one.
+        # In this order, and in one number format, TensorFlow computes the product, the scale and
+        # the mask as one.
         scores = tf.matmul(query, key, transpose_b=True) * tf.constant(size**-0.5, rows.dtype)
-        probabilities = tf.nn.softmax(limited_scores(scores) + tf.cast(bias, tf.float32))
+        scores += tf.cast(bias, rows.dtype)
+        probabilities = tf.nn.softmax(limited_scores(scores))
         context = tf.matmul(tf.cast(probabilities, rows.dtype), value)
         context = swap_tensor_axes(context, inference=True)
         # Of the rows' own number, so that TensorFlow sees that both are equally many.
