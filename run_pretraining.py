@@ -300,53 +300,52 @@ def run(summary: RunSummary, besides: from_text.PretrainingText | None = None) -
     longest = max(phase.max_seq_length for phase in phases)
     taught, teaching = taught_pretraining(losses, model, *how, vocabulary, folding, longest)
     make_step = functools.partial(make_train_step, model, taught)
-    training_sets = [
+    batches = [
         functools.partial(make_dataset, phase, found, config, masks, training=True)
         for phase, found in zip(phases, records, strict=True)
     ]
-    budgeted = budgeted_phases(FLAGS, phases, make_step, training_sets)
-    phases, num_warmup_steps, keep_budget = budgeted
-    num_train_steps = phases[-1].last_step
-    reporter = Reporter(FLAGS.output_dir, num_train_steps, phases[0].batch_size)
-    evaluator = Evaluator(model, losses)
-
-    def held_out(step: int) -> dict[str, float]:
-        """On the held-out records of the phase that the step belongs to."""
-        number = sum(step > phase.last_step for phase in phases[:-1])
-        results = evaluator(eval_sets[number])
-        perplexity = math.exp(min(results["masked_lm_loss"], 700.0))
-        return results | {"masked_lm_perplexity": perplexity}
-
-    evaluate = reported_evaluation(held_out, reporter, "held out")
-
     try:
+        phases, num_warmup_steps, keep_budget = budgeted_phases(FLAGS, phases, make_step, batches)
+        num_train_steps = phases[-1].last_step
+        reporter = Reporter(FLAGS.output_dir, num_train_steps, phases[0].batch_size)
+        evaluator = Evaluator(model, losses)
+
+        def held_out(step: int) -> dict[str, float]:
+            """On the held-out records of the phase that the step belongs to."""
+            number = sum(step > phase.last_step for phase in phases[:-1])
+            results = evaluator(eval_sets[number])
+            perplexity = math.exp(min(results["masked_lm_loss"], 700.0))
+            return results | {"masked_lm_perplexity": perplexity}
+
+        evaluate = reported_evaluation(held_out, reporter, "held out")
+
         # ---- Train ----
         if FLAGS.do_train:
             kept = FLAGS.output_dir, config, vocab_file, folding
             keep_model_files = functools.partial(model_folder.keep_model_files, *kept)
             keep_model_files(write=False)
 
-            def begin() -> None:
+            def begin(_: bool) -> None:
                 keep_model_files(write=distribution.is_chief())
                 keep_budget()
 
             settings = training_settings.training_settings(FLAGS, num_train_steps, num_warmup_steps)
-            stages = [
-                RunStage(
+            how = f"seed {FLAGS.random_seed}" + (f", masking {masks}" if masks else "")
+            how += ", packed" if FLAGS.pack_sequences else ""
+            stages = []
+            for phase, found, make_batches in zip(phases, records, batches, strict=True):
+                order = f"length {phase.max_seq_length} batch {phase.batch_size} {how}"
+                told = functools.partial(pipeline.describe_pretraining_batch, found.train_files)
+                stage = RunStage(
                     phase.last_step,
-                    training_set,
-                    f"{found.describe()}\nlength {phase.max_seq_length} batch {phase.batch_size} "
-                    f"seed {FLAGS.random_seed}"
-                    + (f", masking {masks}" if masks else "")
-                    + (", packed" if FLAGS.pack_sequences else ""),
+                    make_batches,
+                    f"{found.fingerprint()} {found.side(training=True)}\n{order}",
                     phase.batch_size,
-                    functools.partial(pipeline.describe_pretraining_batch, found.train_files)
-                    if found.train_files
-                    else None,
+                    told if found.train_files else None,
                     phase.max_seq_length,
+                    f"{found.describe()}\n{order}",
                 )
-                for phase, found, training_set in zip(phases, records, training_sets, strict=True)
-            ]
+                stages.append(stage)
             made = records[0].settings.identity() if records[0].settings else {}
             data = num_warmup_steps, [found.fingerprint() for found in records], made, masks
             identity = training_settings.pretraining_identity(FLAGS, phases, *data)
@@ -361,6 +360,7 @@ def run(summary: RunSummary, besides: from_text.PretrainingText | None = None) -
                 summary,
                 result_names=lambda: [*evaluator.names(eval_sets[-1]), "masked_lm_perplexity"],
                 identity=identity | teaching,
+                judged_by=training_settings.pretraining_judges(FLAGS, records),
                 vocabulary=vocabulary,
                 begin=begin,
             )

@@ -11,6 +11,7 @@ Lines from a terminal or a pipe are answered as they come.
 
 from modeling import quiet  # noqa: F401  isort: skip
 
+import math
 import time
 
 from absl import flags, logging
@@ -71,6 +72,9 @@ WINDOW_BATCHES = 32
 LIVE_WINDOW_BATCHES = 4
 """From a terminal or a pipe at most so many, since somebody may wait for the first answer."""
 
+WIDE = 256
+"""So many numbers for each piece make a line of megabytes: a batch is answered at a time."""
+
 
 def main(_: list[str]) -> None:
     # Who asks line by line waits for each answer; all threads are for it.
@@ -108,6 +112,7 @@ def main(_: list[str]) -> None:
         ):
             predictor = prediction.SavedModelPredictor(signature, FLAGS.batch_size, progress.add)
             batches = LIVE_WINDOW_BATCHES if inputs.live else WINDOW_BATCHES
+            batches = 1 if _has_wide_answers(signature) else batches
             for window in inputs.windows(batches * FLAGS.batch_size):
                 progress.total = number_of_prediction_inputs(outputs.done + len(window), window[-1])
                 outputs.write(window, predictor([e for e in window if e.error is None]))
@@ -122,6 +127,12 @@ def main(_: list[str]) -> None:
         f", {outputs.bad:,} bad" if outputs.bad else "",
         "" if FLAGS.output_file == "-" else f": {FLAGS.output_file}",
     )
+
+
+def _has_wide_answers(signature: prediction.LoadedSignature) -> bool:
+    """Whether there are vectors of pieces among the outputs, [B, T, …, D]."""
+    shapes = [spec.shape for spec in signature.outputs.values()]
+    return any(s.rank > 2 and math.prod(n or 1 for n in s[1:]) >= WIDE for s in shapes if s.rank)
 
 
 if __name__ == "__main__":

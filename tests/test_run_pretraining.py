@@ -446,3 +446,54 @@ def test_dynamic_masking_that_cannot_work(folder, record_file):
     assert "must not be above 1" in shares
     assert "copy.tfrecord: record 0 holds no masks" in unmasked
     assert "Give --dynamic_masking" in unmasked
+
+
+@pytest.mark.slow
+def test_evaluations_of_other_text_do_not_choose_the_best_weights(folder):
+    texts = (folder / "corpus.txt").read_text().split("\n\n")
+    for name, some in (("a", texts[:9]), ("b", texts[9:18])):
+        (folder / f"held_{name}.txt").write_text("\n\n".join(some))
+    best = ("--best_metric=masked_lm_loss", "--num_train_steps=8")
+    one, other = (f"--eval_corpus_file={folder}/held_{name}.txt" for name in "ab")
+    succeed(*command(folder, "best", *best, one))
+    for changed in ((other,), (one, "--max_eval_steps=1")):
+        message = fail(*command(folder, "best", *best, *changed))
+        assert "other settings" in message and "--overwrite_output_dir" in message
+    succeed(*command(folder, "best", *best, one))
+
+
+@pytest.mark.slow
+def test_a_stream_goes_on_though_its_file_was_copied(folder):
+    """The position hangs on the text, not on where it lies and since when."""
+    texts = [f"{words} {number}." for number, words in enumerate(SENTENCES * 400)]
+    corpus = folder / "long.txt"
+    corpus.write_text("\n\n".join(texts) + "\n")
+    more = ("--objective=mlm", "--dynamic_masking", f"--vocab_file={folder}/out/vocab.txt")
+    parts = [f"--corpus_file={corpus}", f"--eval_corpus_file={folder}/corpus.txt"]
+    succeed(*command(folder, "stream", "--num_train_steps=8", *more, *parts))
+    whole = tf.train.load_checkpoint(str(folder / "stream" / "model.ckpt-8"))
+    whole = {name: whole.get_tensor(name) for name in whole.get_variable_to_shape_map()}
+    for path in [*(folder / "stream").glob("*-8.*"), *(folder / "stream").glob("bert_model.ckpt*")]:
+        path.unlink()
+    os.utime(corpus, (1, 1))
+    (folder / "linked").symlink_to(folder)
+    parts[0] = f"--corpus_file={folder}/linked/long.txt"
+    log = succeed(*command(folder, "stream", "--num_train_steps=8", *more, *parts))
+    assert "model.ckpt-4, step 4" in log and "can't be restored" not in log
+    again = tf.train.load_checkpoint(str(folder / "stream" / "model.ckpt-8"))
+    for name, value in whole.items():
+        np.testing.assert_array_equal(value, again.get_tensor(name), name)
+
+
+@pytest.mark.slow
+def test_a_bad_record_is_named_while_a_budget_is_measured(folder, record_file):
+    raw = [r.numpy() for r in tf.data.TFRecordDataset(str(record_file))][:2]
+    example = tf.train.Example.FromString(raw[1])
+    example.features.feature["input_ids"].int64_list.value[2] = 60
+    with tf.io.TFRecordWriter(str(record_file)) as writer:
+        writer.write(raw[0])
+        writer.write(example.SerializeToString())
+    held_out = f"--eval_file={folder}/out/records/heldout.tfrecord"
+    more = (f"--input_file={record_file}", held_out, "--train_batch_size=2", "--flops=1e9")
+    message = fail(*from_records(folder, *more))
+    assert "copy.tfrecord" in message and "record 1" in message and "input_ids" in message

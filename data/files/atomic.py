@@ -62,6 +62,7 @@ def replacing(path: str, folder: str | None = None, hint: str = HINT) -> Iterato
         DataError: It can't be written: whatever error of a file system comes from inside of the
             block, or from renaming.
     """
+    refuse_special_file(path)
     temporary = temporary_name(
         path if folder is None else os.path.join(folder, os.path.basename(path))
     )
@@ -100,6 +101,17 @@ def check_writable(path: str) -> None:
 
 class _OnlyTried(Exception):  # noqa: N818
     """Ends a trial of writing."""
+
+
+def refuse_special_file(path: str) -> None:
+    """Raises DataError for a device, a pipe or a socket: a renamed file would take its place."""
+    special = os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path))
+    # /dev/stdout is a link, maybe to a regular file.
+    if special or (os.path.exists(path) and os.path.dirname(os.path.abspath(path)) == "/dev"):
+        raise DataError(
+            f"{path} is a device, a pipe or a socket, not a regular file, and a finished file "
+            f"would take its place. Name a file."
+        )
 
 
 def make_folder(path: str) -> None:

@@ -80,12 +80,19 @@ def one_writer(
     places = {}
     for flag, folder in (folders or {}).items():
         if folder:
-            places[os.path.join(folder, NAME)] = (flag, folder)
+            places[os.path.join(_one_spelling(folder), NAME)] = (flag, folder)
     for flag, paths in (files or {}).items():
         for path in filter(None, paths):
+            atomic.refuse_special_file(path)
             head, name = os.path.split(_SHARD.sub("", path))
-            places[os.path.join(head, f".{name}{NAME}")] = (flag, path)
-    written = [path for paths in (files or {}).values() for path in paths if path]
+            places[os.path.join(_one_spelling(head), f".{name}{NAME}")] = (flag, path)
+    folders = [_one_spelling(folder) for folder in (folders or {}).values() if folder]
+    written = [
+        os.path.join(_one_spelling(os.path.dirname(path)), os.path.basename(path))
+        for paths in (files or {}).values()
+        for path in paths
+        if path
+    ]
     with contextlib.ExitStack() as stack:
         locks = []
         for path in sorted(places):
@@ -95,7 +102,7 @@ def one_writer(
             locks.append(lock)
         if team[1] == 0:
             held = {lock.path: lock.token for lock in locks}
-            for folder in filter(None, (folders or {}).values()):
+            for folder in folders:
                 leftovers.remove_in_folder(folder, held)
             leftovers.remove_of_files(written, held)
             ended = threading.Event()
@@ -104,6 +111,11 @@ def one_writer(
             stack.callback(beat.join)
             stack.callback(ended.set)
         yield
+
+
+def _one_spelling(folder: str) -> str:
+    """Of a folder that two flags may name in two ways."""
+    return folder if "://" in folder else os.path.realpath(folder)
 
 
 @contextlib.contextmanager

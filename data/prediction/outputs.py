@@ -32,6 +32,7 @@ from data.prediction.inputs import PredictionInput
 
 FORMATS = ("jsonl", "tsv")
 ERROR = "error"
+_CHARACTERS_AT_ONCE = 2**20
 """Where the message about a bad line stands."""
 
 Answer = Mapping[str, np.ndarray | np.generic | bytes] | Exception
@@ -111,8 +112,13 @@ class PredictionOutputs:
         """
         answers = iter(answers)
         lines: list[str] = []
+        characters = 0
         try:
             for request in requests:
+                characters += sum(map(len, lines[-1:]))
+                if characters > _CHARACTERS_AT_ONCE:
+                    self._send(lines)
+                    lines, characters = [], 0
                 passed = self._passed(request)
                 error = request.error
                 if error is None:

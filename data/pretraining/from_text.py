@@ -198,15 +198,15 @@ def make_records_from_text(
     if jobs.unless_damaged(jobs.read_job_note, note) == identity and all(
         tf.io.gfile.exists(f) for f in (*records.train_files, *records.eval_files, used_vocab)
     ):
-        files = [*records.train_files, *records.eval_files]
-        described = manifest.verify_manifest(
-            files, settings.max_seq_length, settings.max_predictions_per_seq, used_vocab
-        )
-        tokens = vocabulary.load_vocab(used_vocab)
-        checksum = vocabulary.vocabulary_checksum(tokens)
-        record_sets.examine_sets(files, checksum, described, used_vocab).check()
-        logging.info("Records for this text and these settings are in %s already.", folder)
-        return records
+        try:
+            _check_made(records, settings)
+        except DataError as error:
+            if kept_vocab_file:  # weights were trained with them
+                raise
+            logging.info("The records in %s are made again: %s", folder, error)
+        else:
+            logging.info("Records for this text and these settings are in %s already.", folder)
+            return records
     tf.io.gfile.makedirs(folder)
     if tf.io.gfile.exists(note):
         tf.io.gfile.remove(note)
@@ -235,6 +235,16 @@ def make_records_from_text(
         logging.info("%s: %s", "Training" if training else "Held out", counts)
     jobs.write_job_note(note, identity)
     return records
+
+
+def _check_made(records: RecordsFromText, settings: InstanceSettings) -> None:
+    """Raises DataError unless record files are as they were made, with the vocabulary as it is."""
+    files = [*records.train_files, *records.eval_files]
+    described = manifest.verify_manifest(
+        files, settings.max_seq_length, settings.max_predictions_per_seq, records.vocab_file
+    )
+    checksum = vocabulary.vocabulary_checksum(vocabulary.load_vocab(records.vocab_file))
+    record_sets.examine_sets(files, checksum, described, records.vocab_file).check()
 
 
 class PretrainingSides:
@@ -331,7 +341,10 @@ class PretrainingSides:
         side, name = ("train", "train") if training else ("eval", "heldout")
         name = os.path.join(os.path.dirname(files[0]), f"{name}.tfrecord")
         if self._split or not text.files:
-            manifest.remove_manifest(name)  # of records that were made of a larger corpus
+            # What is of records that were made, or begun, of a larger corpus.
+            manifest.remove_manifest(name)
+            if tf.io.gfile.exists(f"{name}{jobs.PARTS}"):
+                tf.io.gfile.rmtree(f"{name}{jobs.PARTS}")
             tokenizer = settings.make_tokenizer(vocab_file)
             return local.create_pretraining_records(
                 self.documents(training), tokenizer, files, settings

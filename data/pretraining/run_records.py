@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -47,7 +48,10 @@ class RecordsFromText:
         return "train" if training else "eval"
 
     def describe(self) -> str:
-        """Which files are trained on: names, sizes and side."""
+        """Which files are trained on: names, sizes, for text times of change, and side.
+
+        What told data apart before `fingerprint`, which doesn't change where a file is copied.
+        """
         if self.corpus is not None:
             # What is as usual isn't told, so that a run of an earlier version is still the same.
             held_out = () if self.corpus.held_out else ("all",)
@@ -66,8 +70,19 @@ class RecordsFromText:
         Raises:
             DataError: A first record can't be read.
         """
-        digest = hashlib.blake2b(self.source.encode("utf-8", "surrogatepass"), digest_size=16)
-        for path in () if self.source else self.train_files:
+        return self._fingerprint(self.source, () if self.source else self.train_files)
+
+    def held_out_fingerprint(self) -> str:
+        """The same for the records that are evaluated on.
+
+        Raises:
+            DataError: A first record can't be read.
+        """
+        return self._fingerprint("", self.eval_files)
+
+    def _fingerprint(self, source: str, files: Sequence[str]) -> str:
+        digest = hashlib.blake2b(source.encode("utf-8", "surrogatepass"), digest_size=16)
+        for path in files:
             digest.update(f"{tf.io.gfile.stat(path).length} {self.shared}\n".encode())
             digest.update(first_record(path) or b"")
         return digest.hexdigest()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf
 
-LIMITS = (64, 128, 256, 384)
+LIMITS = (64, 128, 256, 384, *(2**n for n in range(9, 15)))
 """Texts between two of these are one group, padded to its longest; beyond the last, another.
 
 Few, since padding costs in attention only (`graph.unpadding`), and larger products are faster.
@@ -18,8 +18,6 @@ PIECES_AT_ONCE = 16_384
 
 PIECES = ("input_ids", "input_mask", "segment_ids")
 """Inputs whose last axis is that of the pieces."""
-
-_LONGEST = 512  # about what is beyond the last limit
 
 Call = Callable[[Mapping[str, tf.Tensor]], Mapping[str, tf.Tensor]]
 
@@ -96,7 +94,7 @@ def _groups(lengths, batch, most_rows) -> tuple[tf.Tensor, tf.Tensor]:
     """Rows in the order of their groups, int32 [N]; where each begins, int64, and N."""
     group = tf.searchsorted(tf.constant(LIMITS), lengths)
     per_row = tf.reduce_prod(tf.shape(batch["input_mask"])[1:-1])
-    longest = tf.constant((*LIMITS, _LONGEST)) * tf.maximum(per_row, 1)
+    longest = tf.constant((*LIMITS, PIECES_AT_ONCE)) * tf.maximum(per_row, 1)
     of_group = tf.maximum(PIECES_AT_ONCE // longest, 1)
     if most_rows is not None:
         of_group = tf.minimum(of_group, tf.maximum(most_rows, 1))

@@ -71,7 +71,9 @@ def export_pretrainer(
     left_to_right = model.config.attention_direction == LEFT_TO_RIGHT
 
     def likeliest(inputs: Inputs) -> dict[str, tf.Tensor]:
-        scores, ids = tf.math.top_k(tf.nn.softmax(servable(inputs)["masked_lm_logits"]), top_k)
+        probabilities = tf.nn.softmax(servable(inputs)["masked_lm_logits"])
+        # A configuration may have rows behind the vocabulary's, which stand for no token.
+        scores, ids = tf.math.top_k(probabilities[..., : len(vocabulary.vocab)], top_k)
         return {"scores": scores, "ids": ids}
 
     def of_positions(cut=PIECES, **inputs) -> dict[str, tf.Tensor]:

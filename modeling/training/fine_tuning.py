@@ -252,15 +252,15 @@ class _Driver:
         model_files = self.task.config, settings.vocab_file, folding
         keep_model_files(settings.output_dir, *model_files, write)
 
-    def _begin(self, last_step: int) -> None:
-        """What changes in the output folder once a run stands, which ends with `last_step`."""
+    def _begin(self, trains: bool) -> None:
+        """What changes in the output folder once a run stands."""
         folder, chief = self.settings.output_dir, distribution.is_chief()
         self.keep_model_files(write=chief)
         if not chief:
             return
         keep_reading_flags(folder, self.settings.reading)
         run_folder.forget_run(folder)  # that of a search has its trials' folders besides
-        if run_folder.latest_run_step(folder) < last_step:
+        if trains:
             run_folder.remove_tuned(folder)
 
     # ---- One run ----
@@ -338,7 +338,7 @@ class _Driver:
             identity=identity,
             judged_by={"dev_file": judge.split.fingerprint, **self.judging} if judge else None,
             vocabulary=self.vocabulary,
-            begin=functools.partial(self._begin, num_train_steps),
+            begin=self._begin,
         )
         if evaluate:
             evaluate(step)

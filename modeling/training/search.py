@@ -28,6 +28,7 @@ from modeling.checkpoints.files import join, staged, write_staged_text
 from modeling.errors import DivergedError, ModelingError
 from modeling.metrics import first_best_metric, metric_text
 from modeling.training.engine.distribution import is_chief
+from modeling.training.engine.loop import LoopAgreement
 from modeling.training.runs import charts, run_folder
 from modeling.training.runs import identity as run_identity
 from modeling.training.runs.best import keep_as_best, run_of_best
@@ -206,6 +207,7 @@ class Search:
             self._write(trial, row | {"seconds": round(time.monotonic() - start, 1)})
         elif is_chief():
             self._write(trial, row)
+        LoopAgreement().reach(False, False, 1.0)  # the chief writes what the others read
         logging.info(
             "Search: %s = %s%s",
             self.metric,

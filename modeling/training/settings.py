@@ -373,6 +373,21 @@ def pretraining_identity(
     }
 
 
+def pretraining_judges(values, records: Sequence[Any]) -> dict[str, Any]:
+    """What evaluations of pre-training depend on besides, see `runs.fit.fit_run`.
+
+    Args:
+        values: The script's flag values.
+        records: `RecordsFromText` of each phase.
+    """
+    held_out = "eval_file" if values.input_file else "eval_corpus_file"
+    return {
+        held_out: [each.held_out_fingerprint() for each in records],
+        "max_eval_steps": values.max_eval_steps,
+        "eval_batch_size": values.eval_batch_size if values.max_eval_steps else None,
+    }
+
+
 def training_loop_options(values) -> LoopOptions:
     """When to save, report and evaluate."""
     names = [option.name for option in fields(LoopOptions) if option.name in values]

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from modeling import checkpoints
 from modeling.config import BertConfig
+from modeling.errors import ModelingError
 from modeling.layers.execution import INFERENCE, PLAIN, Execution
 from modeling.side_by_side import side_by_side
 from modeling.vectors.vector_models import BertVectors
@@ -28,11 +29,19 @@ class Extractor:
 
     Args:
         model: `BertVectors`.
+
+    Raises:
+        ModelingError: There are several workers.
     """
 
     def __init__(self, model: BertVectors):
         self.model = model
         self.strategy = tf.distribute.get_strategy()
+        if isinstance(self.strategy, tf.distribute.MultiWorkerMirroredStrategy):
+            raise ModelingError(
+                "The vectors of a frozen encoder are computed by one process, on all of its "
+                "devices, not by several workers. Start one without TF_CONFIG."
+            )
         self._step = tf.function(self._batch, reduce_retracing=True, autograph=False)
 
     @property

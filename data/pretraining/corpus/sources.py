@@ -197,24 +197,35 @@ def split_corpus_documents(
         (training documents, held-out documents), in their order. Unless there are fewer than
         four documents, each side has two at least (the number that next-sentence pairs need):
         documents nearest to the border change sides if necessary, with all their copies unless
-        that would move more than as many again.
+        that would move more than as many again. Documents of a single word, such as headings,
+        which make no pairs, don't count.
     """
     documents = list(documents)
     places = [_place(document) for document in documents]
     held_out = {i for i, place in enumerate(places) if place < share}
-    if len(documents) >= 4:
-        ranked = sorted(range(len(documents)), key=lambda i: (places[i], i))
-        size = min(max(len(held_out), 2), len(documents) - 2)
-        if size != len(held_out):
+    counting = [i for i, document in enumerate(documents) if not _is_one_word(document)]
+    if len(counting) < 4:
+        counting = range(len(documents))
+    if len(counting) >= 4:
+        ranked = sorted(counting, key=lambda i: (places[i], i))
+        chosen = held_out & set(counting)
+        size = min(max(len(chosen), 2), len(counting) - 2)
+        if size != len(chosen):
             between = [
                 n
-                for n in range(2, len(documents) - 1)
+                for n in range(2, len(counting) - 1)
                 if abs(n - size) <= size and places[ranked[n - 1]] != places[ranked[n]]
             ]
             size = min(between, key=lambda n: abs(n - size), default=size)
-            held_out = set(ranked[:size])
+            held_out = held_out - chosen | set(ranked[:size])
     train = [d for i, d in enumerate(documents) if i not in held_out]
     return train, [d for i, d in enumerate(documents) if i in held_out]
+
+
+def _is_one_word(document: Document) -> bool:
+    """For certain: a word in other letters may be many characters that are words each."""
+    (first, *others) = document.sentences or [""]
+    return not others and first.isascii() and first.isalnum()
 
 
 def is_held_out_of_corpus(document: Document, share: float) -> bool:

@@ -200,7 +200,8 @@ def prepared_job(job: Job) -> Iterator[None]:
 def _check_parts(job: Job) -> None:
     """Refuses to remove a folder that isn't one of parts."""
     for name in tf.io.gfile.listdir(job.folder):
-        if not name.startswith(("part-", "shard-", manifest.JOB)):
+        ours = name.startswith(("part-", "shard-", manifest.JOB))
+        if not ours and atomic.temporary_target(name) is None:
             raise DataError(
                 f"The folder {job.folder} is where the parts of {job.name} go, but it holds "
                 f"{name}, which is no part of records. Move it away, or give another --output_file."

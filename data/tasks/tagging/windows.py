@@ -49,7 +49,11 @@ def make_windows(
         max_seq_length: Of a row.
         stride: Most pieces from one window to the next; 0 for half a window. Small ones give
             more context, and more rows.
+
+    Raises:
+        DataError: See `check_tagged_word_lengths`.
     """
+    check_tagged_word_lengths(max_seq_length, stride)
     body = max_seq_length - 2
     stride = stride or max(body // 2, 1)
     lengths = pieces.row_lengths()

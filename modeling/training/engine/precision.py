@@ -1,5 +1,6 @@
 """In which number format a run computes. Weights and optimizer always stay in float32."""
 
+import gc
 import pathlib
 
 import keras
@@ -42,8 +43,12 @@ def set_precision(dtype: str) -> None:
 def clear_session_keeping_precision() -> None:
     """Frees the names and states of models made before, for another one in the same process.
 
-    As `keras.utils.clear_session`, but that forgets the number format, too.
+    As `keras.utils.clear_session`, but that forgets the number format, too, and the default graph,
+    by which a strategy makes its variables: within the scope of one nothing is freed but memory.
     """
+    if tf.distribute.has_strategy():
+        gc.collect()
+        return
     policy = keras.config.dtype_policy()
     keras.utils.clear_session()
     keras.config.set_dtype_policy(policy)

@@ -66,6 +66,7 @@ class RunStage:
         batch_size: Examples per update, over all replicas.
         describe_examples: Says which examples the `index` of a batch means, for messages.
         length: Of an example: what is left of a run is judged by the places of its batches.
+        former_data_id: What an earlier version called the same.
     """
 
     last_step: int
@@ -74,6 +75,7 @@ class RunStage:
     batch_size: int
     describe_examples: Callable[[np.ndarray], str] | None = None
     length: int = 1
+    former_data_id: str | None = None
 
 
 def fit_run(
@@ -90,7 +92,7 @@ def fit_run(
     identity: Mapping[str, Any] | None = None,
     judged_by: Mapping[str, Any] | None = None,
     vocabulary: Mapping[str, Any] | None = None,
-    begin: Callable[[], None] | None = None,
+    begin: Callable[[bool], None] | None = None,
 ) -> int:
     """Trains from where the folder stands until the last stage ends; call it in the scope.
 
@@ -110,8 +112,9 @@ def fit_run(
         judged_by: What the evaluations depend on besides, by the names of flags. It counts where
             there is a `best_metric`: those of different examples can't be compared.
         vocabulary: Which one the weights belong to, see `checkpoints.describe_vocabulary`.
-        begin: Called once the run stands, before its first step: a run that is refused, because
-            its first weights don't fit, say, must leave nothing in the folder that binds the next.
+        begin: Called once the run stands, before its first step, with whether there is a step left
+            to do: a run that is refused, because its first weights don't fit, say, must leave
+            nothing in the folder that binds the next.
 
     Returns:
         The step of the weights that the model has in the end: the last, or the best.
@@ -147,7 +150,7 @@ class _Run:
     evaluate: Callable[[int], dict[str, float]] | None
     interruption: LoopInterruption
     vocabulary: Mapping[str, Any] | None = None
-    begin: Callable[[], None] | None = None
+    begin: Callable[[bool], None] | None = None
     keeper: BestKeeper | None = None
     identity: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     changes: str = ""  # in the settings, since the folder's weights were trained
@@ -230,9 +233,10 @@ class _Run:
                         stage.data_id.splitlines()[-1],
                     )
                 iterator = self._take_up(stage, first_step, step)
-                if stage is stages[-1] and self._has_stopped_early(first_step, step):
+                stopped = stage is stages[-1] and self._has_stopped_early(first_step, step)
+                if stopped:
                     self._refuse_changes(step)
-                self._start(init_checkpoint, summary)
+                self._start(init_checkpoint, summary, step < stage.last_step and not stopped)
                 if self.state.iterator is not None:
                     self._catch_up(iterator, first_step)
                 if stage is stages[-1] and self.options.best_metric:
@@ -252,7 +256,8 @@ class _Run:
             # Elsewhere the iterator is brought to its place by a checkpoint.
             skip_batches(iterator, ahead)
         self.ahead.assign(ahead)  # where a checkpoint doesn't tell
-        self.state.change_data(iterator if can_be_saved else None, stage.data_id, first_step)
+        place = stage.data_id, first_step, stage.former_data_id
+        self.state.change_data(iterator if can_be_saved else None, *place)
         self.reporter.batch_size = stage.batch_size
         return iterator
 
@@ -264,7 +269,7 @@ class _Run:
             skip_batches(iterator, ahead - int(self.ahead.numpy()))
         self.ahead.assign(ahead)
 
-    def _start(self, init_checkpoint, summary) -> None:
+    def _start(self, init_checkpoint, summary, trains: bool) -> None:
         if self.state.saved_step >= 0:
             return
         start_or_resume(self.state, self.reporter, init_checkpoint)
@@ -276,7 +281,7 @@ class _Run:
             has_weights = bool(run_folder.run_checkpoint_steps(self.directory))
             forget_later_rollbacks(self.directory, self.state.saved_step if has_weights else -1)
         if self.begin:
-            self.begin()
+            self.begin(trains)
         self.reporter.peak_flops = peak_flops()
         if summary:
             summary.attach(

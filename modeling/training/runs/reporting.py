@@ -14,6 +14,7 @@ import tensorflow as tf
 from absl import logging
 
 from modeling.checkpoints.files import join, staged, write_staged_text
+from modeling.errors import ModelingError
 from modeling.logs import Activity, begin_activity, duration_text, end_activity
 from modeling.metrics import metric_text
 from modeling.training.engine.distribution import is_chief
@@ -281,17 +282,26 @@ class Reporter:
         """Adds values of a kind ("train", "eval") to TensorBoard and to the metrics file.
 
         There a value that isn't finite is null, since JSON has no word for it.
+
+        Raises:
+            ModelingError: They can't be written.
         """
         finite = {n: float(v) if math.isfinite(v) else None for n, v in values.items()}
         self._lines.append({"kind": kind, "step": step, **finite})
         if not self._chief:
             return
-        with self._writer.as_default():
-            for name, value in values.items():
-                tf.summary.scalar(f"{kind}/{name}", value, step=step)
-        self._writer.flush()
-        with tf.io.gfile.GFile(self._path, "a") as file:
-            file.write(json.dumps(self._lines[-1]) + "\n")
+        try:
+            with self._writer.as_default():
+                for name, value in values.items():
+                    tf.summary.scalar(f"{kind}/{name}", value, step=step)
+            self._writer.flush()
+            with tf.io.gfile.GFile(self._path, "a") as file:
+                file.write(json.dumps(self._lines[-1]) + "\n")
+        except tf.errors.OpError as error:
+            raise ModelingError(
+                f"Can't write to {self._path}: {error.message}. Check that the disk isn't full; the "
+                f"run goes on from its newest checkpoint."
+            ) from error
 
     def steps(self, kind: str) -> set[int]:
         """Steps that something of a kind was reported for."""

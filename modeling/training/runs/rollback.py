@@ -194,7 +194,8 @@ def roll_back(
     # The steps of a call to the device that came later don't count: how many they are is chance.
     seen = error.until - first_step + batches_ahead(done, first_step, error.until)
     iterator, can_be_saved = make_iterator(stage.make_dataset(), seen + MARGIN)
-    state.change_data(iterator if can_be_saved else None, stage.data_id, first_step)
+    place = stage.data_id, first_step, stage.former_data_id
+    state.change_data(iterator if can_be_saved else None, *place)
     before = batches_ahead(done, first_step, step)
     state.watch[AHEAD].assign(before)  # where the checkpoint doesn't tell
     state.restore(join(directory, f"model.ckpt-{step}"))

@@ -63,7 +63,9 @@ class RunState:
         self.saved_step = -1
         self.change_data(None, "", 0)
 
-    def change_data(self, iterator, data_id: str, first_step: int) -> None:
+    def change_data(
+        self, iterator, data_id: str, first_step: int, former_data_id: str | None = None
+    ) -> None:
         """From `first_step` on, the run takes its examples from another iterator.
 
         Args:
@@ -71,8 +73,10 @@ class RunState:
             data_id: Says which data and order that is. A position in other data is not restored:
                 it would point into the middle of records.
             first_step: Updates done with other data.
+            former_data_id: What an earlier version called the same.
         """
         self.iterator, self.data_id, self.first_step = iterator, data_id, first_step
+        self.data_ids = {data_id, former_data_id or data_id}
 
     def _variables(self) -> dict[str, tf.Variable]:
         weights = {
@@ -174,7 +178,7 @@ class RunState:
         problem = ""
         try:
             with tf.io.gfile.GFile(f"{prefix}.id", "r") as file:
-                same = file.read() == self.data_id
+                same = file.read() in self.data_ids
             if same:
                 tf.train.Checkpoint(iterator=self.iterator).read(prefix).assert_consumed()
             else:

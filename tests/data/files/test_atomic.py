@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from data.errors import DataError
-from data.files import atomic
+from data.files import atomic, locks
 
 
 def names(folder):
@@ -87,3 +87,18 @@ def test_leftovers_of_dead_processes_of_this_host_go(tmp_path):
             (tmp_path / name).touch()
         atomic.remove_leftovers(str(tmp_path))
         assert names(tmp_path) == sorted([mine, other_host, "a.partial", "b"])
+
+
+def test_devices_and_pipes_are_not_replaced(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    (tmp_path / "link").symlink_to(pipe)
+    for path in (pipe, tmp_path / "link", "/dev/null", "/dev/stdout"):
+        with pytest.raises(DataError, match=f"{path} is a device, a pipe"):
+            atomic.write_text(str(path), "")
+        with (
+            pytest.raises(DataError, match=f"{path} is a device, a pipe"),
+            locks.one_writer(files={"output_file": [str(path)]}),
+        ):
+            pass
+    assert pipe.is_fifo() and names(tmp_path) == ["link", "pipe"]

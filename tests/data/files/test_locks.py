@@ -281,3 +281,14 @@ def test_a_killed_owner_is_succeeded(tmp_path):
     with locks.one_writer({"output_dir": str(tmp_path)}):
         pass
     assert status_of(process) == -signal.SIGKILL
+
+
+def test_one_folder_in_two_spellings(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path)
+    spellings = [f"{tmp_path}/a", f"{tmp_path}/link/a/", f"{tmp_path}/./a"]
+    with locks.one_writer(dict(zip("abc", spellings, strict=True))):
+        assert names(tmp_path / "a") == [lock_files.NAME]
+        for folder in spellings:
+            with pytest.raises(DataError, match="being written"), locks.one_writer({"d": folder}):
+                pass
+    assert names(tmp_path / "a") == []

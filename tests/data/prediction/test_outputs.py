@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from data.errors import DataError
+from data.prediction import outputs as outputs_module
 from data.prediction.inputs import PredictionInput
 from data.prediction.outputs import PredictionOutputs
 
@@ -150,3 +151,18 @@ def test_where_nothing_can_be_written(tmp_path):
         pass
     with pytest.raises(DataError, match="one of the input files"):
         PredictionOutputs(f"{tmp_path}/./file", "jsonl", SPECS, inputs=[str(tmp_path / "file")])
+
+
+def test_long_lines_are_not_held_together(tmp_path, monkeypatch):
+    """What is written is the same; at most a few lines wait."""
+    monkeypatch.setattr(outputs_module, "_CHARACTERS_AT_ONCE", 1000)
+    waiting = []
+    send = PredictionOutputs._send
+    monkeypatch.setattr(
+        PredictionOutputs, "_send", lambda self, some: (waiting.append(len(some)), send(self, some))
+    )
+    path = tmp_path / "o.jsonl"
+    with PredictionOutputs(str(path), "jsonl", SPECS) as outputs:
+        outputs.write([asked(n, id=n) for n in range(50)], [answer(p=range(100))] * 50)
+    assert [json.loads(line)["id"] for line in path.read_text().splitlines()] == list(range(50))
+    assert max(waiting) <= 3 and sum(waiting) == 50

@@ -28,18 +28,20 @@ MASK = TOKENS.index("[MASK]")
 def documents():
     lines = [" ".join(TOKENS[5 + (i * k) % 5] for i in range(9)) for k in range(1, 12)]
     lines[0] = lines[0].replace("one", "\u00f3ne")
-    return iter([Document(lines[k % 5 :], f"made:{k}") for k in range(12)])
+    return [Document(lines[k % 5 :], f"made:{k}") for k in range(12)]
 
 
-def make(folder, **changes):
+def make(folder, tokens=TOKENS, kept=None, **changes):
     folder.mkdir(exist_ok=True)
     vocab_file = folder / "vocab.txt"
-    vocab_file.write_text("\n".join(TOKENS))
+    vocab_file.write_text("\n".join(tokens))
     settings = InstanceSettings(
         max_seq_length=32, max_predictions_per_seq=5, dupe_factor=2, **changes
     )
     text = PretrainingText(documents=documents, name="made")
-    return make_records_from_text(text, str(folder), len(TOKENS), settings, str(vocab_file))
+    return make_records_from_text(
+        text, str(folder), len(TOKENS), settings, str(vocab_file), kept_vocab_file=kept
+    )
 
 
 def read(files):
@@ -198,7 +200,58 @@ def test_records_from_before_are_checked(tmp_path):
     data = path.read_bytes()
     path.write_bytes(data[: 16 + int.from_bytes(data[:8], "little")])
     with pytest.raises(DataError, match=r"heldout.tfrecord has 1 records.*it was cut"):
-        make(tmp_path, mask_share=0.0)
+        make(tmp_path, kept="weights/vocab.txt", mask_share=0.0)
+    # Before weights were trained with them they are made again.
+    make(tmp_path, mask_share=0.0)
+    assert path.read_bytes() == data
+
+
+def test_a_vocabulary_that_has_changed_where_it_lies(tmp_path, caplog):
+    made = make(tmp_path)
+    other = [*TOKENS[:5], *TOKENS[:4:-1]]
+    with pytest.raises(DataError, match="another vocabulary"):
+        make(tmp_path, other, kept="weights/vocab.txt")
+    before = read(made.train_files)["input_ids"]
+    make(tmp_path, other)
+    assert (
+        "are made again: " in caplog.text and (read(made.train_files)["input_ids"] != before).any()
+    )
+    caplog.clear()
+    make(tmp_path, other)
+    assert "already" in caplog.text
+
+
+def test_parts_of_a_larger_corpus_do_not_stay(tmp_path):
+    """As a job leaves them that was stopped, of the same names."""
+    made = make(tmp_path)
+    names = [os.path.basename(path) for path in made.train_files]
+    for side in ("train", "heldout"):
+        parts = tmp_path / "records" / f"{side}.tfrecord.parts"
+        parts.mkdir()
+        job = {"fingerprint": "x", "output_files": names if side == "train" else made.eval_files}
+        (parts / "job.json").write_text(json.dumps(job))
+    make(tmp_path, mask_share=0.0)
+    make(tmp_path, mask_share=0.0, kept="weights/vocab.txt")  # finds them whole
+    assert not list((tmp_path / "records").glob("*.parts"))
+
+
+def test_what_data_is_does_not_hang_on_where_it_lies(tmp_path):
+    """A copy, and a file that was touched, are the same data to train and to evaluate on."""
+    text = "\n\n".join(f"{' '.join(d.sentences)} {k}." for k, d in enumerate(documents() * 100))
+    settings = InstanceSettings(32, 5, dynamic_masking=True)
+    found = []
+    for name in ("a", "b"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / f"{name}.txt").write_text(text)
+        (folder / "vocab.txt").write_text("\n".join(TOKENS))
+        corpus = PretrainingText([str(folder / f"{name}.txt")])
+        vocab_file = str(folder / "vocab.txt")
+        found.append(make_records_from_text(corpus, str(folder), len(TOKENS), settings, vocab_file))
+    one, other = found
+    assert one.corpus and one.describe() != other.describe()
+    assert one.fingerprint() == other.fingerprint()
+    assert one.held_out_fingerprint() == other.held_out_fingerprint() != one.fingerprint()
 
 
 def test_the_vocabulary_of_trained_weights_stays(tmp_path):

@@ -400,3 +400,16 @@ def test_flags_need_no_tensorflow():
     code = "import sys; sys.modules |= {'tensorflow': None, 'keras': None}; "
     code += "from modeling.serving import flags; flags.define_export_flags()"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_groups_of_long_texts_are_few_rows():
+    """Scores of attention grow with the square of the length."""
+    lengths = tf.constant([4096] * 9 + [400] * 40 + [20000] * 2)
+    batch = {"input_mask": tf.ones([51, 1], tf.int32)}
+    order, begins = buckets._groups(lengths, batch, None)
+    groups = np.split(np.asarray(lengths)[order.numpy()], begins.numpy()[1:-1])
+    assert [(len(group), int(group[0])) for group in groups] == [
+        *((32, 400), (8, 400)),
+        *((4, 4096), (4, 4096), (1, 4096)),
+        *((1, 20000), (1, 20000)),
+    ]

@@ -174,3 +174,14 @@ def test_one_direction(tokenizer, tmp_path, direction):
                 behind = [0] * (place + 1) + ids[place + 1 :]
                 total += log_probabilities(model, behind, place + 1)[ids[place]]
         np.testing.assert_allclose(scores["log_likelihood"][row], total, rtol=1e-4, atol=1e-6)
+
+
+def test_rows_behind_the_vocabulary_are_no_words(tokenizer, tmp_path):
+    """A table may be filled up to a multiple of 64; ids of that stand for no token."""
+    config = dataclasses.replace(CONFIG, vocab_size=CONFIG.vocab_size + 20)
+    model = make(config)
+    bias = next(w for w in model.weights if w.path.endswith("predictions/output_bias"))
+    bias.assign(np.r_[np.zeros(CONFIG.vocab_size), np.full(20, 10.0)])
+    got = ask(exported(model, tokenizer, tmp_path), "serving_default", text=["the [MASK] a"])
+    assert {word.decode() for word in got["words"].ravel()} <= set(VOCAB)
+    assert got["scores"].sum() < 0.1

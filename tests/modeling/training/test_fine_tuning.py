@@ -231,9 +231,16 @@ def test_a_refused_command_leaves_what_the_folder_says_of_a_run_that_stopped_ear
         with pytest.raises(ModelingError, match=r"has come to step 2.*learning_rate was 0\.001"):
             run(ToyTask(), tmp_path, loop=loop, **ALONE | {"do_eval": True}, **other)
         assert {name: (tmp_path / name).read_bytes() for name in names} == before
-    # The same command goes on to what comes after training.
+    # The same command goes on to what comes after training, with what was found out about the
+    # weights, which stay.
+    (tmp_path / "temperature.json").write_text("{}")
     task = run(ToyTask(), tmp_path, loop=loop, do_predict=False, do_export=False)
     assert task.asked[-1] == ("evaluation", "dev", 1, True)
+    assert (tmp_path / "temperature.json").exists()
+    # Without patience it is trained on.
+    patient = {**loop, "early_stopping_patience": 0}
+    run(ToyTask(), tmp_path, loop=patient, do_predict=False, do_export=False)
+    assert not (tmp_path / "temperature.json").exists()
 
 
 def test_best_weights_are_not_chosen_by_two_dev_sets(tmp_path):

@@ -18,7 +18,7 @@ from modeling.losses import PretrainingLosses
 from modeling.training.engine import distribution, loop
 from modeling.training.engine.evaluation import Evaluator, ReplicaPredictor
 from modeling.training.engine.optimizers import BertAdam, make_optimizer
-from modeling.training.engine.precision import LossScale
+from modeling.training.engine.precision import LossScale, clear_session_keeping_precision
 from modeling.training.engine.schedules import make_schedule
 from modeling.training.engine.step import TrainStep
 from modeling.training.runs.reporting import Reporter
@@ -120,10 +120,14 @@ def check_rollback(strategy, folder):
 
 
 def check_repeatable(strategy):
-    """With dropout, the same seed gives the same weights bit for bit; another seed others."""
+    """With dropout, the same seed gives the same weights bit for bit; another seed others.
+
+    As the runs of a search, one after the other in one scope.
+    """
     runs = []
-    for seed in (7, 7, 8):
-        with strategy.scope():
+    with strategy.scope():
+        for seed in (7, 7, 8):
+            clear_session_keeping_precision()
             model = tiny_model(dropout_prob=0.3)
             weights = {n: w.value for n, w in checkpoints.weights_by_name(model).items()}
             optimizer = BertAdam(weights, make_schedule("linear", 1e-2, 20, 0))

@@ -194,3 +194,19 @@ def test_document_hash():
     assert corpus_document_hash(document) < 2**64
     assert is_held_out_of_corpus(document, corpus_document_hash(document) / 2**64 + 1e-9)
     assert not is_held_out_of_corpus(document, corpus_document_hash(document) / 2**64)
+
+
+def test_headings_do_not_count_as_documents_held_out():
+    """They make no pairs, of which a side needs two documents."""
+    for count in range(4, 40):
+        texts = [Document([f"Text {i} of {count}."]) for i in range(count)]
+        headings = [Document([f"Heading{i}x{count}"]) for i in range(2 * count)]
+        mixed = texts + headings
+        train, held_out = split_corpus_documents(mixed, 0.05)
+        assert len(train) + len(held_out) == len(mixed)
+        alone = split_corpus_documents(texts, 0.05)
+        for side, texts_of_side in zip((train, held_out), alone, strict=True):
+            found = [document for document in side if document not in headings]
+            assert found == texts_of_side and len(found) >= 2
+    # Where there are hardly others, they do.
+    assert [len(side) for side in split_corpus_documents(headings[:8] + texts[:3], 0.01)] == [9, 2]

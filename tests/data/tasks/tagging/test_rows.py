@@ -272,3 +272,9 @@ def test_rows_behind_rows(tokenizer):
     places = rows[0].features.splits[rows[0].rows] + rows[0].places
     assert (hidden[places] == UNKNOWN_TAG).all()
     assert (np.delete(hidden, places) == NO_TAG).all()
+
+
+def test_a_stride_that_would_skip_pieces_is_refused(tokenizer):
+    """Wherever windows are made: of files, and in an export's graph."""
+    with pytest.raises(DataError, match="window stride is 100"):
+        make_windows(tokenizer, tf.ragged.constant([[5] * 126], tf.int32), 64, 100)

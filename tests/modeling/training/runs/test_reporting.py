@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 from modeling import logs
+from modeling.errors import ModelingError
 from modeling.training.runs import reporting
 from modeling.training.runs.reporting import Reporter, write_run_results
 
@@ -244,3 +245,15 @@ def test_scores_of_an_earlier_file_are_named(tmp_path, caplog):
     reporting.tell_of_earlier_results(str(tmp_path), ["test_results.txt", "none.txt"])
     assert f"test_results.txt in {tmp_path}: of an earlier file, and not of these" in caplog.text
     assert "none.txt" not in caplog.text
+
+
+def test_a_full_disk(tmp_path, monkeypatch):
+    reporter = Reporter(str(tmp_path), 4, 8)
+    full = tf.errors.ResourceExhaustedError(None, None, "metrics.jsonl; No space left on device")
+
+    def write(*_):
+        raise full
+
+    monkeypatch.setattr(tf.io.gfile.GFile, "write", write)
+    with pytest.raises(ModelingError, match=r"metrics\.jsonl: .*No space left.*newest checkpoint"):
+        reporter.write("eval", 1, {"loss": 1.0})
