@@ -4,8 +4,8 @@
 
 Ours against ONNX Runtime, same weights, same ids, as many threads. Each client asks again as soon
 as it has its answer. Both are tried with all threads on each request and with one on each: ONNX
-Runtime counts as what was faster, ours is shown in both ways (--export_branches). No batching on
-either side.
+Runtime counts as what was faster, ours is shown in both ways (--export_branches), and with the
+texts of several clients put together, as a server with batching does.
 """
 
 from modeling import quiet  # noqa: F401  isort: skip
@@ -59,6 +59,9 @@ def start_engines(stack, size: str, folder: str) -> dict[str, tuple[Process, str
         sys.executable, "saved_model", FLAGS.threads, *(f"--export={each}" for each in exports)
     )
     engines = {f"ours {form}": (ours, f"{form} {IDS}") for form in forms}
+    exports = [f"--export={each}" for each in exports if WHOLE not in each]
+    together = start(sys.executable, "saved_model", FLAGS.threads, *exports, "--batching")
+    engines |= {f"ours {form}, batching": (together, f"{form} batched") for form in USUAL}
     python = python_of("onnx_runtime", FLAGS.environment)
     for threads in sorted({1, FLAGS.threads}):
         peer = start(python, "onnx_runtime", threads, f"--model={weights}")

@@ -299,8 +299,8 @@ class Reporter:
                 file.write(json.dumps(self._lines[-1]) + "\n")
         except tf.errors.OpError as error:
             raise ModelingError(
-                f"Can't write to {self._path}: {error.message}. Check that the disk isn't full; the "
-                f"run goes on from its newest checkpoint."
+                f"Can't write to {self._path}: {error.message}. Check that the disk isn't full; "
+                f"the run goes on from its newest checkpoint."
             ) from error
 
     def steps(self, kind: str) -> set[int]:

@@ -2,7 +2,8 @@
 
 Nothing of this project: TensorFlow, TensorFlow Text and the exports. Each is loaded into a session,
 as TF Serving does. Engines are named "FORM SIGNATURE": `serving_default` gets the texts, as Python
-strings, `tokenized` the ids.
+strings, `tokenized` the ids. With --batching they are named "FORM batched", get texts, and those
+of several clients are computed together.
 """
 
 import argparse
@@ -36,12 +37,37 @@ class Signature:
         return self.session_call(*prepared)
 
 
+class Batched:
+    """`serving_default` behind TensorFlow's batching operation, whose scheduler TF Serving has.
+
+    Set as README's batching.config sets that.
+    """
+
+    def __init__(self, folder: str, cases: str):
+        self.model, self.cases = tf.saved_model.load(folder), cases
+        signature = self.model.signatures["serving_default"]
+        (name,) = signature.structured_input_signature[1]
+
+        @tf.nondifferentiable_batch_function(2, 32, 2000, max_enqueued_batches=100)
+        def together(texts):
+            return signature(**{name: texts})["probabilities"]
+
+        self.function = tf.function(together, [tf.TensorSpec([None], tf.string)], autograph=False)
+
+    def prepare(self, case: str, batches):
+        return [tf.constant(texts) for texts in read_texts(self.cases, case)]
+
+    def call(self, prepared) -> np.ndarray:
+        return self.function(prepared).numpy()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--export", action="append", help="FORM=FOLDER of a version.")
     parser.add_argument("--cases", help="The folder of the cases.")
     parser.add_argument("--threads", type=int)
     parser.add_argument("--default_threads", action="store_true")
+    parser.add_argument("--batching", action="store_true")
     given = parser.parse_args()
 
     def start():
@@ -50,9 +76,15 @@ def main() -> None:
             # Of a layer's branches each has a thread, as README tells those who serve.
             config.intra_op_parallelism_threads = 1
             config.inter_op_parallelism_threads = given.threads
+        if given.batching:
+            tf.config.threading.set_intra_op_parallelism_threads(1)
+            tf.config.threading.set_inter_op_parallelism_threads(given.threads)
         engines = {}
         for export in given.export:
             form, folder = export.split("=", 1)
+            if given.batching:
+                engines[f"{form} batched"] = Batched(folder, given.cases)
+                continue
             session = tf.compat.v1.Session(graph=tf.Graph(), config=config)
             with session.graph.as_default():
                 loaded = tf.compat.v1.saved_model.load(session, ["serve"], folder)
