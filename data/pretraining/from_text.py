@@ -191,8 +191,9 @@ def make_records_from_text(
         used_vocab,
         corpus=stream,
         settings=settings,
-        source=json.dumps([*(line.rpartition(" ")[2] for line in described_text), not held_out]),
-        besides=" ".join(line.rpartition(" ")[2] for line in besides.describe()) if besides else "",
+        source=json.dumps([*_checksums(described_text), not held_out]),
+        held_out_source=json.dumps([*_checksums((held_out or text).describe()), not held_out]),
+        besides=" ".join(_checksums(besides.describe())) if besides else "",
     )
     note = os.path.join(folder, "made.json")
     if jobs.unless_damaged(jobs.read_job_note, note) == identity and all(
@@ -235,6 +236,11 @@ def make_records_from_text(
         logging.info("%s: %s", "Training" if training else "Held out", counts)
     jobs.write_job_note(note, identity)
     return records
+
+
+def _checksums(described: Iterable[str]) -> list[str]:
+    """Of what `PretrainingText.describe` tells, without the files' names."""
+    return [line.rpartition(" ")[2] for line in described]
 
 
 def _check_made(records: RecordsFromText, settings: InstanceSettings) -> None:

@@ -28,6 +28,7 @@ class RecordsFromText:
         settings: How instances are made of it.
         vocabulary: Checksum of the tokens that the files were made with, if they tell it.
         source: Of records that are made of text: its checksums, and whether a share is held out.
+        held_out_source: The same of the text that is evaluated on.
         besides: Checksums of text that `corpus` has besides the user's; "" without any.
     """
 
@@ -39,6 +40,7 @@ class RecordsFromText:
     settings: InstanceSettings | None = None
     vocabulary: str | None = None
     source: str = ""
+    held_out_source: str = ""
     besides: str = ""
 
     def side(self, training: bool) -> str | None:
@@ -78,7 +80,8 @@ class RecordsFromText:
         Raises:
             DataError: A first record can't be read.
         """
-        return self._fingerprint("", self.eval_files)
+        source = self.held_out_source
+        return self._fingerprint(source, () if source else self.eval_files)
 
     def _fingerprint(self, source: str, files: Sequence[str]) -> str:
         digest = hashlib.blake2b(source.encode("utf-8", "surrogatepass"), digest_size=16)
