@@ -339,11 +339,11 @@ def run(summary: RunSummary, besides: from_text.PretrainingText | None = None) -
                 stage = RunStage(
                     phase.last_step,
                     make_batches,
-                    f"{found.fingerprint()} {found.side(training=True)}\n{order}",
+                    f"{found.describe()}\n{order}",
                     phase.batch_size,
                     told if found.train_files else None,
                     phase.max_seq_length,
-                    f"{found.describe()}\n{order}",
+                    f"{found.describe(former=True)}\n{order}",
                 )
                 stages.append(stage)
             made = records[0].settings.identity() if records[0].settings else {}

@@ -498,3 +498,20 @@ def test_a_bad_record_is_named_while_a_budget_is_measured(folder, record_file):
     more = (f"--input_file={record_file}", held_out, "--train_batch_size=2", "--flops=1e9")
     message = fail(*from_records(folder, *more))
     assert "copy.tfrecord" in message and "record 1" in message and "input_ids" in message
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("masks", [(), ("--dynamic_masking", "--objective=mlm")])
+def test_a_place_in_other_instances_is_not_taken(folder, masks):
+    """Records made anew with other settings, and text of which others are made."""
+    (folder / "more.txt").write_text(
+        "\n\n".join(f"{w} {n}." for n, w in enumerate(SENTENCES * 400))
+    )
+    text = (f"--corpus_file={folder}/more.txt", f"--eval_corpus_file={folder}/corpus.txt")
+    more = (*masks, *text, f"--vocab_file={folder}/out/vocab.txt", "--num_train_steps=8")
+    out = folder / f"place{len(masks)}"
+    succeed(*command(folder, out.name, *more))
+    for path in [*out.glob("*-8.*"), *out.glob("bert_model.ckpt*")]:
+        path.unlink()
+    log = succeed(*command(folder, out.name, *more, "--max_predictions_per_seq=5"))
+    assert "model.ckpt-4, step 4" in log and "can't be restored" in log and "step 8/8" in log

@@ -32,8 +32,8 @@ from data.prediction.inputs import PredictionInput
 
 FORMATS = ("jsonl", "tsv")
 ERROR = "error"
-_CHARACTERS_AT_ONCE = 2**20
 """Where the message about a bad line stands."""
+_CHARACTERS_AT_ONCE = 2**20
 
 Answer = Mapping[str, np.ndarray | np.generic | bytes] | Exception
 

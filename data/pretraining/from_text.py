@@ -177,8 +177,10 @@ def make_records_from_text(
     _, train_files = shards.name_shards(os.path.join(folder, "train.tfrecord"), _TRAIN_SHARDS)
     sides = PretrainingSides(text, held_out, besides)
     stream = sides.parts() if settings.dynamic_masking else None
-    described_text = [*text.describe(), *(besides.describe() if besides else ())]
-    source = json.dumps([described_text, held_out and held_out.describe()])
+    described_own, described_held_out = text.describe(), held_out and held_out.describe()
+    described_besides = besides.describe() if besides else []
+    described_text = [*described_own, *described_besides]
+    source = json.dumps([described_text, described_held_out])
     identity = {
         "source": hashlib.sha256(source.encode()).hexdigest(),
         "settings": settings.identity(),
@@ -192,8 +194,10 @@ def make_records_from_text(
         corpus=stream,
         settings=settings,
         source=json.dumps([*_checksums(described_text), not held_out]),
-        held_out_source=json.dumps([*_checksums((held_out or text).describe()), not held_out]),
-        besides=" ".join(_checksums(besides.describe())) if besides else "",
+        held_out_source=json.dumps(
+            [*_checksums(described_held_out or described_own), not held_out]
+        ),
+        besides=" ".join(_checksums(described_besides)),
     )
     note = os.path.join(folder, "made.json")
     if jobs.unless_damaged(jobs.read_job_note, note) == identity and all(
@@ -205,6 +209,8 @@ def make_records_from_text(
             if kept_vocab_file:  # weights were trained with them
                 raise
             logging.info("The records in %s are made again: %s", folder, error)
+            for name in ("train", "heldout"):  # else they would pass for made by their sizes
+                manifest.remove_manifest(os.path.join(folder, f"{name}.tfrecord"))
         else:
             logging.info("Records for this text and these settings are in %s already.", folder)
             return records

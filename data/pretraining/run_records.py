@@ -49,18 +49,20 @@ class RecordsFromText:
             return None
         return "train" if training else "eval"
 
-    def describe(self) -> str:
-        """Which files are trained on: names, sizes, for text times of change, and side.
+    def describe(self, former: bool = False) -> str:
+        """What is trained on, as far as a place in it means something in no other data.
 
-        What told data apart before `fingerprint`, which doesn't change where a file is copied.
+        Of record files names, sizes and side: a saved place holds their paths. Of streamed text
+        its checksums and how instances are made of it; once it was names, sizes and times of change
+        in place of checksums (`former`), which a copy changes.
         """
         if self.corpus is not None:
             # What is as usual isn't told, so that a run of an earlier version is still the same.
             held_out = () if self.corpus.held_out else ("all",)
             field = () if self.corpus.text_field == TEXT_FIELD else (self.corpus.text_field,)
             besides = (self.besides,) if self.besides else ()
-            told = (self.corpus.files, self.settings, *held_out, *field, *besides)
-            return "\n".join(map(str, told))
+            files = self.corpus.files if former else self.source
+            return "\n".join(map(str, (files, self.settings, *held_out, *field, *besides)))
         return f"{_describe_files(self.train_files)}\n{self.side(training=True)}"
 
     def fingerprint(self) -> str:

@@ -198,26 +198,30 @@ def split_corpus_documents(
         four documents, each side has two at least (the number that next-sentence pairs need):
         documents nearest to the border change sides if necessary, with all their copies unless
         that would move more than as many again. Documents of a single word, such as headings,
-        which make no pairs, don't count.
+        which make no pairs, don't count where a side would have less than two others.
     """
     documents = list(documents)
     places = [_place(document) for document in documents]
-    held_out = {i for i, place in enumerate(places) if place < share}
-    counting = [i for i, document in enumerate(documents) if not _is_one_word(document)]
-    if len(counting) < 4:
-        counting = range(len(documents))
-    if len(counting) >= 4:
-        ranked = sorted(counting, key=lambda i: (places[i], i))
-        chosen = held_out & set(counting)
+    below = {i for i, place in enumerate(places) if place < share}
+
+    def split(counting: Sequence[int]) -> set[int]:
+        chosen = below & set(counting)
         size = min(max(len(chosen), 2), len(counting) - 2)
-        if size != len(chosen):
-            between = [
-                n
-                for n in range(2, len(counting) - 1)
-                if abs(n - size) <= size and places[ranked[n - 1]] != places[ranked[n]]
-            ]
-            size = min(between, key=lambda n: abs(n - size), default=size)
-            held_out = held_out - chosen | set(ranked[:size])
+        if size == len(chosen):
+            return below
+        ranked = sorted(counting, key=lambda i: (places[i], i))
+        between = [
+            n
+            for n in range(2, len(counting) - 1)
+            if abs(n - size) <= size and places[ranked[n - 1]] != places[ranked[n]]
+        ]
+        size = min(between, key=lambda n: abs(n - size), default=size)
+        return below - chosen | set(ranked[:size])
+
+    held_out = split(range(len(documents))) if len(documents) >= 4 else below
+    full = [i for i, document in enumerate(documents) if not _is_one_word(document)]
+    if len(full) >= 4 and not 2 <= len(held_out & set(full)) <= len(full) - 2:
+        held_out = split(full)
     train = [d for i, d in enumerate(documents) if i not in held_out]
     return train, [d for i, d in enumerate(documents) if i in held_out]
 

@@ -293,11 +293,6 @@ def check_replica_batch_sizes(accumulation_steps: int, train_batch_size: int, **
         **sizes: Flag name → batch size of an evaluation.
     """
     replicas = tf.distribute.get_strategy().num_replicas_in_sync
-    if train_batch_size < replicas:
-        raise ModelingError(
-            f"--train_batch_size is {train_batch_size}, but there are {replicas} replicas, which "
-            f"take an example each at least. Make it {replicas} or more."
-        )
     even = strategy_on_tpu() or _is_multi_worker()
     if even or accumulation_steps > 1:
         _check_multiple(

@@ -221,6 +221,25 @@ def test_a_vocabulary_that_has_changed_where_it_lies(tmp_path, caplog):
     assert "already" in caplog.text
 
 
+def test_a_damaged_file_of_a_large_corpus_is_made_again(tmp_path):
+    """By its checksum, which a job that was done goes without."""
+    for name in ("text", "held"):
+        documents_ = [f"{' '.join(d.sentences)} {name} {d.source}" for d in documents()]
+        (tmp_path / f"{name}.txt").write_text("\n\n".join(documents_))
+    (tmp_path / "vocab.txt").write_text("\n".join(TOKENS))
+    text, held = (PretrainingText([f"{tmp_path}/{name}.txt"]) for name in ("text", "held"))
+    settings = InstanceSettings(max_seq_length=32, max_predictions_per_seq=5)
+    how = text, str(tmp_path), len(TOKENS), settings, str(tmp_path / "vocab.txt"), held
+    made = make_records_from_text(*how)
+    path = next(p for p in map(pathlib.Path, made.train_files) if p.stat().st_size > 1000)
+    data = path.read_bytes()
+    path.write_bytes(data[:700] + bytes([data[700] ^ 1]) + data[701:])
+    with pytest.raises(DataError, match="another checksum"):
+        make_records_from_text(*how, kept_vocab_file="weights/vocab.txt")
+    make_records_from_text(*how)
+    assert path.read_bytes() == data
+
+
 def test_parts_of_a_larger_corpus_do_not_stay(tmp_path):
     """As a job leaves them that was stopped, of the same names."""
     made = make(tmp_path)
@@ -249,7 +268,8 @@ def test_what_data_is_does_not_hang_on_where_it_lies(tmp_path):
         vocab_file = str(folder / "vocab.txt")
         found.append(make_records_from_text(corpus, str(folder), len(TOKENS), settings, vocab_file))
     one, other = found
-    assert one.corpus and one.describe() != other.describe()
+    assert one.corpus and one.describe() == other.describe()
+    assert one.describe(former=True) != other.describe(former=True)
     assert one.fingerprint() == other.fingerprint()
     assert one.held_out_fingerprint() == other.held_out_fingerprint()
     held_out = PretrainingText(documents=documents, name="other")
