@@ -76,7 +76,7 @@ class RunState:
             former_data_id: What an earlier version called the same.
         """
         self.iterator, self.data_id, self.first_step = iterator, data_id, first_step
-        self.data_ids = {data_id, former_data_id or data_id}
+        self.former_data_id = former_data_id
 
     def _variables(self) -> dict[str, tf.Variable]:
         weights = {
@@ -178,7 +178,7 @@ class RunState:
         problem = ""
         try:
             with tf.io.gfile.GFile(f"{prefix}.id", "r") as file:
-                same = file.read() in self.data_ids
+                same = file.read() in (self.data_id, self.former_data_id)
             if same:
                 tf.train.Checkpoint(iterator=self.iterator).read(prefix).assert_consumed()
             else:

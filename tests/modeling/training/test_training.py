@@ -160,11 +160,17 @@ def test_resumed_run_is_the_uninterrupted_one(tmp_path, optimizer):
 def test_position_in_other_data_is_not_restored(tmp_path, caplog):
     Run(tmp_path).go(steps=4)
     other = Run(tmp_path, dataset=batches(count=24))
-    other.state.data_id = "other records"
+    other.state.data_id, other.state.former_data_id = "other records", "once others, too"
     start_or_resume(other.state, other.reporter, None)
     assert "belongs to other data" in caplog.text
     first = next(iter(batches(count=24)))
     np.testing.assert_array_equal(next(other.iterator)["input_ids"], first["input_ids"])
+    # What an earlier version called the same is the same.
+    same = Run(tmp_path)
+    same.state.former_data_id, same.state.data_id = same.state.data_id, "a new name"
+    caplog.clear()
+    start_or_resume(same.state, same.reporter, None)
+    assert "belongs to other data" not in caplog.text
 
 
 def test_checkpoints_are_the_originals_and_old_ones_go(tmp_path):
