@@ -379,3 +379,24 @@ def test_ten_thousand_hostile_texts_are_shown_as_texts(name, browser, models):
         assert set(browser.script(ELEMENTS)) <= KNOWN
         assert browser.script("return window.attacked") is None
         assert [line for line in browser.console() if "422" not in line] == []
+
+
+def test_taggers_without_types(browser, models, monkeypatch):
+    """Of B, I and O alone: their entities have no name, but are there."""
+    model = models["tags"]
+    answer = model.answer
+
+    def nameless(inputs):
+        outputs, milliseconds = answer(inputs)
+        return outputs | {"entity_types": [""] * len(outputs["entity_types"])}, milliseconds
+
+    monkeypatch.setattr(model, "answer", nameless)
+    with serving([model]) as server:
+        open_page(browser, server.address)
+        browser.keys(ENTER)
+        browser.until(DONE)
+        outputs, _ = nameless({"text": model.family.examples[0][0]})
+        found = entities(browser)
+        assert [one[0] for one in found] == outputs["entity_texts"] != []
+        assert all(one[1].startswith("entity ") for one in found)
+        check_page(browser, server.address)
