@@ -13,8 +13,8 @@ import numpy as np
 import tensorflow as tf
 
 from modeling.errors import ModelingError
-from modeling.layers.tensors import has_accelerator
 from modeling.training.engine.flags import OPTIMIZERS
+from modeling.training.engine.orthogonal import orthogonal_updates
 from modeling.training.engine.schedules import Schedule
 
 # The original's patterns. They exclude every layer norm and bias, `output_bias` too, but no
@@ -27,10 +27,6 @@ EPSILON = 1e-6
 MUON_MOMENTUM = 0.95
 MUON_RMS = 0.2
 """Of Muon's updates, in units of the learning rate: that of Adam's (Liu et al. 2025)."""
-TOGETHER, TOGETHER_ON_CPU = 2**24, 2**18
-"""Numbers of the matrices that Muon makes orthogonal side by side. A GPU would wait for each of
-many small products; on a CPU few matrices are to stay in the cache."""
-
 # Adam's fused kernel takes 1−β in float32 from β in float32, and there 1−0.999 comes out 1.3e-5
 # too small, which scales its moments by these ratios. Rate and epsilon are scaled to make up for
 # it, so that the update is the exact one (to 1e-7).
@@ -324,55 +320,16 @@ class Muon(BertAdam):
         variable.assign_sub(learning_rate * update)
 
     def _directions(self, gradients, scale):
-        wide = {}
+        moved = {}
         for index, gradient in gradients.items():
             if self.v[index] is None:
                 scaled = gradient * scale
-                wide[index] = _lying(_moved(_moved(self.m[index], scaled), scaled))
-        found = {}
-        for indices in _alike({index: x.shape for index, x in wide.items()}):
-            updates = orthogonal(tf.stack([wide[index] for index in indices]))
-            found |= dict(zip(indices, tf.unstack(updates), strict=True))
-        shapes = {index: self.variables[index].shape for index in found}
-        return {i: x if x.shape == shapes[i] else tf.transpose(x) for i, x in found.items()}
+                moved[index] = _moved(_moved(self.m[index], scaled), scaled)
+        return orthogonal_updates(moved)
 
 
 def _moved(momentum, gradient):
     return MUON_MOMENTUM * momentum + (1.0 - MUON_MOMENTUM) * gradient
-
-
-def _lying(matrix: tf.Tensor) -> tf.Tensor:
-    """The matrix or its transpose, whichever has no more rows than columns."""
-    rows, columns = matrix.shape
-    return tf.transpose(matrix) if rows > columns else matrix
-
-
-def _alike(shapes: Mapping[int, tf.TensorShape]) -> list[list[int]]:
-    """Indices of equal shapes, as many together as pays here."""
-    numbers = TOGETHER if has_accelerator() else TOGETHER_ON_CPU
-    groups: list[list[int]] = []
-    for shape in dict.fromkeys(map(tuple, shapes.values())):
-        of_shape = [index for index, other in shapes.items() if tuple(other) == shape]
-        most = max(1, numbers // math.prod(shape))
-        groups += [of_shape[i : i + most] for i in range(0, len(of_shape), most)]
-    return groups
-
-
-def orthogonal(matrices: tf.Tensor) -> tf.Tensor:
-    """UVᵀ of each matrix USVᵀ, roughly: five steps of Muon's iteration of Newton and Schulz.
-
-    Its polynomial is chosen for a steep start, not to converge: singular values end between 0.68
-    and 1.21 if they were at least 0.002 of the matrix's norm; smaller ones stay smaller.
-
-    Args:
-        matrices: Float [..., rows, columns]; zeros give zeros. It costs least where there are no
-            more rows than columns.
-    """
-    x = tf.math.divide_no_nan(matrices, tf.norm(matrices, axis=(-2, -1), keepdims=True))
-    for _ in range(5):
-        square = tf.matmul(x, x, transpose_b=True)
-        x = 3.4445 * x + tf.matmul(-4.775 * square + 2.0315 * tf.matmul(square, square), x)
-    return x
 
 
 def make_optimizer(

@@ -16,7 +16,7 @@ from modeling.errors import ModelingError
 from modeling.layers.execution import PLAIN, Execution, xla_execution_is_available
 from modeling.losses import Losses
 from modeling.side_by_side import batches_at_once
-from modeling.training.engine import layerwise
+from modeling.training.engine import schedules
 from modeling.training.engine.distribution import strategy_on_tpu
 from modeling.training.engine.optimizers import make_optimizer
 from modeling.training.engine.precision import make_loss_scale
@@ -48,7 +48,7 @@ class EngineSettings:
         weight_decay_rate: Decoupled decay, as a share of the learning rate.
         layerwise_lr_decay: Factor of the learning rate from each layer to the one below it.
         freeze_layers: First layers of the encoder that aren't trained, see
-            `layerwise.layerwise_trained_weights`.
+            `schedules.layerwise_trained_weights`.
         average_last: Share of the updates, the last ones, whose weights' mean is the result.
         dropout: Whether the configuration's dropout is applied.
         accumulation_steps: Micro-batches of a step, one after the other.
@@ -84,7 +84,7 @@ def make_train_step(model, losses: Losses, settings: EngineSettings) -> TrainSte
         )
     weights = {name: weight.value for name, weight in weights_by_name(model).items()}
     trainable = [name for name, w in weights_by_name(model).items() if w.trainable]
-    names = layerwise.layerwise_trained_weights(trainable, settings.freeze_layers, layers)
+    names = schedules.layerwise_trained_weights(trainable, settings.freeze_layers, layers)
     if len(names) < len(trainable):
         logging.info("%d of %d weights are trained; the others stay.", len(names), len(weights))
     parts = 1 if settings.jit_compile else batches_at_once()
@@ -106,7 +106,7 @@ def make_train_step(model, losses: Losses, settings: EngineSettings) -> TrainSte
         {name: weights[name] for name in names},
         schedule,
         weight_decay_rate=settings.weight_decay_rate,
-        rate_factors=layerwise.rate_factors(names, settings.layerwise_lr_decay, layers),
+        rate_factors=schedules.rate_factors(names, settings.layerwise_lr_decay, layers),
         averaged=averaged or None,
     )
     return TrainStep(
