@@ -119,6 +119,7 @@ def _kept_plan(directory: str) -> dict | None:
         path,
         "so that nobody knows how many steps the run's budget holds. Copy it again; or remove it "
         "to have the budget divided anew.",
+        ["asked", "steps", "num_warmup_steps"],
     )
 
 

@@ -163,7 +163,9 @@ class _Run:
         evaluating = self.options.eval_steps if self.evaluate else 0
         every = [n for n in (self.options.save_checkpoints_steps, evaluating) if n]
         self.ahead = tf.Variable(0, trainable=False, dtype=tf.int64)
-        watched = {LOSS_WINDOW: self.watch.losses, AHEAD: self.ahead} if self.watch else {}
+        watched = {LOSS_WINDOW: self.watch.losses} if self.watch else {}
+        if self.watch or read_rollbacks(self.directory):
+            watched[AHEAD] = self.ahead
         self.state = RunState(
             *(self.directory, self.train_step, keep, self.vocabulary, watched),
             every=every if self.watch else (),
@@ -247,22 +249,21 @@ class _Run:
         return self._best(step)
 
     def _take_up(self, stage: RunStage, first_step: int, step: int):
-        done = max(step - first_step, 0)
-        ahead = 0
-        if step >= first_step:
-            ahead = batches_ahead(read_rollbacks(self.directory), first_step, step)
+        done, rollbacks = max(step - first_step, 0), read_rollbacks(self.directory)
+        ahead = batches_ahead(rollbacks, first_step, step)
         iterator, can_be_saved = make_iterator(stage.make_dataset(), done + ahead)
         if can_be_saved and step == first_step:
             # Elsewhere the iterator is brought to its place by a checkpoint.
             skip_batches(iterator, ahead)
-        self.ahead.assign(ahead)  # where a checkpoint doesn't tell
+        # Where a checkpoint doesn't tell.
+        self.ahead.assign(batches_ahead(rollbacks, first_step, step, saved=True))
         place = stage.data_id, first_step, stage.former_data_id
         self.state.change_data(iterator if can_be_saved else None, *place)
         self.reporter.batch_size = stage.batch_size
         return iterator
 
     def _catch_up(self, iterator, first_step: int) -> None:
-        """Goes past what a rollback was to leave out that was killed before its checkpoint."""
+        """Goes past what rollbacks to this checkpoint have left out since it was written."""
         step = int(self.train_step.global_step.numpy())
         ahead = batches_ahead(read_rollbacks(self.directory), first_step, step)
         if step > first_step:

@@ -97,18 +97,23 @@ def read_rollbacks(directory: str) -> list[dict[str, int]]:
         path,
         "so that nobody knows which batches the run has left out. Copy it again; or remove it to "
         "go on with batches that it may have seen or left out.",
+        ["rollbacks"],
     )["rollbacks"]
 
 
-def batches_ahead(rollbacks: Sequence[Mapping[str, int]], first_step: int, step: int) -> int:
-    """How far a stage's data are ahead of its steps, at a checkpoint of `step`.
+def batches_ahead(
+    rollbacks: Sequence[Mapping[str, int]], first_step: int, step: int, saved: bool = False
+) -> int:
+    """How far a stage's data are ahead of its steps, when a run goes on from `step`.
 
     Args:
         rollbacks: Of the run, in order.
         first_step: Where the stage begins.
         step: Of the checkpoint.
+        saved: How far they were when the checkpoint was written, before any rollback to it.
     """
-    ahead = [r["batches_ahead"] for r in rollbacks if first_step <= r["to"] <= step]
+    before = step if saved else step + 1
+    ahead = [r["batches_ahead"] for r in rollbacks if first_step <= r["to"] < before]
     return ahead[-1] if ahead else 0
 
 
@@ -152,8 +157,7 @@ def roll_back(
         stage: The `fit.RunStage` that it is in.
         first_step: Where that begins.
         state: Of the run. Checkpoints count of whose `every` they are multiples: others are left by
-            a signal or after some minutes, and a run must not depend on them. It is put back, and
-            saved with the new place in the data.
+            a signal or after some minutes, and a run must not depend on them. It is put back.
         reporter: Of the run; forgets what came after the checkpoint.
 
     Returns:
@@ -197,7 +201,8 @@ def roll_back(
     place = stage.data_id, first_step, stage.former_data_id
     state.change_data(iterator if can_be_saved else None, *place)
     before = batches_ahead(done, first_step, step)
-    state.watch[AHEAD].assign(before)  # where the checkpoint doesn't tell
+    # Where the checkpoint doesn't tell.
+    state.watch[AHEAD].assign(batches_ahead(done, first_step, step, saved=True))
     state.restore(join(directory, f"model.ckpt-{step}"))
     ahead = seen + MARGIN - (step - first_step)
     logging.warning(
@@ -211,12 +216,11 @@ def roll_back(
     if can_be_saved:
         in_place = 0 if step == first_step else int(state.watch[AHEAD].numpy())
         skip_batches(iterator, ahead - in_place)
-    # Before the checkpoint: of a run that is killed in between, that tells what is to be skipped.
+    # The checkpoint stays as it is, with its own place in the data: what a run that is killed now
+    # has to skip from there, this tells.
     if is_chief():
         entry = {"step": error.until, "to": step, "batches_ahead": ahead}
         _write_rollbacks(directory, [*done, entry])
     state.watch[AHEAD].assign(ahead)
-    state.saved_step = -1  # the checkpoint is written again, with the new place in the data
-    state.save()
     reporter.resume(step)
     return iterator

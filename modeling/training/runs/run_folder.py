@@ -6,6 +6,7 @@ import functools
 import json
 import re
 import uuid
+from collections.abc import Iterable
 from typing import Any
 
 import tensorflow as tf
@@ -217,12 +218,13 @@ def latest_run_step(directory: str) -> int:
     return int(prefix.rpartition("-")[2]) if prefix else 0
 
 
-def read_run_file(path: str, lost: str) -> dict[str, Any]:
+def read_run_file(path: str, lost: str, needed: Iterable[str] = ()) -> dict[str, Any]:
     """The JSON object that a run keeps at `path`.
 
     Args:
         path: The file, which is there.
         lost: How the message of a damaged one goes on: what that means, and what to do.
+        needed: What the object has to hold.
 
     Raises:
         ModelingError: It is damaged.
@@ -232,6 +234,9 @@ def read_run_file(path: str, lost: str) -> dict[str, Any]:
             kept = json.load(file)
         if not isinstance(kept, dict):
             raise TypeError(f"it holds {json.dumps(kept)[:100]}")
+        missing = [name for name in needed if name not in kept]
+        if missing:
+            raise ValueError(f"it lacks {', '.join(missing)}")
     except (ValueError, TypeError, RecursionError) as error:
         raise ModelingError(f"{path} is damaged ({error}), {lost}") from error
     return kept

@@ -42,7 +42,8 @@ class RunState:
         watch: Variables by name that are saved too, and keep their start where a checkpoint
             lacks them.
         every: Multiples of these numbers of steps count for `keep`; of others, which a signal or
-            minutes left, only the newest stays. Without any all checkpoints count.
+            minutes left, only the newest and the beginning of the data's stage stay. Without any
+            all checkpoints count.
     """
 
     def __init__(
@@ -101,12 +102,14 @@ class RunState:
         """
         step = int(self.train_step.global_step.numpy())
         prefix = join(self.directory, f"model.ckpt-{step}")
-        if step == self.saved_step or not is_chief():
-            self.saved_step = step
+        if step == self.saved_step:
             return prefix
         variables = self._variables() | self._optional_variables()
         tensors = {name: variable.numpy() for name, variable in variables.items()}
-        self._check_finite(step, tensors)
+        self._check_finite(step, tensors)  # on each worker: they go back together
+        self.saved_step = step
+        if not is_chief():
+            return prefix
         with staged(self.directory) as temporary:
             if self.iterator is not None:
                 position = tf.train.Checkpoint(iterator=self.iterator)
@@ -117,7 +120,11 @@ class RunState:
             tf1.write_bundle(join(temporary, f"model.ckpt-{step}"), tensors)
         steps = run_folder.run_checkpoint_steps(self.directory)
         counting = [s for s in steps if not self.every or any(s % n == 0 for n in self.every)]
-        staying = sorted({*counting[-self.keep :], steps[-1]}) if self.keep else steps
+        staying = steps
+        if self.keep:
+            # A stage's beginning counts as well: its data have a place to begin again there.
+            begun = [self.first_step] if self.every and self.first_step in steps else []
+            staying = sorted({*counting[-self.keep :], *begun, steps[-1]})
         kept = [f"model.ckpt-{s}" for s in staying]
         lines = [f'model_checkpoint_path: "{kept[-1]}"']
         lines += [f'all_model_checkpoint_paths: "{name}"' for name in kept]
@@ -158,10 +165,11 @@ class RunState:
             if name not in stored or stored[name].shape != tuple(variable.shape):
                 instead = f"shape {stored[name].shape}" if name in stored else "no such tensor"
                 raise ModelingError(
-                    f"The training checkpoint {prefix} doesn't fit this run: for {name} the "
-                    f"model has shape {tuple(variable.shape)}, the checkpoint has {instead}. "
-                    f"Choose an empty --output_dir, or the configuration that it was made with; "
-                    f"to start from its weights only, pass it as --init_checkpoint."
+                    f"The training checkpoint {prefix} doesn't fit this run: for {name} the run "
+                    f"has shape {tuple(variable.shape)}, the checkpoint has {instead}. Choose an "
+                    f"empty --output_dir, or the configuration, --optimizer and --freeze_layers "
+                    f"that it was made with; to start from its weights only, pass it as "
+                    f"--init_checkpoint."
                 )
         variables |= {n: v for n, v in self._optional_variables().items() if n in stored}
         for name, variable in variables.items():

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from modeling import checkpoints
-from modeling.errors import DivergedError
+from modeling.errors import DivergedError, ModelingError
 from modeling.losses import PretrainingLosses
 from modeling.training.engine.setup import EngineSettings, make_train_step
 from modeling.training.runs import rollback
@@ -115,15 +115,17 @@ def test_an_interrupted_run_leaves_out_the_same(tmp_path):
 
 
 @pytest.mark.slow
-def test_killed_between_its_record_and_its_checkpoint(tmp_path, monkeypatch):
-    """It counts, and what it was to leave out is left out."""
-    data = easy_data([150, 256])
+@pytest.mark.parametrize("spoilt, going_on", [([150, 256], True), ([150], False)])
+def test_killed_right_behind_its_record(tmp_path, monkeypatch, spoilt, going_on):
+    """It counts, without --rollback too, and what it was to leave out is left out."""
+    data = easy_data(spoilt)
     whole = train(tmp_path / "whole", data)
+    checkpoint = tmp_path / "killed" / "model.ckpt-140.index"
 
     class KilledError(Exception):
         pass
 
-    written = rollback._write_rollbacks
+    written, written_at = rollback._write_rollbacks, []
 
     def killed_then(*arguments):
         written(*arguments)
@@ -131,8 +133,12 @@ def test_killed_between_its_record_and_its_checkpoint(tmp_path, monkeypatch):
 
     with monkeypatch.context() as patched, pytest.raises(KilledError):
         patched.setattr(rollback, "_write_rollbacks", killed_then)
+        patched.setattr(
+            rollback, "skip_batches", lambda *_: written_at.append(checkpoint.read_bytes())
+        )
         train(tmp_path / "killed", data)
-    killed = train(tmp_path / "killed", data)
+    assert written_at == [checkpoint.read_bytes()]  # what it goes back to is never half-written
+    killed = train(tmp_path / "killed", data, rollback=going_on)
     assert kept(tmp_path / "whole") == kept(tmp_path / "killed") != []
     for name, value in whole.items():
         np.testing.assert_array_equal(killed[name], value, err_msg=name)
@@ -223,6 +229,19 @@ def test_they_do_not_push_out_those_to_go_back_to(tmp_path):
     assert steps == [40, 60, 76]
 
 
+def test_nor_the_beginning_of_a_stage(tmp_path):
+    few = {"save_checkpoints_minutes": 1e-9, "log_steps": 4, "iterations_per_loop": 4}
+    first = RunStage(30, easy_data(), "first", 8)
+    train(tmp_path, easy_data([8]), stop=60, before=[first], keep_checkpoint_max=1, **few)
+    assert [entry["to"] for entry in kept(tmp_path)] == [30]
+
+
+def test_a_damaged_record_is_named(tmp_path):
+    (tmp_path / "rollbacks.json").write_text("{}")
+    with pytest.raises(ModelingError, match=r"rollbacks.json is damaged \(it lacks rollbacks\)"):
+        rollback.read_rollbacks(str(tmp_path))
+
+
 @pytest.mark.slow
 def test_often_enough_is_enough(tmp_path):
     with pytest.raises(DivergedError, match=r"loss is nan.*has gone back 3 times already"):
@@ -292,3 +311,5 @@ def test_how_far_the_data_are_ahead():
     }
     assert ahead == {100: 0, 110: 20, 115: 20, 120: 60, 500: 60}
     assert rollback.batches_ahead(rollbacks, 0, 35) == 10
+    at_first = [rollback.batches_ahead(rollbacks, 100, s, saved=True) for s in (110, 120, 121)]
+    assert at_first == [0, 20, 60]
