@@ -177,7 +177,8 @@ def signature_of(model: Any, folder: str, name: str) -> LoadedSignature:
     if name not in signatures:
         raise ModelingError(
             f"The SavedModel {folder} has no signature {name!r}; it has "
-            f"{', '.join(sorted(signatures)) or 'none at all'}. Name one of them (--signature)."
+            f"{', '.join(sorted(signatures)) or 'none at all'}. Name one of them "
+            f"(--signature of modeling.predict)."
         )
     function = signatures[name]
     inputs = function.structured_input_signature[1]
@@ -242,7 +243,7 @@ def _check(signature: LoadedSignature) -> None:
             f"The signature {signature.name!r} can't be asked line by line: its input {name!r} is "
             f"{spec.dtype.name} of shape {spec.shape}. Expected texts of shape [None], lists of "
             f"texts of shape [None, None], or numbers, each for any number of examples. Name "
-            f"another signature (--signature)."
+            f"another signature (--signature of modeling.predict)."
         )
 
 
@@ -334,7 +335,8 @@ class SavedModelPredictor:
             if shape[:1] != (len(examples),):
                 raise ModelingError(
                     f"The output {name!r} is of shape {shape} for {len(examples)} examples; "
-                    f"expected one row for each. Name another signature (--signature)."
+                    f"expected one row for each. Name another signature "
+                    f"(--signature of modeling.predict)."
                 )
         rows = range(len(examples))
         answers = [{name: value[row] for name, value in outputs.items()} for row in rows]
