@@ -48,7 +48,7 @@ from absl import logging
 
 from data.errors import DataError
 from data.files.locks import one_run
-from data.pretraining import corpus, demo, domain, from_text, rehearsal
+from data.pretraining import corpus, demo, domain, from_text, judged_text, rehearsal
 from data.pretraining.batches import pipeline
 from data.pretraining.instances.masking import MaskSettings
 from data.pretraining.instances.settings import MLM, MLM_NSP, InstanceSettings
@@ -220,7 +220,7 @@ def adapt(summary: RunSummary) -> None:
     distribution.check_text_for_one_worker()
     sides = from_text.PretrainingSides(*map(raw_text, (FLAGS.corpus_file, FLAGS.eval_corpus_file)))
     general = raw_text(FLAGS.general_corpus_file)
-    texts = domain.held_out_texts(sides, general)
+    texts = judged_text.held_out_texts(sides, general)
     extended = os.path.join(FLAGS.output_dir, run_folder.ADAPTED_VOCABULARY, "vocab.txt")
     trained = run_folder.trained_vocabulary(FLAGS.output_dir)
     how = FLAGS.do_lower_case, FLAGS.strip_accents, trained, general

@@ -1,18 +1,15 @@
 """A corpus that a released model is adapted to: how it fits the vocabulary, and words it lacks.
 
     domain = study_domain(PretrainingSides(text), "vocab.txt", "out/vocab.txt")
-    held_out = masked_words(sides.documents(training=False), tokenizer, "out/held_out.tfrecord")
 
 Words take the places of [unusedN] tokens where that pays, so that the vocabulary keeps its size and
 all other ids.
 """
 
 import dataclasses
-import hashlib
 import itertools
 import math
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -20,11 +17,9 @@ from absl import logging
 
 from data.errors import DataError
 from data.files import atomic
-from data.pretraining.batches import pipeline
-from data.pretraining.corpus import Document, corpus_document_hash
+from data.pretraining.corpus import corpus_document_hash
 from data.pretraining.from_text import PretrainingSides, PretrainingText
-from data.pretraining.instances.settings import MLM, InstanceSettings
-from data.pretraining.writing import local
+from data.pretraining.judged_text import beginning
 from data.tokenization import Tokenizer, vocabulary
 from data.tokenization.learning import extension, learner
 
@@ -32,9 +27,6 @@ LEAST_COUNT = 50
 """How often a new word has to occur: rarer ones wouldn't learn their row."""
 LEAST_SAVED = 0.01
 """Share of the pieces of held-out text that new words have to save; for less, none are added."""
-MOST_CHARACTERS = 300_000
-"""Of held-out text that is evaluated on."""
-_UNUSED = "[unused"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,6 +86,7 @@ def study_domain(
     """
     folding = {"do_lower_case": do_lower_case, "strip_accents": strip_accents}
     tokens = vocabulary.load_vocab(vocab_file)
+    extension.check_vocabulary_case(tokens, do_lower_case)
     measured = set(map(corpus_document_hash, beginning(general.read()))) if general else set()
     characters = common = 0
 
@@ -164,133 +157,23 @@ def _words_that_pay(
     folding: Mapping[str, bool | None],
 ) -> dict[int, str]:
     """Id → word that takes the place of an [unusedN] token; {} where that saves too little."""
-    if not any(token.startswith(_UNUSED) for token in tokens):
+    if not any(map(extension.is_unused, tokens)):
         return {}
     extended = extension.extend_vocabulary(tokens, counts, **folding, min_frequency=LEAST_COUNT)
     measured = learner.measure_coverage(Tokenizer.from_vocab(extended.tokens, **folding), texts)
-    return extended.replaced if measured.pieces < (1 - LEAST_SAVED) * before.pieces else {}
+    # An unknown word is one piece before and after, and yet is what a new token is good for.
+    now, then = (found.pieces + found.unknown for found in (measured, before))
+    return extended.replaced if now < (1 - LEAST_SAVED) * then else {}
 
 
 def _kept_words(tokens: Sequence[str], vocab_file: str, kept_vocab_file: str) -> dict[int, str]:
     """Id → word by which the vocabulary of a run differs from the one that it was made of."""
     kept = vocabulary.load_vocab(kept_vocab_file)
     new = {n: word for n, (t, word) in enumerate(zip(tokens, kept, strict=False)) if t != word}
-    if len(kept) != len(tokens) or not all(tokens[n].startswith(_UNUSED) for n in new):
+    if len(kept) != len(tokens) or not all(extension.is_unused(tokens[n]) for n in new):
         raise DataError(
             f"{kept_vocab_file}, of the run that would go on, isn't {vocab_file} with words in "
             f"[unused…] places: it was begun with another model. Give that one, or another "
             f"--output_dir."
         )
     return new
-
-
-@dataclasses.dataclass(frozen=True)
-class MaskedWords:
-    """Records of held-out text in which whole words are masked.
-
-    A loss per word can be compared across vocabularies, one per piece can't.
-
-    Attributes:
-        batches: As of `pipeline.pretraining_dataset`, once.
-        pieces, words: How many are masked.
-        checksum: Of the text.
-    """
-
-    batches: tf.data.Dataset
-    pieces: int
-    words: int
-    checksum: str
-
-
-def masked_words(
-    documents: Iterable[Document],
-    tokenizer: Tokenizer,
-    path: str,
-    max_seq_length: int,
-    batch_size: int = 32,
-) -> MaskedWords:
-    """Masks 15 % of the words of the first 300,000 characters, as the paper does.
-
-    Args:
-        documents: Of one side of a corpus.
-        tokenizer: Of the model.
-        path: Of the records, which are written anew.
-        max_seq_length: Pieces in a record.
-        batch_size: Records in a batch.
-    """
-    settings = InstanceSettings(
-        max_seq_length=max_seq_length,
-        max_predictions_per_seq=math.ceil(0.2 * max_seq_length),
-        dupe_factor=1,
-        do_whole_word_mask=True,
-        objective=MLM,
-    )
-    digest = hashlib.sha256()
-
-    def measured() -> Iterator[Document]:
-        left = MOST_CHARACTERS
-        for whole in beginning(documents):
-            document = first_characters(whole, left)
-            left -= sum(map(len, document.sentences))
-            digest.update(corpus_document_hash(document).to_bytes(8, "big"))
-            yield document
-
-    local.create_pretraining_records(measured(), tokenizer, [path], settings)
-    sizes = max_seq_length, settings.max_predictions_per_seq, tokenizer.vocab_size
-    batches = pipeline.pretraining_dataset(
-        [path], *sizes, batch_size, training=False, objective=MLM
-    )
-    pieces = words = 0
-    begins = ~np.asarray(tokenizer.is_continuation)
-    for batch in batches.as_numpy_iterator():
-        ids = batch["masked_lm_ids"][batch["masked_lm_weights"] > 0]
-        pieces += len(ids)
-        words += int(begins[ids].sum())
-    return MaskedWords(batches, pieces, words, digest.hexdigest())
-
-
-def held_out_texts(
-    sides: PretrainingSides, general: PretrainingText | None
-) -> dict[str, Callable[[Tokenizer, str, int], MaskedWords]]:
-    """What a model is judged by: held-out text of the domain, and text of none if there is any.
-
-    Returns:
-        "domain" and "general" → from tokenizer, path and length as of `masked_words` to that.
-    """
-    texts = {"domain": lambda *place: masked_words(sides.documents(False), *place)}
-    if general:
-        places = set(map(os.path.realpath, sides.files))
-        common = sorted(path for path in general.files if os.path.realpath(path) in places)
-        if common:
-            raise DataError(
-                f"{common[0]} is part of the domain's text and of --general_corpus_file, which is "
-                f"to tell what a model forgets of other text: give text of other kinds there."
-            )
-        if next(iter(general.read()), None) is None:
-            raise DataError(
-                f"--general_corpus_file ({', '.join(general.files[:3])}) holds no documents. Give "
-                f"text, or leave it out."
-            )
-        texts["general"] = lambda *place: masked_words(general.read(), *place)
-    return texts
-
-
-def beginning(documents: Iterable[Document]) -> Iterator[Document]:
-    """The first documents, until they have `MOST_CHARACTERS`."""
-    characters = 0
-    for document in documents:
-        yield document
-        characters += sum(map(len, document.sentences))
-        if characters >= MOST_CHARACTERS:
-            return
-
-
-def first_characters(document: Document, most: float) -> Document:
-    """A document that ends after so many characters of its sentences."""
-    sentences, left = [], math.ceil(most)
-    for sentence in document.sentences:
-        if left <= 0:
-            break
-        sentences.append(sentence[:left].rstrip())
-        left -= len(sentence)
-    return Document(sentences, document.source)

@@ -17,7 +17,7 @@ from absl import logging
 
 from data.errors import DataError
 from data.files import atomic
-from data.pretraining import domain
+from data.pretraining import judged_text
 from data.pretraining.corpus import (
     Document,
     corpus_document_hash,
@@ -50,7 +50,7 @@ def rehearse(
     characters: float,
     begun: bool = False,
 ) -> Rehearsal:
-    """Takes general text to train on, in its order, behind what `domain.held_out_texts` measures.
+    """Takes general text to train on, in its order, behind what `judged_text` measures.
 
     Copies of what is measured or evaluated on are left out, and so are documents that would be
     held out if they were the domain's. White space becomes single spaces; the last document is cut
@@ -71,7 +71,7 @@ def rehearse(
         return Rehearsal()
     path = os.path.join(directory, "records", "general.txt")
     measured = sides.held_out_hashes()
-    for document in domain.beginning(general.read()):
+    for document in judged_text.beginning(general.read()):
         measured |= _hashes(document, _as_written(document))
     if begun and tf.io.gfile.exists(path):
         _check_unseen(path, measured)
@@ -80,10 +80,10 @@ def rehearse(
 
     def documents() -> Iterator[Document]:
         left, rest, first = characters, iter(general.read()), True
-        for _ in domain.beginning(rest):
+        for _ in judged_text.beginning(rest):
             pass
         for whole in rest:
-            document = domain.first_characters(_as_written(whole), left)
+            document = judged_text.first_characters(_as_written(whole), left)
             # A first line such as '{"' would make all of the file another format.
             fits = document.sentences and (
                 not first or corpus_format(document.sentences[0]) == "plain"
@@ -111,7 +111,7 @@ def rehearse(
             "--general_share asks for %s characters of general text to train on besides. Behind "
             "the first %s of --general_corpus_file, which are measured, there are %s. Give more of "
             "it, so that less is forgotten, or --general_share=0.",
-            *(f"{round(n):,}" for n in (characters, domain.MOST_CHARACTERS, found)),
+            *(f"{round(n):,}" for n in (characters, judged_text.MOST_CHARACTERS, found)),
         )
     if not number:
         return Rehearsal(None, 0, characters)

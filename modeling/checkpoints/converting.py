@@ -32,6 +32,7 @@ from modeling.checkpoints.loading import open_contents
 from modeling.checkpoints.model_folder import check_nobody_elses, task_files
 from modeling.checkpoints.saving import write_checkpoint
 from modeling.checkpoints.vocabularies import (
+    TextFolding,
     check_vocabulary,
     text_folding,
     vocabulary_file,
@@ -81,6 +82,7 @@ def convert(
     vocab_file: str | os.PathLike | None = None,
     kept_ids: Sequence[int] | None = None,
     mean_rows: Mapping[int, Sequence[int]] | None = None,
+    folding: TextFolding | None = None,
 ) -> Conversion:
     """Writes the weights of any checkpoint that can be read in the given format.
 
@@ -100,6 +102,7 @@ def convert(
         mean_rows: Id of a token that is new in `vocab_file` → the ids of the pieces that its word
             was cut into: its row of the embeddings, and its bias of the masked-LM head, are the
             mean of theirs.
+        folding: How the model's texts are folded; by default as its own files or name say.
 
     Raises:
         ModelingError: No checkpoint, no configuration, one that doesn't describe the weights, one
@@ -138,7 +141,7 @@ def convert(
     tensors = fold_target_unit({name: held.weight(name) for name in kept})
     if format != names.TF1:
         _check_encoder(held, config)
-    folding = text_folding(path, by_name=True)
+    folding = folding or text_folding(path, by_name=True)
     # The preset's tokenizer is written where it is known how texts are folded.
     preset = FILES if format == KERAS_HUB and folding.do_lower_case is not None else ()
     check_nobody_elses(directory, held.path, ANSWER_FILES, vocab_file, folding, preset)

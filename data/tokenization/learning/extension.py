@@ -151,7 +151,7 @@ def extend_vocabulary(
             other case than `do_lower_case` says.
     """
     check_vocabulary_case(tokens, do_lower_case)
-    slots = [index for index, token in enumerate(tokens) if _UNUSED.fullmatch(token)]
+    slots = [index for index, token in enumerate(tokens) if is_unused(token)]
     room = len(slots) - num_unused
     if room <= 0:
         reason = f", and {num_unused} are to stay free (num_unused)" if num_unused else ""
@@ -262,6 +262,11 @@ class _Chooser:
             start = end
             pieces += 1
         return pieces
+
+
+def is_unused(token: str) -> bool:
+    """Whether it is one of the places that released vocabularies keep free, as "[unused7]"."""
+    return bool(_UNUSED.fullmatch(token))
 
 
 def check_vocabulary_case(tokens: Sequence[str], do_lower_case: bool) -> None:

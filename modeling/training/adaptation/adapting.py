@@ -44,8 +44,9 @@ class Adaptation:
     Args:
         values: The script's flag values.
         domain: What `data.pretraining.domain.study_domain` found out.
-        texts: "domain" and, if there is any, "general" → from tokenizer, path of records and
-            length to `data.pretraining.domain.MaskedWords` of held-out text.
+        texts: "domain" and, if there is any, "general" → from the model's tokenizer, that of the
+            given model, path of records and length to `data.pretraining.domain.MaskedWords` of
+            held-out text.
         from_pretrained: `pretrained.from_pretrained`.
         rehearsed: What `data.pretraining.rehearsal.rehearse` found to train on besides.
     """
@@ -80,6 +81,7 @@ class Adaptation:
         source = values.init_checkpoint
         has_head = _has_head(source)
         opened = self._open(source, **given)
+        self._given_tokenizer = opened.tokenizer
         config = opened.config
         head = config.head if has_head else None
         start = make_start(values, self._domain)
@@ -139,11 +141,12 @@ class Adaptation:
         results = {}
         for name, masked_words in self._texts.items():
             path = join(self._values.output_dir, f"records/{name}-{when}.tfrecord")
-            masked = masked_words(opened.tokenizer, path, self._values.max_seq_length)
+            tokenizers = opened.tokenizer, self._given_tokenizer
+            masked = masked_words(*tokenizers, path, self._values.max_seq_length)
             found = evaluator(masked.batches)
             loss = found["masked_lm_loss"]
             results[name] = {
-                "loss_per_word": loss * masked.pieces / max(1, masked.words),
+                "loss_per_word": loss * masked.pieces / masked.words,
                 "masked_lm_loss": loss,
                 "masked_lm_accuracy": found["masked_lm_accuracy"],
                 "words": masked.words,

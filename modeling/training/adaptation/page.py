@@ -78,7 +78,7 @@ def _losses(before: Mapping, after: Mapping) -> ReportTable:
     for name, now in after.items():
         then, text = before[name], _TEXTS[name]
         for key, what in _LOSSES.items():
-            change = f"{now[key] / then[key] - 1:+.1%}"
+            change = f"{now[key] / then[key] - 1:+.1%}" if then[key] else ""
             rows.append([f"{text}, {what}", float(then[key]), float(now[key]), change])
         key = "masked_lm_accuracy"
         points = f"{100 * (now[key] - then[key]):+.1f} points"

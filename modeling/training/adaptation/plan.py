@@ -16,6 +16,7 @@ from absl import logging
 from modeling import checkpoints
 from modeling.checkpoints.files import join
 from modeling.checkpoints.model_folder import CONFIG_NAME
+from modeling.checkpoints.vocabularies import TextFolding
 from modeling.errors import ModelingError
 from modeling.training.given_model import check_run_vocabulary
 from modeling.training.phases import MASKED_SHARE
@@ -32,11 +33,13 @@ _FIXED = {
     "do_train": True,
     "do_eval": True,
     "dynamic_masking": True,
+    # It has fewer steps than lie between two checkpoints otherwise.
+    "save_checkpoints_minutes": 5.0,
     "optimizer": "adamw",
     "lr_schedule": "linear_from_peak",
 }
 _EXCLUDED = ("demo", "input_file", "phases", "student_layers", "student_num_layers")
-_EXCLUDED += ("student_hidden_size",)
+_EXCLUDED += ("student_hidden_size", "teacher")
 
 
 class StudiedText(Protocol):
@@ -74,7 +77,7 @@ def set_adaptation_flags(values) -> None:
     if given:
         raise ModelingError(
             f"--adapt and {', '.join(given)} exclude each other: it takes a whole model and raw "
-            f"text, and chooses lengths and steps itself."
+            f"text, may add words to its vocabulary, and chooses lengths and steps itself."
         )
     if values["do_train"].present and not values.do_train:
         raise ModelingError(
@@ -86,8 +89,15 @@ def set_adaptation_flags(values) -> None:
             f"--adapt and --recipe={values.recipe} exclude each other: the recipe is for models "
             f"from nothing, and --adapt has one of its own. Give single flags of it."
         )
+    if values.objective in ("ltr", "rtl"):
+        raise ModelingError(
+            f"--adapt and --objective={values.objective} exclude each other: it trains and judges "
+            f"by masked words. Give mlm_nsp or mlm, or leave it out."
+        )
     for name, value in _FIXED.items():
         _set(values, name, value)
+    if values.pack_sequences:
+        _set(values, "objective", "mlm")
     budgets = ("minutes", "flops", "num_train_steps")
     if not any(values[name].present for name in budgets):
         values["minutes"].value = MINUTES
@@ -125,6 +135,7 @@ def make_start(values, domain: StudiedText) -> str:
         values.bert_config_file,
         domain.vocab_file,
         mean_rows=domain.new_pieces,
+        folding=TextFolding(values.do_lower_case, values.strip_accents),
     )
     values["init_checkpoint"].value = folder
     values["vocab_file"].value = join(folder, "vocab.txt")
@@ -154,7 +165,8 @@ def plan_adaptation(
     fitting = [n for n in LENGTHS if n >= domain.document_pieces + 2] or [LENGTHS[-1]]
     length = min(fitting[0], longest)
     # A next-sentence head that isn't trained would be of another model than the rest.
-    _set(values, "objective", "mlm_nsp" if head == "pretraining" else "mlm")
+    with_pairs = head == "pretraining" and not values.pack_sequences
+    _set(values, "objective", "mlm_nsp" if with_pairs else "mlm")
     _set(values, "max_seq_length", length)
     length = values.max_seq_length
     _set(

@@ -1,7 +1,6 @@
 """Looking at a corpus to adapt to: counts against plain Python, words that pay, masked words."""
 
 import collections
-import os
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ from data.errors import DataError
 from data.pretraining import domain
 from data.pretraining.corpus import Document
 from data.pretraining.from_text import PretrainingSides, PretrainingText
-from data.tokenization import Tokenizer
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 SPECIAL = ["[PAD]", "[unused0]", "[unused1]", "[unused2]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -129,6 +127,30 @@ def test_scripts_without_case_have_no_wrong_case(tmp_path):
         assert len(domain.study_domain(text, *place, do_lower_case=lower).new_words) == 2
 
 
+def test_unknown_words_pay(tmp_path):
+    """They are one piece before and after."""
+    _, found = study(tmp_path, ["the", "цикл", "клетка"])
+    assert set(found.new_words.values()) == {"цикл", "клетка"}
+    assert found.before.unknown and not found.after.unknown
+
+
+def test_places_of_another_name_are_none(tmp_path):
+    odd = [token.replace("[unused", "[unused_") for token in TOKENS]
+    (tmp_path / "vocab.txt").write_text("\n".join(odd) + "\n")
+    place = str(tmp_path / "vocab.txt"), str(tmp_path / "new/vocab.txt")
+    text = sides(["the", "mitosis", "genome"])
+    assert domain.study_domain(text, *place).new_words == {}
+
+
+def test_a_vocabulary_of_the_other_case(tmp_path):
+    """Whether there are places for words or not."""
+    capital = [t for t in TOKENS if "[unused" not in t] + [a + b for a in "ABCD" for b in LETTERS]
+    (tmp_path / "vocab.txt").write_text("\n".join(capital) + "\n")
+    place = str(tmp_path / "vocab.txt"), str(tmp_path / "new/vocab.txt")
+    with pytest.raises(DataError, match="so it is cased, but --do_lower_case is True"):
+        domain.study_domain(sides(["the", "cell"]), *place)
+
+
 def test_a_corpus_without_words(tmp_path):
     (tmp_path / "vocab.txt").write_text("\n".join(TOKENS) + "\n")
     blank = [Document(["\u200b"], str(n)) for n in range(8)]
@@ -146,53 +168,6 @@ def test_nothing_to_evaluate_on(tmp_path):
         domain.study_domain(sides, str(tmp_path / "vocab.txt"), str(tmp_path / "new/vocab.txt"))
 
 
-def test_masked_words_are_whole_and_counted(tmp_path):
-    text, _ = study(tmp_path, ["the", "cell", "mitosis", "genome", "divides"], count=200)
-    tokenizer = Tokenizer(str(tmp_path / "vocab.txt"))
-    path = str(tmp_path / "masked.tfrecord")
-    found = domain.held_out_texts(text, None)["domain"](tokenizer, path, 64)
-    begins = pieces = real = 0
-    for batch in found.batches.as_numpy_iterator():
-        rows = zip(*(batch[f"masked_lm_{n}"] for n in ("positions", "ids", "weights")), strict=True)
-        for number, (positions, ids, weights) in enumerate(rows):
-            masked = dict(zip(positions[weights > 0], ids[weights > 0], strict=True))
-            inputs = batch["input_ids"][number]
-            real += int(batch["input_mask"][number].sum()) - 2 * bool(masked)
-            pieces += len(masked)
-            for place, piece in masked.items():
-                begins += not TOKENS[piece].startswith("##")
-                if len(masked) == 1:
-                    continue  # a short row, into whose number no word fits
-                # Whatever continues the word is masked as well, and what it continues.
-                after = masked.get(place + 1, inputs[place + 1])
-                if TOKENS[after].startswith("##"):
-                    assert place + 1 in masked
-                if TOKENS[piece].startswith("##"):
-                    assert place - 1 in masked
-    assert (found.pieces, found.words) == (pieces, begins)
-    assert 0.1 < pieces / real < 0.2 and found.words < found.pieces
-
-
-def test_general_text_is_read_where_there_is_some(tmp_path):
-    text = sides(["the", "cell"])
-    other = PretrainingText(documents=lambda: [Document(["never"], "")], name="other")
-    assert list(domain.held_out_texts(text, None)) == ["domain"]
-    assert list(domain.held_out_texts(text, other)) == ["domain", "general"]
-    empty = PretrainingText(documents=list, name="empty")
-    with pytest.raises(DataError, match=r"general_corpus_file .* no documents"):
-        domain.held_out_texts(text, empty)
-
-
-def test_general_text_is_not_the_domains(tmp_path):
-    (tmp_path / "own.txt").write_text("\n\n".join(f"the cell {i}" for i in range(8)))
-    own = PretrainingText(files=[str(tmp_path / "own.txt")])
-    (tmp_path / "link.txt").symlink_to(tmp_path / "own.txt")
-    for name in ("own.txt", "link.txt"):
-        same = PretrainingText(files=[os.path.relpath(tmp_path / name)])
-        with pytest.raises(DataError, match=rf"{name} is part of the domain's text and of"):
-            domain.held_out_texts(PretrainingSides(own), same)
-
-
 def test_measured_documents_among_own_text_are_told(tmp_path, caplog):
     (tmp_path / "vocab.txt").write_text("\n".join(TOKENS) + "\n")
     text = sides(["the", "cell"])
@@ -203,19 +178,3 @@ def test_measured_documents_among_own_text_are_told(tmp_path, caplog):
         domain.study_domain(text, *place, general=general)
     (line,) = [m for m in caplog.messages if "--general_corpus_file" in m]
     assert line.startswith("2 documents of own text are among those")
-
-
-def test_a_long_document_is_measured_as_far_as_others(tmp_path, monkeypatch):
-    monkeypatch.setattr(domain, "MOST_CHARACTERS", 1000)
-    (tmp_path / "vocab.txt").write_text("\n".join(TOKENS) + "\n")
-    tokenizer, path = Tokenizer(str(tmp_path / "vocab.txt")), str(tmp_path / "records")
-    found = []
-    for end in (10, 1000, 200_000):
-        made = [
-            Document(["never " * 90]),
-            Document(["the cell " * end, "divides"]),
-            Document(["a"]),
-        ]
-        found.append(domain.masked_words(iter(made), tokenizer, path, 64))
-    assert found[0].words < found[1].words == found[2].words
-    assert found[0].checksum != found[1].checksum == found[2].checksum

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from data.errors import DataError
-from data.pretraining import domain
+from data.pretraining import judged_text
 from data.pretraining.batches import text_stream
 from data.pretraining.corpus import Document, corpus_document_hash, is_held_out_of_corpus
 from data.pretraining.from_text import HELD_OUT_SHARE, PretrainingSides, PretrainingText
@@ -34,7 +34,7 @@ def held_out(document):
 
 @pytest.fixture(autouse=True)
 def _little_is_measured(monkeypatch):
-    monkeypatch.setattr(domain, "MOST_CHARACTERS", 2400)
+    monkeypatch.setattr(judged_text, "MOST_CHARACTERS", 2400)
 
 
 def test_it_is_neither_measured_nor_held_out(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import modeling
-from data.pretraining import domain
+from data.pretraining import judged_text
 from data.pretraining.from_text import PretrainingSides, PretrainingText
 from modeling.checkpoints import tf1
 from modeling.training.adaptation.page import adaptation_html
@@ -106,10 +106,13 @@ def test_the_plan(folder):
 def oracle(tmp_path, folder, text, length):
     """Loss per masked word, by NumPy in float64."""
     _, tokenizer, config = modeling.from_pretrained(folder)
+    given = modeling.from_pretrained(text.with_name("released")).tokenizer
     sides = PretrainingSides(PretrainingText(files=[str(text.with_name("own.txt"))]))
     general = PretrainingText(files=[str(text)]) if text.name == "general.txt" else None
-    texts = domain.held_out_texts(sides, general)
-    masked = texts["general" if general else "domain"](tokenizer, str(tmp_path / "m"), length)
+    texts = judged_text.held_out_texts(sides, general)
+    masked = texts["general" if general else "domain"](
+        tokenizer, given, str(tmp_path / "m"), length
+    )
     reader = tf.train.load_checkpoint(str(folder / "bert_model.ckpt"))
     weights = {
         name: reader.get_tensor(name).astype(np.float64)
@@ -210,7 +213,7 @@ def test_general_text_is_rehearsed(folder):
 
 @pytest.mark.slow
 def test_weights_without_a_head_and_without_general_text(folder):
-    more = ("--num_train_steps=4", f"--eval_corpus_file={folder}/general.txt")
+    more = ("--num_train_steps=4", f"--eval_corpus_file={folder}/general.txt", "--pack_sequences")
     log = succeed(*command(folder, "headless", *more, model="bare"))
     assert "--objective=mlm " in log
     found = json.loads((folder / "headless/adaptation.json").read_text())
@@ -219,13 +222,29 @@ def test_weights_without_a_head_and_without_general_text(folder):
     assert "--general_corpus_file" in page and "have no head for masked words" in page
 
 
+@pytest.mark.slow
+def test_the_result_says_how_its_texts_are_folded(folder):
+    """Of a release that says so by its name alone, and nothing of accents."""
+    named = folder / "uncased_L-2_H-16_A-2"
+    shutil.copytree(folder / "released", named)
+    kept = succeed(
+        *command(
+            folder, "accents", "--strip_accents=False", "--num_train_steps=2", model=named.name
+        )
+    )
+    assert "3 words in place of [unused…] tokens" in kept
+    told = json.loads((folder / "accents/tokenizer_config.json").read_text())
+    assert (told["do_lower_case"], told["strip_accents"]) == (True, False)
+
+
 def test_what_it_refuses(folder, tmp_path):
     run = ("run_pretraining.py", "--adapt", f"--output_dir={tmp_path}/out")
     own, model = f"--corpus_file={folder}/own.txt", f"--init_checkpoint={folder}/released"
     assert "--adapt needs --init_checkpoint" in fail(*run, own)
     assert "--adapt needs --corpus_file" in fail(*run, model)
-    said = fail(*run, own, model, "--phases=32:8:4", "--student_num_layers=1")
-    assert "--adapt and --phases, --student_num_layers exclude each other" in said
+    said = fail(*run, own, model, "--phases=32:8:4", "--student_num_layers=1", "--teacher=any")
+    assert "--adapt and --phases, --student_num_layers, --teacher exclude each other" in said
+    assert "--adapt and --objective=ltr exclude each" in fail(*run, own, model, "--objective=ltr")
     said = fail(
         *run[:1], run[2], own, model, "--do_train", f"--general_corpus_file={folder}/own.txt"
     )
