@@ -20,6 +20,9 @@ RECIPES: dict[str, dict[str, Any]] = {
         "optimizer": "muon",
         "learning_rate": 1.5e-3,
         "lr_schedule": "linear_from_peak",
+        # Muon's updates are equally large to the end and let the matrices grow: to root mean
+        # squares of 0.06 where 0.04 is the original's, and of 0.05 with this.
+        "weight_decay_rate": 0.1,
         # Little text is gone over a few times at most, too few for dropout to help.
         "dropout": False,
     },

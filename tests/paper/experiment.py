@@ -197,11 +197,16 @@ class Place:
 # ---- Running ----
 
 
+class FailedRunError(Exception):
+    """A command of a run failed; the message ends in what it logged, and where."""
+
+
 def complete(run: Run, work: pathlib.Path) -> None:
     """Makes whatever a run lacks.
 
     Raises:
-        SystemExit: A command failed, or the folder was made by another one.
+        FailedRunError: A command failed.
+        SystemExit: The folder was made by another command.
     """
     for folder, seed in zip(run.folders(work), run.seeds, strict=False):
         arguments = run.arguments(folder, seed)
@@ -215,6 +220,8 @@ def complete(run: Run, work: pathlib.Path) -> None:
             continue
         folder.mkdir(parents=True, exist_ok=True)
         print(f"{_clock()} {folder.relative_to(work)}: {' '.join(arguments)}", flush=True)
+        # Before it begins: it may be killed, and mustn't go on as another command then.
+        _write_record(folder, record)
         start = time.monotonic()
         status = -1
         try:
@@ -230,10 +237,16 @@ def complete(run: Run, work: pathlib.Path) -> None:
             record["seconds"] += time.monotonic() - start
             if status == 0:
                 record |= {"finished": _clock("%Y-%m-%d %H:%M"), "commit": code_commit()}
-            (folder / RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+            _write_record(folder, record)
         if status or not (folder / run.result).exists():
             text = (folder / "log.txt").read_text(encoding="utf-8", errors="replace")
-            sys.exit(f"{text[-3000:]}\nFailed, see {folder / 'log.txt'}.")
+            raise FailedRunError(f"{text[-3000:]}\nFailed, see {folder / 'log.txt'}.")
+
+
+def _write_record(folder: pathlib.Path, record: Mapping[str, object]) -> None:
+    beside = folder / f".{RECORD}.{os.getpid()}"
+    beside.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    beside.replace(folder / RECORD)
 
 
 def _read_record(folder: pathlib.Path) -> dict | None:
@@ -348,5 +361,8 @@ def main(small: Callable[[Place], Table], full: Callable[[Place], Sequence]) -> 
     if place.smoke:
         table = corners(table)
     for run in table.runs:
-        complete(run, place.work)
+        try:
+            complete(run, place.work)
+        except FailedRunError as error:
+            sys.exit(str(error))
     report.show(table, place.work)

@@ -21,6 +21,7 @@ import json
 import os
 import pathlib
 import statistics
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -28,7 +29,7 @@ from tabulate import tabulate
 
 from modeling.training.recipes import RECIPES
 from tests.paper import small
-from tests.paper.experiment import ROOT, Cell, Place, Run, complete, numbers
+from tests.paper.experiment import ROOT, Cell, FailedRunError, Place, Run, complete, numbers
 from tests.paper.report import COLOURS
 
 INGREDIENTS: dict[str, dict[str, object]] = {
@@ -36,6 +37,7 @@ INGREDIENTS: dict[str, dict[str, object]] = {
     "adamw": {"optimizer": "adamw", "learning_rate": 1e-3},
     "local": {"initialization": "local"},
     "from-peak": {"lr_schedule": "linear_from_peak"},
+    "decay": {"weight_decay_rate": 0.1},
     "no-dropout": {"dropout": False},
     "mlm": {"objective": "mlm"},
     "fresh-masks": {"dynamic_masking": True},
@@ -49,6 +51,7 @@ INGREDIENTS: dict[str, dict[str, object]] = {
     "small-batch-first": {"phases": "64:{steps}:16:10,64:{half}:32:10"},
 }
 """By name; of --phases, {steps} and {half} stand for the steps of the others and half of them."""
+FAILED = "failed"
 BASE = {"optimizer": "adam", "lr_schedule": "linear", "learning_rate": 5e-4, "dtype": "auto"}
 SIZES = {"4x256": (4, 256, 4), "6x384": (6, 384, 6)}
 TASKS = {"SST-2": ("eval_accuracy", 3000), "MRPC": ("eval_f1", 400)}
@@ -199,8 +202,10 @@ def draw(curves: Mapping[str, list[list[tuple[float, float, float]]]], path: pat
     figure.savefig(path, dpi=110)
 
 
-def shown(values: list[float]) -> str:
-    """Mean ± standard deviation (runs)."""
+def shown(values: list[float] | None) -> str:
+    """Mean ± standard deviation (runs); None are those of a run that failed."""
+    if values is None:
+        return FAILED
     if not values:
         return "–"
     spread = f" ± {statistics.stdev(values):.3f}" if len(values) > 1 else ""
@@ -210,20 +215,30 @@ def shown(values: list[float]) -> str:
 def rows(
     place: Place, size: str, chosen: Mapping[str, Mapping], steps: int, minutes: float, tune: bool
 ) -> Iterator[tuple[str, Run, list[str]]]:
-    """Makes what is missing, variant by variant: name, the run by steps, a line of the table."""
+    """Makes what is missing, variant by variant: name, the run by steps, a line of the table.
 
-    def made(run: Run, key: str) -> list[float]:
-        for needed in (*itertools.chain.from_iterable(r.after for r in run.after), *run.after, run):
-            complete(needed, place.work)
+    A run that fails, because it diverges, say, is told and leaves its places in the table to that.
+    """
+
+    def made(run: Run, key: str) -> list[float] | None:
+        try:
+            for needed in (*itertools.chain(*(r.after for r in run.after)), *run.after, run):
+                complete(needed, place.work)
+        except FailedRunError as error:
+            print(error, flush=True)
+            return None
         return numbers(Cell("", "", None, run, key, scale=1.0), place.work)
 
     for name, flags in chosen.items():
         by_steps = pretraining(place, size, name, flags, steps, 0)
         by_minutes = pretraining(place, size, name, flags, steps, minutes)
         found = [made(run, "masked_lm_loss") for run in (by_steps, by_minutes)]
-        found.append(made(by_minutes, "global_step"))
-        if tune:
-            found += [made(tuning(place, by_minutes, t), key) for t, (key, _) in TASKS.items()]
+        if found[1] is None:  # or it would be tried again for each of these
+            found += [None] * (1 + len(TASKS) * tune)
+        else:
+            found.append(made(by_minutes, "global_step"))
+            tasks = TASKS.items() if tune else ()
+            found += [made(tuning(place, by_minutes, task), key) for task, (key, _) in tasks]
         yield name, by_steps, [name, *map(shown, found)]
 
 
@@ -248,16 +263,22 @@ def main() -> None:
     paths = (given.shared.absolute(), given.work.absolute(), nowhere, nowhere)
     place = Place(*paths, given.seeds, given.smoke)
     chosen = {name: every[name] for name in names}
-    made = list(rows(place, given.size, chosen, given.steps, given.minutes, not given.no_tuning))
     header = ["", f"loss, {given.steps:,} steps", f"loss, {given.minutes:g} minutes", "steps then"]
-    text = tabulate([line for _, _, line in made], header + list(TASKS)) + "\n"
+    lines, curves, text = [], {}, ""
+    tune = not given.no_tuning
+    for name, run, line in rows(place, given.size, chosen, given.steps, given.minutes, tune):
+        lines.append(line)
+        text = tabulate(lines, header + list(TASKS)) + "\n"
+        (place.work / "recipes.txt").write_text(text, encoding="utf-8")
+        if line[1] != FAILED:
+            folders = run.folders(place.work)
+            curves[name] = [curve(folder, phases_of(run)) for folder in folders]
     print(text)
-    (place.work / "recipes.txt").write_text(text, encoding="utf-8")
-    curves = {
-        n: [curve(folder, phases_of(run)) for folder in run.folders(place.work)]
-        for n, run, _ in made
-    }
-    draw(curves, place.work / "recipes.png")
+    if curves:
+        draw(curves, place.work / "recipes.png")
+    failed = [line[0] for line in lines if FAILED in line]
+    if failed:
+        sys.exit(f"Failed: {', '.join(failed)}. Given again, the command tries these again.")
 
 
 if __name__ == "__main__":

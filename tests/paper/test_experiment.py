@@ -95,7 +95,7 @@ def test_goes_on_after_a_failure(script, tmp_path, capsys):
     switch = tmp_path / "switch"
     switch.touch()
     run = Run("name", script, {"rate": 0.5, "fails_if": switch})
-    with pytest.raises(SystemExit, match="no way"):
+    with pytest.raises(experiment.FailedRunError, match="no way"):
         experiment.complete(run, tmp_path)
     first = experiment.seconds([run], tmp_path)
     switch.unlink()
@@ -103,6 +103,24 @@ def test_goes_on_after_a_failure(script, tmp_path, capsys):
     assert experiment.seconds([run], tmp_path) > first > 0
     assert (run.folders(tmp_path)[0] / "count").read_text() == "xx"
     assert "talking" not in capsys.readouterr().out
+
+
+def test_a_killed_run_keeps_its_flags(script, tmp_path, monkeypatch):
+    """Its checkpoints must not go on as another command's."""
+    run = Run("name", script, {"rate": 0.5})
+
+    def killed(*arguments, **options):
+        [folder] = run.folders(tmp_path)
+        record = json.loads((folder / "run.json").read_text())
+        assert record["command"] == run.arguments(folder, 1) and "finished" not in record
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(experiment.subprocess, "run", killed)
+        experiment.complete(run, tmp_path)
+    with pytest.raises(SystemExit, match="another command"):
+        experiment.complete(Run("name", script, {"rate": 0.6}), tmp_path)
+    experiment.complete(run, tmp_path)
 
 
 def test_refuses_a_folder_of_other_flags(script, tmp_path):

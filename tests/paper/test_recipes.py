@@ -77,6 +77,29 @@ def test_curves(place, tmp_path):  # noqa: F811
     assert (tmp_path / "curves.png").stat().st_size > 10_000
 
 
+def test_a_variant_that_fails_leaves_the_others(place, monkeypatch, capsys):  # noqa: F811
+    tried = []
+
+    def complete(run, work):
+        tried.append(run.name)
+        if "muon-2-minutes" in run.name:
+            raise experiment.FailedRunError("the loss is nan")
+
+    monkeypatch.setattr(recipes, "complete", complete)
+    monkeypatch.setattr(recipes, "numbers", lambda cell, work: [7.0, 8.0])
+    monkeypatch.setattr(recipes, "curve", lambda *_: [(1.0, 1.0, 7.0)])
+    there = f"--shared={place.data}", f"--work={place.work}", "--only=muon,paper", "--minutes=2"
+    monkeypatch.setattr(sys, "argv", ["recipes", *there, "--steps=20"])
+    place.work.mkdir()
+    with pytest.raises(SystemExit, match=r"^Failed: muon\. Given again"):
+        recipes.main()
+    assert "the loss is nan" in capsys.readouterr().out
+    muon, paper = (place.work / "recipes.txt").read_text().splitlines()[2:]
+    assert muon.split() == ["muon", "7.500", "±", "0.707", "(2)", *["failed"] * 4]
+    assert paper.split().count("7.500") == 5 and (place.work / "recipes.png").exists()
+    assert tried.count("4x256-muon-2-minutes") == 1
+
+
 def test_an_unknown_variant_is_named(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["recipes", "--only=paper,quick"])
     with pytest.raises(SystemExit):
