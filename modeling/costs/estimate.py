@@ -168,6 +168,11 @@ def estimate_run(
             "\n\nThe text is read and masked while the model trains, by other cores; that is in no "
             "column."
         )
+    if values.optimizer == "muon":
+        text += (
+            "\n\nCounted are the updates of --optimizer=adam. Muon's take longer: a step of a "
+            "small model with small batches up to half as long again, on a GPU more."
+        )
     return text
 
 

@@ -284,6 +284,7 @@ def test_estimate_of_flags(tmp_path):
         student_hidden_size=0,
         student_projection="best",
         teacher=[],
+        optimizer="adam",
     )
     config, phases = BertConfig.named("tiny", 1000), parse_phases("64:1000:32")
     files = [str(path) for path in sorted(tmp_path.glob("*.txt"))]
@@ -307,6 +308,9 @@ def test_estimate_of_flags(tmp_path):
     values.adapt = False
     text = estimate_run(values, config, phases, [])
     assert f"2 vCPUs, {fastest_dtype()} " in text and "tokens of text" not in text
+    assert "Muon" not in text
+    values.optimizer = "muon"
+    assert "Muon's take longer" in estimate_run(values, config, phases, [])
 
 
 # ---- The benchmark ----
