@@ -52,7 +52,6 @@ def masked_words(
     given: Tokenizer,
     path: str,
     max_seq_length: int,
-    batch_size: int = 32,
 ) -> MaskedWords:
     """Masks 15 % of the words of the first 300,000 characters, always the same ones.
 
@@ -67,7 +66,6 @@ def masked_words(
             [UNK] is no merit.
         path: Of the records, which are written anew.
         max_seq_length: Pieces in a record, of one document.
-        batch_size: Records in a batch.
 
     Raises:
         DataError: No word of the text is known.
@@ -82,8 +80,9 @@ def masked_words(
     least = min((chances.min() for _, chances in rows), default=1.0)
     if least == 1.0:
         raise DataError(
-            "The vocabulary has none of the words of the text that the model is judged by: all of "
-            "them are [UNK]. Learn a vocabulary of such text, and pre-train with it."
+            "The vocabulary has none of the words of the text that the model is judged by, its own "
+            "or --general_corpus_file's: all of them are [UNK]. Learn a vocabulary of such text, "
+            "and pre-train with it."
         )
     # In a short text it may be that none was drawn.
     drawn = [chances < max(SHARE, np.nextafter(least, 1.0)) for _, chances in rows]
@@ -115,9 +114,11 @@ def masked_words(
     with tf.io.TFRecordWriter(path) as writer:
         for record in encode_records(features):
             writer.write(record)
+    # The head is computed for as many places of each row as the row with the most has.
+    batch_size = 32 * math.ceil(0.2 * max_seq_length) // most
     batches = pipeline.pretraining_dataset(
         [path],
-        *(max_seq_length, most, tokenizer.vocab_size, batch_size),
+        *(max_seq_length, most, tokenizer.vocab_size, min(max(batch_size, 1), 32)),
         training=False,
         objective=MLM,
     )

@@ -149,7 +149,7 @@ def define_pretraining_flags() -> None:
         list(RECIPES),
         "paper: the defaults; fast: "
         + " ".join(f"--{name}={str(value).lower()}" for name, value in RECIPES["fast"].items())
-        + ", each unless it is given. --demo and --adapt have values of their own.",
+        + ", each unless it is given. --demo and --adapt begin with values of their own.",
     )
     flags.DEFINE_enum(
         "initialization",

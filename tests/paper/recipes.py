@@ -218,12 +218,16 @@ def rows(
     """Makes what is missing, variant by variant: name, the run by steps, a line of the table.
 
     A run that fails, because it diverges, say, is told and leaves its places in the table to that.
+
+    Raises:
+        FailedRunError: What all of them need can't be made.
     """
 
     def made(run: Run, key: str) -> list[float] | None:
+        for needed in (*itertools.chain(*(r.after for r in run.after)), *run.after):
+            complete(needed, place.work)
         try:
-            for needed in (*itertools.chain(*(r.after for r in run.after)), *run.after, run):
-                complete(needed, place.work)
+            complete(run, place.work)
         except FailedRunError as error:
             print(error, flush=True)
             return None

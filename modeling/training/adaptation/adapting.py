@@ -45,7 +45,7 @@ class Adaptation:
         values: The script's flag values.
         domain: What `data.pretraining.domain.study_domain` found out.
         texts: "domain" and, if there is any, "general" → from the model's tokenizer, that of the
-            given model, path of records and length to `data.pretraining.domain.MaskedWords` of
+            given model, path of records and length to `data.pretraining.judged_text.MaskedWords` of
             held-out text.
         from_pretrained: `pretrained.from_pretrained`.
         rehearsed: What `data.pretraining.rehearsal.rehearse` found to train on besides.

@@ -221,6 +221,7 @@ def roll_back(
     if is_chief():
         entry = {"step": error.until, "to": step, "batches_ahead": ahead}
         _write_rollbacks(directory, [*done, entry])
+        state.name_checkpoints()  # no longer those set aside
     state.watch[AHEAD].assign(ahead)
     reporter.resume(step)
     return iterator

@@ -118,6 +118,11 @@ class RunState:
                 write_staged_text(join(temporary, f"data-{step}.id"), self.data_id)
             checkpoints.stage_vocabulary(join(temporary, f"model.ckpt-{step}"), self.vocabulary)
             tf1.write_bundle(join(temporary, f"model.ckpt-{step}"), tensors)
+        self.name_checkpoints()
+        return prefix
+
+    def name_checkpoints(self) -> None:
+        """Says in the file `checkpoint` which there are, and drops those that aren't to stay."""
         steps = run_folder.run_checkpoint_steps(self.directory)
         counting = [s for s in steps if not self.every or any(s % n == 0 for n in self.every)]
         staying = steps
@@ -137,8 +142,6 @@ class RunState:
             for name in tf.io.gfile.listdir(self.directory):
                 if name.startswith((f"model.ckpt-{old}.", f"data-{old}.")):
                     tf.io.gfile.remove(join(self.directory, name))
-        self.saved_step = step
-        return prefix
 
     def _check_finite(self, step: int, tensors: Mapping[str, np.ndarray]) -> None:
         # The update that spoils the weights comes after a loss that was still finite.

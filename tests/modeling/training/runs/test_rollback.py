@@ -120,12 +120,11 @@ def test_killed_right_behind_its_record(tmp_path, monkeypatch, spoilt, going_on)
     """It counts, without --rollback too, and what it was to leave out is left out."""
     data = easy_data(spoilt)
     whole = train(tmp_path / "whole", data)
-    checkpoint = tmp_path / "killed" / "model.ckpt-140.index"
 
     class KilledError(Exception):
         pass
 
-    written, written_at = rollback._write_rollbacks, []
+    written = rollback._write_rollbacks
 
     def killed_then(*arguments):
         written(*arguments)
@@ -133,15 +132,33 @@ def test_killed_right_behind_its_record(tmp_path, monkeypatch, spoilt, going_on)
 
     with monkeypatch.context() as patched, pytest.raises(KilledError):
         patched.setattr(rollback, "_write_rollbacks", killed_then)
-        patched.setattr(
-            rollback, "skip_batches", lambda *_: written_at.append(checkpoint.read_bytes())
-        )
         train(tmp_path / "killed", data)
-    assert written_at == [checkpoint.read_bytes()]  # what it goes back to is never half-written
     killed = train(tmp_path / "killed", data, rollback=going_on)
     assert kept(tmp_path / "whole") == kept(tmp_path / "killed") != []
     for name, value in whole.items():
         np.testing.assert_array_equal(killed[name], value, err_msg=name)
+
+
+def test_what_it_goes_back_to_stays_as_it_is(tmp_path, monkeypatch):
+    """A kill finds no half of it, and other readers are led to it."""
+
+    class LookedError(Exception):
+        pass
+
+    def read():
+        paths = [p for n in ("model.ckpt", "data") for p in tmp_path.glob(f"{n}-40.*")]
+        return {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in paths}
+
+    def look(*arguments):
+        before = read()
+        rollback.roll_back(*arguments)
+        assert len(before) > 4 and read() == before
+        assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / "model.ckpt-40")
+        raise LookedError
+
+    monkeypatch.setattr("modeling.training.runs.fit.roll_back", look)
+    with pytest.raises(LookedError):
+        train(tmp_path, easy_data([60]), stop=80)
 
 
 def test_a_jump_counts_before_the_nan_that_it_ends_in(tmp_path):
