@@ -15,6 +15,7 @@ from modeling.training.runs import rollback
 from modeling.training.runs.fit import LoopOptions, RunStage, fit_run
 from modeling.training.runs.reporting import Reporter
 from modeling.training.runs.run_folder import prepare_run_folder
+from modeling.training.runs.run_state import RunState
 from tests.modeling.training.test_training import records, tiny_model
 
 STEPS = 260
@@ -159,6 +160,22 @@ def test_what_it_goes_back_to_stays_as_it_is(tmp_path, monkeypatch):
     monkeypatch.setattr("modeling.training.runs.fit.roll_back", look)
     with pytest.raises(LookedError):
         train(tmp_path, easy_data([60]), stop=80)
+
+
+@pytest.mark.parametrize("chief", [True, False])
+def test_every_worker_sees_spoilt_weights(tmp_path, monkeypatch, chief):
+    """They go back together, though one alone writes checkpoints."""
+    monkeypatch.setattr("modeling.training.runs.run_state.is_chief", lambda: chief)
+    model = tiny_model()
+    step = make_train_step(model, PretrainingLosses(), EngineSettings(1e-2, STEPS, 10, seed=7))
+    state = RunState(str(tmp_path), step)
+    state.save()
+    assert (tmp_path / "model.ckpt-0.index").exists() == chief
+    step.global_step.assign(1)
+    name, weight = next(iter(checkpoints.weights_by_name(model).items()))
+    weight.value.assign(tf.fill(weight.shape, np.nan))
+    with pytest.raises(DivergedError, match=f"1 variables are not finite, {name} among them"):
+        state.save()
 
 
 def test_a_jump_counts_before_the_nan_that_it_ends_in(tmp_path):
