@@ -14,13 +14,14 @@ from tabulate import tabulate
 
 from modeling import checkpoints
 from modeling.checkpoints.students.making import Student
-from modeling.config import BIDIRECTIONAL, BertConfig
+from modeling.config import BertConfig
 from modeling.costs import cost_model
 from modeling.costs import machines as cost_machines
 from modeling.costs.machines import Machine
+from modeling.costs.phase_cost import PhaseCost, predictions_of
 from modeling.errors import ModelingError
 from modeling.training.engine.precision import fastest_dtype
-from modeling.training.phases import Phase
+from modeling.training.phases import Phase, phase_folders
 
 # Tokens of text that a core makes into records in a second of its time, each token counted once
 # per pass over the text (--dupe_factor). By Beam's DirectRunner with two processes, what 500 MB
@@ -52,6 +53,8 @@ def estimate(
     dupe_factor: int = 10,
     teachers: Sequence[BertConfig] = (),
     all_places: bool = False,
+    save_checkpoints_minutes: float = 0.0,
+    averaged: bool = False,
 ) -> str:
     """What pre-training costs, in some lines of text.
 
@@ -71,6 +74,8 @@ def estimate(
         dupe_factor: Passes over that text.
         teachers: Models whose forward pass is in every step.
         all_places: Whether they teach what stands at every place, and not at the masked ones.
+        save_checkpoints_minutes: Minutes between checkpoints, if they come sooner; 0: they don't.
+        averaged: A mean of the weights is kept besides.
 
     Returns:
         Lines of text with aligned columns.
@@ -82,7 +87,8 @@ def estimate(
             *cost_machines.ACCELERATORS,
         )
     labels = 2 if next_sentence else 0
-    lines = [_describe(config, phases, labels, half)]
+    taught = {"teachers": teachers, "all_places": all_places}
+    lines = [_describe(config, phases, labels, half, averaged, **taught)]
     lines += [
         f"A teacher of {teacher.num_hidden_layers} layers, {teacher.hidden_size} wide, reads what "
         f"is trained on: its {cost_model.parameters(teacher):,} weights and its forward pass are "
@@ -93,8 +99,7 @@ def estimate(
     for machine in machines:
         on_cpu = machine.price is None
         options = {"half_precision": half if on_cpu else True, "remat": remat}
-        options |= {"accumulation_steps": accumulation_steps, "teachers": teachers}
-        options |= {"all_places": all_places}
+        options |= {"accumulation_steps": accumulation_steps, "averaged": averaged, **taught}
         plans.append((machine, [PhaseCost(config, machine, p, labels, **options) for p in phases]))
     columns = ("machine", "rows", "steps/s", "computed", "memory", "hours", "dollars")
     rows = [_row(machine, phases, planned) for machine, planned in plans]
@@ -107,11 +112,18 @@ def estimate(
         "rows: of a micro-batch on a device, × micro-batches; computed: of a device; memory: of a "
         "device at most (XLA, base, v5e: half to nine tenths of it). Prices on demand:"
     )
+    if not half and any(machine.price for machine in machines):
+        explained = (
+            "Accelerators are counted with 16-bit numbers, as --dtype=bfloat16 trains there.\n"
+            + explained
+        )
     lines.append("\n".join([_table(columns, rows), "", explained, *prices]))
     if corpus_bytes:
-        passes = dupe_factor * len(phases)
+        passes = dupe_factor * len(set(phase_folders(phases)))
         lines.append(data_cost(corpus_bytes / TEXT_BYTES_PER_TOKEN, passes))
-    lines.append(_interruptions(config, plans, save_checkpoints_steps))
+    lines.append(
+        _interruptions(config, phases, plans, save_checkpoints_steps, save_checkpoints_minutes)
+    )
     return "\n\n".join(lines)
 
 
@@ -149,6 +161,8 @@ def estimate_run(
         remat=values.remat,
         next_sentence=values.objective == "mlm_nsp",
         save_checkpoints_steps=values.save_checkpoints_steps,
+        save_checkpoints_minutes=values.save_checkpoints_minutes,
+        averaged=bool(values.average_last),
         # Fresh masks are those of no records: the text is read while the model trains.
         corpus_bytes=0
         if values.dynamic_masking
@@ -195,74 +209,6 @@ def gains_from_parts(values, config: BertConfig, phases: Sequence[Phase]) -> boo
     return not any(number % 2 for number in rows) and weights <= WEIGHTS_PER_TOKEN_OF_PARTS * tokens
 
 
-class PhaseCost:
-    """How a machine goes through one phase.
-
-    Attributes:
-        rows: Of a micro-batch on a device; 0 if not even one fits, or there are more devices than
-            rows.
-        accumulation_steps: Micro-batches.
-        seconds: Of a step.
-        memory: Bytes of a device.
-        flops_per_second: Of a device.
-    """
-
-    def __init__(
-        self,
-        config: BertConfig,
-        machine: Machine,
-        phase: Phase,
-        labels: int,
-        *,
-        half_precision: bool,
-        accumulation_steps: int = 1,
-        remat: bool = False,
-        teachers: Sequence[BertConfig] = (),
-        all_places: bool = False,
-    ):
-        length, predictions = phase.max_seq_length, _predictions(config, phase)
-        if all_places:
-            predictions = length
-        options = {"half_precision": half_precision, "remat": remat}
-        device_rows = phase.batch_size / machine.devices
-        self.rows, self.accumulation_steps = 0, 1
-        if device_rows < 1:
-            return
-        held = sum(4.0 * cost_model.parameters(teacher) for teacher in teachers)
-        fits = cost_model.largest_batch(config, machine, length, predictions, held=held, **options)
-        if not fits:
-            return
-        self.accumulation_steps = max(accumulation_steps, math.ceil(device_rows / fits))
-        self.rows = device_rows / self.accumulation_steps
-        work = cost_model.step_work(
-            config,
-            device_rows,
-            length,
-            predictions,
-            labels,
-            accumulation_steps=self.accumulation_steps,
-            **options,
-        )
-        taught = [cost_model.forward_work(t, device_rows, length, predictions) for t in teachers]
-        self.seconds = sum(part.seconds(machine) for part in (work, *taught))
-        self.flops_per_second = sum(part.flops for part in (work, *taught)) / self.seconds
-        self.memory = cost_model.step_memory(config, self.rows, length, predictions, **options)
-        self.memory += held
-
-    @property
-    def rows_text(self) -> str:
-        """Rows of a device, and in how many parts they are computed."""
-        parts = f" × {self.accumulation_steps}" if self.accumulation_steps > 1 else ""
-        return f"{self.rows:.4g}{parts}"
-
-
-def _predictions(config: BertConfig, phase: Phase) -> int:
-    """Of a row; in one direction every token's next is predicted."""
-    if phase.max_predictions_per_seq and config.attention_direction != BIDIRECTIONAL:
-        return phase.max_seq_length
-    return phase.max_predictions_per_seq
-
-
 def data_cost(tokens: float, passes: int) -> str:
     """What making records of a text costs, with Beam on a cluster or here.
 
@@ -296,47 +242,69 @@ def _row(machine: Machine, phases: Sequence[Phase], plans: Sequence[PhaseCost]) 
     )
 
 
-def _describe(config: BertConfig, phases: Sequence[Phase], labels: int, half: bool) -> str:
-    weights = cost_model.parameters(config)
+def _describe(
+    config: BertConfig,
+    phases: Sequence[Phase],
+    labels: int,
+    half: bool,
+    averaged: bool,
+    teachers: Sequence[BertConfig],
+    all_places: bool,
+) -> str:
+    weights, mean = cost_model.parameters(config), 4 if averaged else 0
     text = [
         f"{config.num_hidden_layers} layers, {config.hidden_size} wide: {weights:,} weights, "
-        f"{weights * cost_model.STATE_BYTES / 2**30:.2f} GiB with gradients and moments, "
-        f"{weights * cost_model.CHECKPOINT_BYTES / 2**30:.2f} GiB a checkpoint."
+        f"{weights * (cost_model.STATE_BYTES + mean) / 2**30:.2f} GiB with gradients and moments, "
+        f"{weights * (cost_model.CHECKPOINT_BYTES + mean) / 2**30:.2f} GiB a checkpoint."
     ]
     for phase in phases:
-        work = cost_model.step_work(
-            config,
-            phase.batch_size,
-            phase.max_seq_length,
-            _predictions(config, phase),
-            labels,
-            half_precision=half,
-        )
+        predictions = phase.max_seq_length if all_places else predictions_of(config, phase)
+        sizes = phase.batch_size, phase.max_seq_length, predictions
+        work = [cost_model.step_work(config, *sizes, labels, half_precision=half)]
+        work += [cost_model.forward_work(teacher, *sizes) for teacher in teachers]
         tokens = phase.batch_size * phase.max_seq_length * phase.num_steps
         text.append(
             f"{phase.num_steps:,} steps of {phase.batch_size} × {phase.max_seq_length} tokens "
-            f"({tokens:.3g} in all): a step is {work.flops / 1e12:.3g} TFLOP and moves "
-            f"{work.bytes / 1e9:.3g} GB."
+            f"({tokens:.3g} in all): a step is {sum(part.flops for part in work) / 1e12:.3g} "
+            f"TFLOP and moves {sum(part.bytes for part in work) / 1e9:.3g} GB."
         )
     return "\n".join(text)
 
 
-def _interruptions(config: BertConfig, plans, save_checkpoints_steps: int) -> str:
+def _interruptions(
+    config: BertConfig,
+    phases: Sequence[Phase],
+    plans: Sequence[tuple[Machine, Sequence[PhaseCost]]],
+    save_checkpoints_steps: int,
+    save_checkpoints_minutes: float,
+) -> str:
     """By machine and rate of pre-emption: the best interval, what it loses, what the flags lose."""
+    as_given = f"every {save_checkpoints_steps:,} steps"
+    if save_checkpoints_minutes:
+        as_given += f", {save_checkpoints_minutes:g} min"
     columns = ("a machine lost every", "", *(f"{hours} h" for hours in MEAN_HOURS))
     rows = []
-    for machine, (*_, plan) in plans:
-        if not plan.rows:
+    for machine, planned in plans:
+        if not all(plan.rows for plan in planned):
             continue
+        times = [p.num_steps * plan.seconds for p, plan in zip(phases, planned, strict=True)]
+        intervals = [
+            min(save_checkpoints_steps * plan.seconds, 60 * save_checkpoints_minutes or math.inf)
+            for plan in planned
+        ]
         best, as_set = [], []
         for hours in MEAN_HOURS:
             cost = cost_model.interruption_cost(config, machine, hours * 3600)
             interval = cost.best_interval
             best.append(f"{_rounded(interval / 60)} min, {cost.overhead():.1%}")
-            lost = cost.overhead(save_checkpoints_steps * plan.seconds)
+            losses = [
+                seconds * cost.overhead(interval)
+                for seconds, interval in zip(times, intervals, strict=True)
+            ]
+            lost = sum(losses) / sum(times)
             as_set.append(f"{lost:.1%}" if lost < 1 else "more than trained")
         rows.append((machine.name, "best interval, lost", *best))
-        rows.append(("", f"every {save_checkpoints_steps:,} steps", *as_set))
+        rows.append(("", as_given, *as_set))
     return _table(columns, rows) + (
         "\nlost: saving, restarting and repeating, as a share of the training (Young 1974; "
         "Daly 2006)."

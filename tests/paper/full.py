@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from modeling.config import LEFT_TO_RIGHT, BertConfig
 from modeling.costs import machines as cost_machines
-from modeling.costs.estimate import PhaseCost
+from modeling.costs.phase_cost import PhaseCost
 from modeling.training.phases import Phase, parse_phases
 from tests.paper.experiment import Place, flag
 

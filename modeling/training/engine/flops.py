@@ -8,6 +8,7 @@ activations that are computed twice to save memory count once, and padding count
 shapes of real tokens. Left-to-right models are counted as if they computed the whole square.
 """
 
+import dataclasses
 from collections.abc import Mapping
 
 import keras
@@ -55,20 +56,36 @@ def train_step_flops(
     return 3 * forward_flops(config, batch_size, seq_length, predictions, labels)
 
 
-def batch_flops(config: BertConfig, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-    """float32 scalar: operations of a training step on `batch`, padding included."""
+def batch_flops(
+    config: BertConfig, batch: Mapping[str, tf.Tensor], frozen_layers: int = 0
+) -> tf.Tensor:
+    """float32 scalar: operations of a training step on `batch`, padding included.
+
+    The first `frozen_layers`, with the embeddings, aren't trained: no gradient goes through them.
+    """
     shape = tf.cast(tf.shape(batch["input_ids"]), tf.float32)
     rows, length = tf.reduce_prod(shape[:-1]), shape[-1]
     predictions = 0.0
     if "masked_lm_positions" in batch:
         predictions = tf.cast(tf.shape(batch["masked_lm_positions"])[-1], tf.float32)
     labels = 2 if {"next_sentence_labels", "label_ids"} & set(batch) else 0
-    return train_step_flops(config, rows, length, predictions, labels)
+    total = train_step_flops(config, rows, length, predictions, labels)
+    if not frozen_layers:
+        return total
+    frozen = dataclasses.replace(config, num_hidden_layers=frozen_layers)
+    return total - 2 * forward_flops(frozen, rows, length)
 
 
-def step_flops(model: keras.Model, batch: Mapping[str, tf.Tensor]) -> tf.Tensor | None:
-    """float32 scalar, of all of a model's encoders; None where it has none, or the batch no ids."""
+def step_flops(
+    model: keras.Model, batch: Mapping[str, tf.Tensor], frozen_layers: int = 0
+) -> tf.Tensor | None:
+    """float32 scalar, of all of a model's encoders; None where it has none, or the batch no ids.
+
+    A teacher's forward pass isn't counted. `frozen_layers` as in `batch_flops`, of each encoder.
+    """
     encoders = [getattr(model, name, None) for name in ("encoder", "second_encoder")]
     if encoders[0] is None or "input_ids" not in batch:
         return None
-    return tf.add_n([batch_flops(e.config, batch) for e in encoders if e is not None])
+    return tf.add_n(
+        [batch_flops(e.config, batch, frozen_layers) for e in encoders if e is not None]
+    )

@@ -120,6 +120,7 @@ def make_train_step(model, losses: Losses, settings: EngineSettings) -> TrainSte
         loss_scale=make_loss_scale(),
         jit_compile=settings.jit_compile and not strategy_on_tpu(),
         execution=engine_execution(model, settings.jit_compile),
+        frozen_layers=settings.freeze_layers,
     )
 
 

@@ -40,6 +40,7 @@ class TrainStep:
         jit_compile: Compiles the forward and backward pass with XLA, on each replica for itself.
             On a TPU that happens anyway, and this must be False.
         execution: How the model's forward pass is run.
+        frozen_layers: The first layers that the optimizer leaves alone, for counting operations.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class TrainStep:
         loss_scale: LossScale | None = None,
         jit_compile: bool = False,
         execution: Execution = PLAIN,
+        frozen_layers: int = 0,
     ):
         self.model = model
         self.losses = losses
@@ -64,6 +66,7 @@ class TrainStep:
         self.accumulation_steps = accumulation_steps
         self.parts = parts
         self.loss_scale = loss_scale
+        self.frozen_layers = frozen_layers
         self.strategy = tf.distribute.get_strategy()
         self.execution = execution
         self.global_step = tf.Variable(0, dtype=tf.int64, trainable=False, name="global_step")
@@ -167,7 +170,7 @@ class TrainStep:
         if mask is not None:
             places = tf.stack([tf.reduce_sum(mask), tf.size(mask)])
             rows["tokens"] = total(tf.cast(places, tf.float32))
-        flops = step_flops(self.model, batch)
+        flops = step_flops(self.model, batch, self.frozen_layers)
         if flops is not None:
             rows["flops"] = tf.stack([total(flops), one])
         rows["learning_rate"] = tf.stack([learning_rate, one])

@@ -13,12 +13,12 @@ from modeling.costs import cost_model
 from modeling.costs import machines as cost_machines
 from modeling.costs.estimate import (
     DATA_TOKENS_PER_CORE_SECOND,
-    PhaseCost,
     data_cost,
     estimate,
     estimate_run,
     gains_from_parts,
 )
+from modeling.costs.phase_cost import PhaseCost
 from modeling.errors import ModelingError
 from modeling.models import BertPretrainer
 from modeling.training.engine.precision import fastest_dtype
@@ -285,6 +285,8 @@ def test_estimate_of_flags(tmp_path):
         student_projection="best",
         teacher=[],
         optimizer="adam",
+        average_last=0.0,
+        save_checkpoints_minutes=0.0,
     )
     config, phases = BertConfig.named("tiny", 1000), parse_phases("64:1000:32")
     files = [str(path) for path in sorted(tmp_path.glob("*.txt"))]

@@ -8,7 +8,12 @@ from modeling.costs import utilisation
 from modeling.costs.peaks import gpu_peak, tpu_peak
 from modeling.costs.utilisation import peak_flops
 from modeling.models import BertClassifier
-from modeling.training.engine.flops import batch_flops, step_flops, train_step_flops
+from modeling.training.engine.flops import (
+    batch_flops,
+    forward_flops,
+    step_flops,
+    train_step_flops,
+)
 
 CONFIG = BertConfig.named("tiny", 100)
 
@@ -28,6 +33,21 @@ CONFIG = BertConfig.named("tiny", 100)
 def test_flops_of_a_batch(batch, expected):
     tensors = {name: tf.zeros(shape, tf.int32) for name, shape in batch.items()}
     assert float(batch_flops(CONFIG, tensors)) == pytest.approx(expected, rel=1e-6)
+
+
+def test_no_gradient_goes_through_frozen_layers():
+    """Against the operations of each pass that is computed."""
+    config = BertConfig.named("mini", 100)
+    batch = {"input_ids": tf.zeros([3, 16], tf.int32), "label_ids": tf.zeros([3], tf.int32)}
+    one_layer = forward_flops(config, 3, 16) / config.num_hidden_layers
+    whole = forward_flops(config, 3, 16, 0, 2)
+    for frozen in range(config.num_hidden_layers + 1):
+        expected = whole + 2 * (whole - frozen * one_layer)
+        assert float(batch_flops(config, batch, frozen)) == pytest.approx(expected, rel=1e-6)
+    both = BertClassifier(config, 2, second=config)
+    assert float(step_flops(both, batch, 1)) == pytest.approx(
+        2 * float(batch_flops(config, batch, 1))
+    )
 
 
 def test_flops_of_a_models_encoders():
