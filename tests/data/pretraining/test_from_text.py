@@ -293,6 +293,20 @@ def test_the_vocabulary_of_trained_weights_stays(tmp_path):
         assert same == (name == "on")
 
 
+def test_phases_of_equal_records_share_them(tmp_path, caplog):
+    """The later one is given the vocabulary that the first has learned, at a restart too."""
+    settings = InstanceSettings(max_seq_length=32, max_predictions_per_seq=5)
+    text = PretrainingText(documents=documents, name="made")
+    place = text, str(tmp_path), len(TOKENS), settings
+    first = make_records_from_text(*place)
+    written = [pathlib.Path(path).stat().st_mtime_ns for path in first.train_files]
+    for vocab_file in (first.vocab_file, None, first.vocab_file):
+        caplog.clear()
+        assert make_records_from_text(*place, vocab_file).train_files == first.train_files
+        assert "already" in caplog.text
+    assert [pathlib.Path(path).stat().st_mtime_ns for path in first.train_files] == written
+
+
 def test_a_text_that_the_vocabulary_cannot_spell_is_told_of(tmp_path, caplog):
     make(tmp_path)
     assert "are [UNK]" not in caplog.text
