@@ -176,6 +176,7 @@ def prune_model() -> None:
             f"The model {source} has no vocabulary: no vocab.txt lies beside its weights. Put the "
             f"one there that it was trained with, so that its tokens are known."
         )
+    checkpoints.check_vocabulary(source, known.vocab_file)
     spare = checkpoints.spare_rows(source, len(vocabulary.load_vocab(known.vocab_file)))
     take_text_folding(FLAGS, known.folding)
     files = corpus.expand(FLAGS.input_file)

@@ -126,7 +126,9 @@ def _make_model(config: BertConfig, **settings) -> vector_models.BertVectors:
 
 def _extract(config: BertConfig, tokenizer: Tokenizer) -> None:
     """From --input_file to --output_file."""
-    model = _make_model(config, pooling=FLAGS.pooling, normalize=FLAGS.normalize)
+    # Unit vectors of pieces don't add up to those of words.
+    normalize = FLAGS.normalize and not FLAGS.word_pooling
+    model = _make_model(config, pooling=FLAGS.pooling, normalize=normalize)
     extractor = Extractor(model)
     layers, width = extractor.shape
     pooled = FLAGS.pooling != "none"
@@ -134,6 +136,7 @@ def _extract(config: BertConfig, tokenizer: Tokenizer) -> None:
         FLAGS.max_seq_length,
         0 if pooled else VALUES_AT_ONCE // (layers * width),
         FLAGS.word_pooling,
+        FLAGS.normalize,
     )
     static = distribution.strategy_on_tpu()
     shape = batching.Batching(

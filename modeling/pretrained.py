@@ -133,8 +133,8 @@ def from_pretrained(
         report = checkpoints.load(model, path, required=checkpoints.ENCODER, skip=skip)
     if report.left_over:
         logging.warning("%s", report.summary())
-    if vocab_file:
-        checkpoints.check_vocabulary(path, vocab_file)
+    if vocab_file or known.vocab_file:
+        checkpoints.check_vocabulary(path, vocab_file or known.vocab_file)
     folding = TextFolding(do_lower_case, strip_accents)
     if do_lower_case is None and known.folding == TextFolding():
         folding = TextFolding(case_of_release(held.path), strip_accents)

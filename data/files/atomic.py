@@ -104,7 +104,7 @@ class _OnlyTried(Exception):  # noqa: N818
 
 
 def refuse_special_file(path: str) -> None:
-    """Raises DataError for a device, a pipe or a socket: a renamed file would take its place."""
+    """Raises DataError where no file can be put: for a device, pipe, socket or folder."""
     special = os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path))
     # /dev/stdout is a link, maybe to a regular file.
     if special or (os.path.exists(path) and os.path.dirname(os.path.abspath(path)) == "/dev"):
@@ -112,6 +112,8 @@ def refuse_special_file(path: str) -> None:
             f"{path} is a device, a pipe or a socket, not a regular file, and a finished file "
             f"would take its place. Name a file."
         )
+    if tf.io.gfile.isdir(path):
+        raise DataError(f"{path} is a folder, where a file is to be written. Name a file in it.")
 
 
 def make_folder(path: str) -> None:

@@ -89,9 +89,9 @@ def expand(patterns: str | Iterable[str]) -> list[str]:
         matches = sorted(tf.io.gfile.glob(pattern))
         names = [path for path in matches if not tf.io.gfile.isdir(path) and _is_meant(path)]
         if not names:
-            what = "matches only folders" if matches else "matches no file"
+            what = "matches only folders" if matches else f"matches no file{near_file(pattern)}"
             raise DataError(
-                f"The file pattern {pattern!r} {what}{near_file(pattern)}. Give one file, a glob"
+                f"The file pattern {pattern!r} {what}. Give one file, a glob"
                 " such as 'corpus/*.txt', or a comma-separated list of these."
             )
         files.update(dict.fromkeys(names))

@@ -39,11 +39,14 @@ class VectorTextSettings:
             are held in memory; 0 for no limit.
         word_pooling: Vectors of words instead of pieces: "mean" or "max" of the word's pieces, or
             its "first"; None for pieces.
+        normalize: Scales the vectors of words to length 1, layer by layer. Those of pieces and of
+            whole texts come scaled.
     """
 
     max_seq_length: int
     max_pieces: int = 0
     word_pooling: str | None = None
+    normalize: bool = False
 
     def __post_init__(self):
         check_token_length(self.max_seq_length)
@@ -81,7 +84,7 @@ class _LineChunk:
         lines: As they stand in the file.
         features: Their rows.
         vocab: The tokenizer's.
-        word_pooling: See `VectorTextSettings`.
+        word_pooling, normalize: See `VectorTextSettings`.
         spans: Only with `word_pooling`: int32 [pieces, 2], characters in the line of the word that
             each piece is of; -1 at [CLS] and [SEP].
     """
@@ -92,6 +95,7 @@ class _LineChunk:
     vocab: Sequence[str]
     word_pooling: str | None = None
     spans: np.ndarray | None = None
+    normalize: bool = False
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -121,6 +125,9 @@ class _LineChunk:
         changes = np.diff(np.stack([line_of, self.spans[places, 0]]), prepend=-1).any(axis=0)
         firsts = np.flatnonzero(changes)
         vectors = _pooled_words(vectors[places], firsts, self.word_pooling)
+        if self.normalize:
+            lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+            vectors = vectors / np.where(lengths > 0, lengths, 1)
         spans = self.spans[places[firsts]]
         splits = np.searchsorted(line_of[firsts], np.arange(len(self) + 1))
         for number, line in enumerate(self.lines):
@@ -168,6 +175,7 @@ def read_vector_texts(
                 tokenizer.vocab,
                 settings.word_pooling,
                 None if spans is None else spans[pieces],
+                settings.normalize,
             )
         first += len(lines)
 

@@ -14,8 +14,9 @@ from data.errors import DataError
 from data.tokenization import build_inputs, vocabulary
 from modeling import checkpoints
 from modeling.checkpoints.model_folder import keep_model_files
-from modeling.checkpoints.vocabularies import TextFolding
+from modeling.checkpoints.vocabularies import TextFolding, describe_vocabulary
 from modeling.config import BertConfig
+from modeling.errors import ModelingError
 from modeling.models import BertClassifier, BertModel
 from tests.scripts import messages, run
 
@@ -175,6 +176,21 @@ def test_pruning_a_model(tmp_path, model):
     np.testing.assert_allclose(logits[1]["logits"], logits[0]["logits"], atol=1e-6)
     again = learn(*line, "--output_dir=" + str(tmp_path / "smaller"), f"--prune={output}")
     assert "37 of 37 pieces stay" in again.stdout, again.stderr
+
+
+@pytest.mark.slow
+def test_a_vocabulary_that_is_not_the_models(tmp_path, model):
+    """The note beside the weights says so; each word would be given another's row."""
+    ours, theirs = tmp_path / "ours", f"{model}/vocab.txt"
+    checkpoints.save(BertModel(CONFIG), ours)
+    described = json.dumps(describe_vocabulary(theirs))
+    (ours / "bert_model.ckpt.vocabulary").write_text(described)
+    (ours / "vocab.txt").write_text("\n".join([*TOKENS[:-2], TOKENS[-1], TOKENS[-2]]) + "\n")
+    line = f"--prune={ours}", f"--input_file={tmp_path}/corpus.txt", f"--output_dir={tmp_path}/o"
+    done = learn(*line)
+    assert done.returncode and "vocabulary" in done.stderr and not (tmp_path / "o").exists()
+    with pytest.raises(ModelingError, match="vocabulary"):
+        modeling.from_pretrained(ours)
 
 
 def test_what_pruning_refuses(tmp_path, model):

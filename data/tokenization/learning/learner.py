@@ -126,7 +126,8 @@ def learn_vocabulary(
     # From frequent to rare.
     ranked = sorted(frequency.items(), key=lambda item: (-item[1], item[0]))
     alphabet = _fitting(_covering(ranked, character_coverage), room)
-    characters = _character_tokens(alphabet)
+    # A reserved character is there already.
+    characters = [token for token in _character_tokens(alphabet) if token not in head]
     taken = {*head, *characters}
     allowed = set(alphabet)
     trie = SubstringTrie(
@@ -139,7 +140,7 @@ def learn_vocabulary(
     # Rare characters are of more use than empty places.
     filling = room - len(characters) - len(pieces)
     rare = _fitting([char for char, _ in ranked if char not in allowed], filling)
-    pieces += _character_tokens(rare)
+    pieces += [token for token in _character_tokens(rare) if token not in head]
     filling = room - len(characters) - len(pieces)
     if filling:
         logging.warning(

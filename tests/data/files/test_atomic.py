@@ -102,3 +102,9 @@ def test_devices_and_pipes_are_not_replaced(tmp_path):
         ):
             pass
     assert pipe.is_fifo() and names(tmp_path) == ["link", "pipe"]
+
+
+def test_a_folder_is_told_before_the_work(tmp_path):
+    with pytest.raises(DataError, match=f"{tmp_path} is a folder, where a file is to be written"):
+        atomic.check_writable(str(tmp_path))
+    assert names(tmp_path) == []

@@ -144,6 +144,24 @@ def test_words(tokenizer, lines, path, pooling):
     assert pieceless > 20 and cut > 20
 
 
+@pytest.mark.parametrize("pooling", ["mean", "max", "first"])
+def test_words_of_length_one(tokenizer, tmp_path, pooling):
+    """Of the words' vectors as they are without, layer by layer; one of zeros stays."""
+    (tmp_path / "lines").write_text("abc ab a\n")
+    vectors = np.random.default_rng(0).normal(size=(8, 2, 3)).astype(np.float32)
+    vectors[6] = 0
+    rows = []
+    for normalize in (False, True):
+        settings = VectorTextSettings(LIMIT, 0, pooling, normalize)
+        chunk = next(read_vector_texts(str(tmp_path / "lines"), tokenizer, settings))
+        rows += [row.vectors for row in chunk.rows(vectors)]
+    plain, scaled = rows
+    lengths = np.linalg.norm(plain, axis=-1, keepdims=True)
+    np.testing.assert_allclose(scaled * lengths, plain, rtol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(scaled[:2], axis=-1), 1, rtol=1e-6)
+    assert not scaled[2].any()
+
+
 def test_pooled_words_without_words():
     assert _pooled_words(np.zeros((0, 2, 3)), np.zeros(0, int), "mean").shape == (0, 2, 3)
 

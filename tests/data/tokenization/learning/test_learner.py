@@ -115,6 +115,14 @@ def test_reserved_and_unused_tokens():
     assert len(tokens) == 200 == len(set(tokens))
 
 
+def test_reserved_characters_are_there_once():
+    """In the alphabet, and among the rare ones that fill it up."""
+    counts = {"ab": 50, "bc": 40, "q": 1, "7": 1}
+    tokens = learn_vocabulary(counts, 30, reserved_tokens=["a", "q", "7", "zebra"])
+    assert len(tokens) == 30 == len(set(tokens))
+    assert {"##a", "b", "##b", "##q"} <= set(tokens) and tokens.count("a") == 1
+
+
 def test_filling_up_when_words_run_out():
     tokens = learn_vocabulary({"ab": 5, "q": 1}, 20)
     assert len(tokens) == 20
