@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
+import tensorflow as tf
 
 from modeling.checkpoints import huggingface, names, tf1
 from modeling.checkpoints.configurations import (
@@ -15,7 +16,7 @@ from modeling.checkpoints.configurations import (
     masked_lm_note,
 )
 from modeling.checkpoints.contents import Contents
-from modeling.checkpoints.files import ANSWER_FILES, join
+from modeling.checkpoints.files import ANSWER_FILES, folders_of_checkpoint, join
 from modeling.checkpoints.formats.keras_hub import KERAS_HUB
 from modeling.checkpoints.formats.keras_hub_writing import (
     FILES,
@@ -32,6 +33,7 @@ from modeling.checkpoints.loading import open_contents
 from modeling.checkpoints.model_folder import check_nobody_elses, task_files
 from modeling.checkpoints.saving import write_checkpoint
 from modeling.checkpoints.vocabularies import (
+    TOKENIZER_NAME,
     TextFolding,
     check_vocabulary,
     text_folding,
@@ -146,7 +148,11 @@ def convert(
     preset = FILES if format == KERAS_HUB and folding.do_lower_case is not None else ()
     check_nobody_elses(directory, held.path, ANSWER_FILES, vocab_file, folding, preset)
     beside = task_files(held.path, ANSWER_FILES)
-    written = write_checkpoint(directory, tensors, config, vocab_file, format, folding, beside)
+    own = os.path.realpath(directory) in map(os.path.realpath, folders_of_checkpoint(held.path))
+    # The weights' own file says more than would be written, and it is theirs.
+    kept_folding = own and tf.io.gfile.exists(join(os.fspath(directory), TOKENIZER_NAME))
+    how = None if kept_folding and format != KERAS_HUB else folding
+    written = write_checkpoint(directory, tensors, config, vocab_file, format, how, beside)
     notes = _notes(held, config, format, vocab_file is not None)
     if format == KERAS_HUB:
         notes += keras_hub_notes(held.shapes, config, vocab_file is not None, folding)

@@ -42,6 +42,18 @@ def _bytes(folder, name):
     return (folder / name).read_bytes()
 
 
+def test_the_weights_own_tokenizer_file_stays(tmp_path, release):
+    """Beside the weights that it was written for; elsewhere one is written."""
+    own = json.dumps({"do_lower_case": True, "never_split": ["[USER]"], "model_max_length": 5})
+    (release / "tokenizer_config.json").write_text(own)
+    checkpoints.convert(release, release, "huggingface")
+    assert (release / "model.safetensors").exists()
+    assert (release / "tokenizer_config.json").read_text() == own
+    checkpoints.convert(release / "bert_model.ckpt", tmp_path / "other", "huggingface")
+    written = json.loads((tmp_path / "other" / "tokenizer_config.json").read_text())
+    assert written["do_lower_case"] is True and "never_split" not in written
+
+
 @pytest.mark.parametrize("head", [None, *HEADS])
 def test_there_and_back_keeps_every_bit(tmp_path, head):
     heads = [head] if head else []
