@@ -144,9 +144,10 @@ def convert(
     if format != names.TF1:
         _check_encoder(held, config)
     folding = folding or text_folding(path, by_name=True)
-    # The preset's tokenizer is written where it is known how texts are folded.
-    preset = FILES if format == KERAS_HUB and folding.do_lower_case is not None else ()
-    check_nobody_elses(directory, held.path, ANSWER_FILES, vocab_file, folding, preset)
+    # A preset has a tokenizer only where it is known how texts are folded.
+    bare = format == KERAS_HUB and folding.do_lower_case is None
+    replaced = () if bare else _WRITTEN_NAMES[format]
+    check_nobody_elses(directory, held.path, ANSWER_FILES, vocab_file, folding, replaced)
     beside = task_files(held.path, ANSWER_FILES)
     own = os.path.realpath(directory) in map(os.path.realpath, folders_of_checkpoint(held.path))
     # The weights' own file says more than would be written, and it is theirs.

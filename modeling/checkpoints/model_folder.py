@@ -39,6 +39,9 @@ from modeling.errors import ModelingError
 
 CONFIG_NAME, VOCABULARY_NAME = "bert_config.json", "vocab.txt"
 
+_WEIGHTS = (".index", ".safetensors", ".bin", ".h5")
+"""How files of weights end."""
+
 
 class ModelFolder(NamedTuple):
     """What is known of a model besides its weights.
@@ -170,7 +173,8 @@ def check_nobody_elses(
             the weights are a model's.
         task_files: Names of those beside it that come along.
         vocab_file, folding: What is written besides.
-        written: Names of files that the format has, and that are replaced in any case.
+        written: Names of files that the format has, and that are replaced in any case. Where they
+            are told, no other weights may be there with another vocabulary.
 
     Raises:
         ModelingError: Names the files.
@@ -190,6 +194,10 @@ def check_nobody_elses(
     )
     others += [] if same else [FAST_TOKENIZER, ADDED]
     left = [n for n in others if n not in replaced and tf.io.gfile.exists(join(directory, n))]
+    if written and vocab_file and tf.io.gfile.exists(there) and not same:
+        # Weights that stay would be read with the vocabulary that comes.
+        names = sorted(tf.io.gfile.listdir(directory))
+        left += [n for n in names if n.endswith(_WEIGHTS) and n not in written]
     if left:
         raise ModelingError(
             f"The folder {directory} holds {', '.join(left)} of another model, by which the "

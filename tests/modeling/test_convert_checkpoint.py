@@ -54,6 +54,20 @@ def test_the_weights_own_tokenizer_file_stays(tmp_path, release):
     assert written["do_lower_case"] is True and "never_split" not in written
 
 
+def test_no_other_weights_are_left_with_another_vocabulary(tmp_path, release):
+    """They would be read with it, and nothing in them says that they mean other words."""
+    other = write_release(tmp_path / "another", ["pretraining"])
+    (other / "vocab.txt").write_text("[UNK]\n[PAD]\n")
+    mixed = tmp_path / "mixed"
+    checkpoints.convert(release, mixed, "huggingface")
+    with pytest.raises(ModelingError, match=r"mixed holds model\.safetensors of another model"):
+        checkpoints.convert(other, mixed, "tf1")
+    assert (mixed / "vocab.txt").read_text() == "[PAD]\n[UNK]\n"
+    checkpoints.convert(other, mixed, "huggingface")  # in their place
+    assert (mixed / "vocab.txt").read_text() == "[UNK]\n[PAD]\n"
+    checkpoints.convert(other, mixed, "tf1")  # of one vocabulary
+
+
 @pytest.mark.parametrize("head", [None, *HEADS])
 def test_there_and_back_keeps_every_bit(tmp_path, head):
     heads = [head] if head else []
