@@ -247,6 +247,14 @@ def rows(
 
 
 def main() -> None:
+    try:
+        compare()
+    except FailedRunError as error:  # of what every variant needs
+        sys.exit(str(error))
+
+
+def compare() -> None:
+    """The command, with the flags that it was given."""
     shared = os.environ.get("BERT_SHARED_DIR", ROOT.parent / "shared")
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--shared", type=pathlib.Path, default=pathlib.Path(shared, "data"))

@@ -99,6 +99,13 @@ def test_a_variant_that_fails_leaves_the_others(place, monkeypatch, capsys):  # 
     assert paper.split().count("7.500") == 5 and (place.work / "recipes.png").exists()
     assert tried.count("4x256-muon-2-minutes") == 1
 
+    def without_text(run, work):
+        raise experiment.FailedRunError(f"{run.name} has no text")
+
+    monkeypatch.setattr(recipes, "complete", without_text)
+    with pytest.raises(SystemExit, match=r"has no text$"):  # and isn't tried for each variant
+        recipes.main()
+
 
 def test_an_unknown_variant_is_named(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["recipes", "--only=paper,quick"])
