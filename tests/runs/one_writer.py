@@ -139,6 +139,7 @@ def writers(folder: pathlib.Path) -> dict[str, Writer]:
             place="prune",
             vocabulary__load_vocab=lambda _: [],
             open_model_folder=lambda _: ModelFolder(None, f"{folder}/vocab", TextFolding()),
+            checkpoints__check_vocabulary=lambda *_: None,
             checkpoints__spare_rows=lambda *_: 0,
             checkpoints__conversion_files=lambda *_: ([], []),
         ),
