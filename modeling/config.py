@@ -300,7 +300,7 @@ class BertConfig:
         """What the head's outputs are called, in their order, as `id2label` says; None if unknown.
 
         Raises:
-            ModelingError: It isn't an object that names outputs 0, 1, ….
+            ModelingError: It isn't an object that names outputs 0, 1, … apart.
         """
         names = self.extra.get("id2label")
         if names is None:
@@ -308,13 +308,13 @@ class BertConfig:
         try:
             by_number = {int(number): name for number, name in names.items()}
             ordered = [by_number[number] for number in range(len(names))]
-            if all(isinstance(name, str) for name in ordered):
+            if all(isinstance(name, str) for name in ordered) and len({*ordered}) == len(ordered):
                 return ordered
         except (AttributeError, ValueError, TypeError, KeyError):
             pass
         raise ModelingError(
             f"The configuration's id2label is {str(names)[:100]}; expected an object with a name "
-            f'for each number from "0" on.'
+            f'of its own for each number from "0" on.'
         )
 
     def with_head(self, head: str | None, labels: Sequence[str] = ()) -> "BertConfig":

@@ -58,7 +58,7 @@ def config_of_checkpoint(
         ModelingError: There is none, it can't be read, or `config_file` or one of the
             checkpoint's own contradicts another.
     """
-    own = _own_configs(held)
+    own = own_configs(held)
     stand_in = config_file or (None if own else config_file_of(held))
     same = [c for c in own if stand_in and _same_file(c.file, stand_in)]
     if same:
@@ -103,7 +103,7 @@ def check_own_config(held: Contents, config: BertConfig, fields: Sequence[str] =
         ModelingError: They contradict each other, or the checkpoint's own can't be read or says
             what isn't computed here.
     """
-    for own in _own_configs(held):
+    for own in own_configs(held):
         said = {name: (getattr(own, name), getattr(config, name)) for name in fields}
         differing = [name for name, (theirs, ours) in said.items() if theirs != ours]
         if not differing:
@@ -133,7 +133,7 @@ def masked_lm_note(held: Contents, config: BertConfig) -> str | None:
     """
     if names.MASKED_LM_BIAS not in held.shapes:
         return None
-    own = _own_configs(held)
+    own = own_configs(held)
     told = _told_of_masked_lm(held, own)
     theirs = dataclasses.replace([*own, config][0], **told).masked_lm_form
     if theirs == config.masked_lm_form:
@@ -219,8 +219,12 @@ def _told_of_masked_lm(held: Contents, own: Sequence[BertConfig]) -> dict[str, A
     return {**held.masked_lm, **{name: value for name, value in told.items() if value is not None}}
 
 
-def _own_configs(held: Contents) -> list[BertConfig]:
-    """What the checkpoint's own library wrote with it: beside the weights, or inside of them."""
+def own_configs(held: Contents) -> list[BertConfig]:
+    """What the checkpoint's own library wrote with it: beside the weights, or inside of them.
+
+    Raises:
+        ModelingError: It can't be read.
+    """
     inside = keras_hub_config(held.path) if held.format == KERAS_HUB else None
     if inside:
         return [dataclasses.replace(BertConfig.from_dict(inside), file=held.path)]

@@ -14,6 +14,7 @@ from modeling.checkpoints.configurations import (
     config_file_of,
     config_of_checkpoint,
     masked_lm_note,
+    own_configs,
 )
 from modeling.checkpoints.contents import Contents
 from modeling.checkpoints.files import ANSWER_FILES, folders_of_checkpoint, join
@@ -183,9 +184,10 @@ def conversion_files(
     vocab.txt isn't among them, unless another is given: it is copied as it is.
     """
     held = open_contents(path)
-    config_file = config_file or config_file_of(held)
     written = _WRITTEN_NAMES[format]
-    read = [held.path, f"{held.path}.index", *([config_file] if config_file else [])]
+    read = [held.path, f"{held.path}.index", config_file or config_file_of(held)]
+    # What is given in their place is compared with these.
+    read = [*filter(None, read), *(own.file for own in own_configs(held))]
     own = vocabulary_file(held.format, held.path)
     if vocab_file and own and os.path.realpath(vocab_file) != os.path.realpath(own):
         read.append(own)

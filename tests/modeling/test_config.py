@@ -205,6 +205,20 @@ def test_broken_file_is_named(tmp_path, text):
         BertConfig.from_json_file(path)
 
 
+LABELS = {"0": "no", "1": "yes"}
+
+
+@pytest.mark.parametrize("more", [{}, {"2": "no"}, {"3": "maybe"}, {"2": 5}, {"two": "maybe"}])
+def test_each_label_has_a_name_of_its_own(more):
+    """Answers are told, and taught, by their names."""
+    config = BertConfig(vocab_size=5, extra={"id2label": LABELS | more})
+    if not more:
+        assert config.labels == ["no", "yes"]
+        return
+    with pytest.raises(ModelingError, match=r"id2label is .*a name of its own for each number"):
+        _ = config.labels
+
+
 @pytest.mark.parametrize("depth", [60, 700, 100_000])
 def test_deep_nesting_is_refused_where_it_is_read(tmp_path, depth):
     path = tmp_path / "bert_config.json"

@@ -54,6 +54,18 @@ def test_the_weights_own_tokenizer_file_stays(tmp_path, release):
     assert written["do_lower_case"] is True and "never_split" not in written
 
 
+def test_the_weights_own_configuration_counts_as_read(release):
+    """Where another is given, too: it must not be written over."""
+    config = str(release / "other.json")
+    read, written = checkpoints.conversion_files(str(release), str(release), "tf1", config)
+    assert {config, f"{release}/bert_config.json"} < {*read}
+    assert f"{release}/bert_config.json" in written
+    checkpoints.convert(release, release, "huggingface")
+    weights = str(release / "model.safetensors")
+    read, written = checkpoints.conversion_files(weights, str(release), "keras_hub", config)
+    assert f"{release}/config.json" in {*read} & {*written}
+
+
 def test_no_other_weights_are_left_with_another_vocabulary(tmp_path, release):
     """They would be read with it, and nothing in them says that they mean other words."""
     other = write_release(tmp_path / "another", ["pretraining"])
