@@ -130,9 +130,9 @@ def _budget(place: Place, minutes: float) -> dict[str, object]:
     return {"num_train_steps": 2} if place.smoke else {"minutes": minutes}
 
 
-def task(place: Place, domain: str, name: str, model: dict[str, object], after: list[Run]) -> Run:
-    """The domain's task from a model, with every seed."""
-    name = f"{domain}-task-{name}"
+def task(place: Place, domain: str, model: dict[str, object], after: list[Run]) -> Run:
+    """The domain's task from a model, which a run has made, with every seed."""
+    name = "-".join([domain, "task", *(run.name for run in after)])
     model = model | {"learning_rate": LEARNING_RATE}
     number = small.steps(place, STEPS[domain])
     if domain == "newswire":
@@ -220,8 +220,8 @@ def main() -> None:
             lines.append(losses(json.loads(place.of(own, own.result).read_text()), domain))
         for domain in chosen:
             line = [f"{domain}, {'F1' if domain == 'newswire' else 'accuracy'}"]
-            for name, (model, after) in models(place, domain, given.minutes).items():
-                run = task(place, domain, name.replace(" ", "-"), model, after)
+            for model, after in models(place, domain, given.minutes).values():
+                run = task(place, domain, model, after)
                 complete(run, place.work)
                 key = "eval_f1" if domain == "newswire" else "eval_accuracy"
                 line.append(shown(numbers(Cell("", "", None, run, key, scale=1.0), place.work)))

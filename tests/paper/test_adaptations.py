@@ -68,8 +68,8 @@ def test_commands(here, domain, monkeypatch):
     assert [run.flags["minutes"] for run in runs] == [adaptations.HEAD_MINUTES, 5]
     assert own.flags["init_checkpoint"] == own.after[0].folders(here.work)[0]
     starts = []
-    for name, (model, after) in adaptations.models(here, domain, 5).items():
-        run = adaptations.task(here, domain, name, model, after)
+    for model, after in adaptations.models(here, domain, 5).values():
+        run = adaptations.task(here, domain, model, after)
         assert set(run.flags) <= flags_there_are() and run.after == after
         assert run.flags["num_train_steps"] == adaptations.STEPS[domain] and len(run.seeds) == 3
         starts.append(str(run.flags["init_checkpoint"].parent))
@@ -115,7 +115,7 @@ def test_tables(here, monkeypatch, capsys):
     assert printed.count("0.600 ± 0.141 (2)") == 6
     assert keys == ["eval_accuracy"] * 3 + ["eval_f1"] * 3
     assert made[:2] == ["with-head", "reviews-30-minutes"]
-    assert made[-1] == "newswire-task-adapted"
+    assert made[-1] == "newswire-task-newswire-30-minutes"
 
     def fail(run, work):
         raise experiment.FailedRunError(f"{run.name}: no memory")
