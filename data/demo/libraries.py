@@ -3,6 +3,7 @@
 import json
 import os
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -69,6 +70,15 @@ def module_texts(module: modules.DemoModule) -> list[LibraryText]:
     return [LibraryText(text, module.library, module.name) for text in dict.fromkeys(masked)]
 
 
+def labelled_lines(examples: Sequence[LibraryText]) -> str:
+    """Texts and their libraries as JSON lines, as SETTINGS names the fields."""
+    rows = (
+        {"id": f"{e.module} {number}", "text": e.text, "library": e.kind}
+        for number, e in enumerate(examples)
+    )
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
 def make_library_demo(folder: str) -> DemoData:
     """Writes train.jsonl, dev.jsonl and test.jsonl to a folder; learns the baselines."""
     from sklearn.feature_extraction.text import TfidfVectorizer
@@ -80,11 +90,7 @@ def make_library_demo(folder: str) -> DemoData:
     )
     files = {f"{part}_file": os.path.join(folder, f"{part}.jsonl") for part in modules.PARTS}
     for path, examples in zip(files.values(), parts.values(), strict=True):
-        rows = [
-            {"id": f"{e.module} {number}", "text": e.text, "library": e.kind}
-            for number, e in enumerate(examples)
-        ]
-        atomic.write_text(path, "".join(json.dumps(row) + "\n" for row in rows))
+        atomic.write_text(path, labelled_lines(examples))
     train, test = parts["train"], parts["test"]
     gold = [e.kind for e in test]
     words = make_pipeline(

@@ -160,11 +160,7 @@ def _labelled(part: str) -> str:
     found = modules.split_examples(
         modules.installed_modules(), libraries.module_texts, sizes, kinds
     )[part]
-    rows = [
-        {"id": f"{e.module} {number}", "text": e.text, "library": e.kind}
-        for number, e in enumerate(found)
-    ]
-    return "".join(json.dumps(row) + "\n" for row in rows)
+    return libraries.labelled_lines(found)
 
 
 # ---- The tables ----
