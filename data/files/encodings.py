@@ -10,6 +10,8 @@ UTF8 = "utf-8"
 """The default, with or without a byte order mark."""
 
 _SAMPLE_BYTES = 2**20
+# Of the bytes beyond ASCII, in text that is UTF-8 but for damage; of other encodings most are lost.
+_LOST_OF_UTF8 = 0.2
 
 
 def codec_of(encoding: str) -> str:
@@ -76,26 +78,41 @@ def not_decoded(
     found = f"{source}: found the bytes {wrong!r}{where}, which are not"
     if encoding is None:
         return DataError(f"{found} UTF-8; convert the text to UTF-8.")
+    called, likely = "UTF-8" if encoding == UTF8 else encoding, likely_encoding(data)
+    if codec_of(likely) == codec_of(encoding):
+        return DataError(
+            f"{found} {called}, as the rest is: the text was damaged, or cut within a character."
+            " Repair that line or leave it out; in another encoding the rest would be garbled."
+        )
     return DataError(
-        f"{found} {'UTF-8' if encoding == UTF8 else encoding}. The text looks like"
-        f" {likely_encoding(data)}: give --encoding={likely_encoding(data)}, or the encoding that"
-        " it was written in, or convert it to UTF-8."
+        f"{found} {called}. The text looks like {likely}: give --encoding={likely}, or the"
+        " encoding that it was written in, or convert it to UTF-8."
     )
 
 
 def likely_encoding(data: bytes) -> str:
-    """A guess at the encoding of a text, by its byte order mark, its zeros and its high bytes."""
+    """A guess at the encoding of a text, by its byte order mark, its zeros and its high bytes.
+
+    A few bytes may be damaged, or the last character cut.
+    """
     data = data[:_SAMPLE_BYTES]
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "utf-16"
     if b"\0" in data:
         return "utf-16-le" if data[1::2].count(0) >= data[::2].count(0) else "utf-16-be"
-    if _decodes(data, UTF8):
-        return UTF8
-    # Letters with accents stand alone among others; two bytes make a Chinese character; and
-    # words of another alphabet are high bytes altogether.
+    # Letters with accents stand alone or in twos among others ("Süße"); two bytes make a Chinese
+    # character; and words of another alphabet are high bytes altogether.
     runs = [len(run) for run in re.findall(rb"[\x80-\xff]+", data)]
-    if all(run % 2 == 0 for run in runs) and _decodes(data[: data.rfind(b"\n") + 1], "gb18030"):
+    lost = len(data) - len(data.decode(UTF8, "ignore").encode(UTF8))
+    if lost <= _LOST_OF_UTF8 * sum(runs):
+        return UTF8
+    beside_letters = re.findall(rb"[A-Za-z][\x80-\xff]{2}|[\x80-\xff]{2}[A-Za-z]", data)
+    in_twos = set(runs) == {2} and len(beside_letters) == len(runs)
+    if (
+        all(run % 2 == 0 for run in runs)
+        and not in_twos
+        and _decodes(data[: data.rfind(b"\n") + 1], "gb18030")
+    ):
         return "gb18030"
     if sum(runs) > 3 * len(runs):
         return "cp1251"

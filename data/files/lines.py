@@ -26,7 +26,7 @@ import tensorflow as tf
 
 from data.errors import DataError
 from data.files import streams
-from data.files.encodings import UTF8, codec_of, not_decoded
+from data.files.encodings import UTF8, codec_of, likely_encoding, not_decoded
 from data.files.streams import file_compression, read_blocks, read_file_head
 
 MAX_LINE_BYTES = 256 * 2**20
@@ -37,6 +37,14 @@ STANDARD_INPUT = "standard input"
 """Its name in messages."""
 
 _BINARY_BYTES = 2**21  # A zero byte within so many shows that the file isn't text.
+_NOT_UTF8 = (
+    "Corpus files must be UTF-8 text; convert the file, for instance with 'iconv -f latin1 -t"
+    " utf-8', or leave it out."
+)
+_DAMAGED = (
+    "The lines about it are UTF-8: they were damaged. Repair the line or leave it out; 'iconv -c -f"
+    " utf-8 -t utf-8' leaves out such bytes alone."
+)
 _STREAM_BYTES = 2**13  # `LineStream.done` is this much ahead
 
 
@@ -163,8 +171,7 @@ class Lines:
             column = error.start - (data.rfind(b"\n", 0, error.start) + 1)
             raise DataError(
                 f"{self.place(line)}: byte 0x{data[error.start]:02x} at byte {column} of the line"
-                " isn't valid UTF-8. Corpus files must be UTF-8 text; convert the file, for"
-                " instance with 'iconv -f latin1 -t utf-8', or leave it out."
+                f" isn't valid UTF-8. {_DAMAGED if likely_encoding(data) == UTF8 else _NOT_UTF8}"
             ) from None
         if start == 0:
             text = text.removeprefix("\ufeff")
@@ -319,11 +326,14 @@ def check_decoded(source: str, text: str, encoding: str = UTF8, is_line: bool = 
             text.encode("utf-8")
         except UnicodeEncodeError as error:
             wrong = text[error.start : error.end][:4].encode("utf-8", "surrogateescape")
-            codec = codec_of(encoding).removesuffix("-sig")
-            line, before = (
-                part.encode(codec, "surrogateescape") for part in (text, text[: error.start])
-            )
-            where = f" (from byte {len(before) + 1} of the line on)" if is_line else ""
+            codec, where = codec_of(encoding).removesuffix("-sig"), ""
+            try:
+                line, before = (
+                    part.encode(codec, "surrogateescape") for part in (text, text[: error.start])
+                )
+                where = f" (from byte {len(before) + 1} of the line on)" if is_line else ""
+            except UnicodeEncodeError:  # UTF-16's codec can't give back what it couldn't read
+                line = text.encode(codec, "ignore")
             raise not_decoded(source, wrong, encoding, line, where) from None
     return text
 

@@ -123,6 +123,7 @@ def near_file(path: str) -> str:
     folder, name = os.path.split(path)
     try:
         names = [entry.rstrip("/") for entry in tf.io.gfile.listdir(folder or ".")]
+        names = [entry for entry in names if entry != name]  # a link that leads nowhere
     except tf.errors.OpError:
         return ""
     return did_you_mean(name, names[:_MOST_NAMES], cutoff=0.75)

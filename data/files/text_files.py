@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 import tensorflow as tf
+from absl import logging
 
 from data.errors import DataError, doubled, error_text, json_error
 from data.files import atomic, lock_files, streams
@@ -78,7 +79,8 @@ def expand(patterns: str | Iterable[str]) -> list[str]:
         Paths in the order of the patterns, sorted within each, none twice.
 
     Raises:
-        DataError: If a pattern matches no file, or matches a folder only, or there is no pattern.
+        DataError: If a pattern matches no file, or matches a folder only, or there is no pattern,
+            or TensorFlow doesn't know such a file system.
     """
     if isinstance(patterns, str):
         patterns = patterns.split(",")
@@ -86,7 +88,7 @@ def expand(patterns: str | Iterable[str]) -> list[str]:
     for pattern in (pattern.strip() for pattern in patterns):
         if not pattern:
             continue
-        matches = sorted(tf.io.gfile.glob(pattern))
+        matches = _matches(pattern)
         names = [path for path in matches if not tf.io.gfile.isdir(path) and _is_meant(path)]
         if not names:
             what = "matches only folders" if matches else f"matches no file{near_file(pattern)}"
@@ -97,7 +99,23 @@ def expand(patterns: str | Iterable[str]) -> list[str]:
         files.update(dict.fromkeys(names))
     if not files:
         raise DataError("No input file was given: the list of file patterns is empty.")
+    by_place: dict[str, str] = {}
+    for path in files:
+        first = path if "://" in path else by_place.setdefault(os.path.realpath(path), path)
+        if first != path:
+            logging.warning("%s is the file %s by another name: it is read twice.", path, first)
     return list(files)
+
+
+def _matches(pattern: str) -> list[str]:
+    """What a glob matches, sorted; the file of just that name if there is one, as "a[1].txt"."""
+    try:
+        return [pattern] if tf.io.gfile.exists(pattern) else sorted(tf.io.gfile.glob(pattern))
+    except tf.errors.UnimplementedError as error:
+        raise DataError(
+            f"{pattern} is in a file system that this TensorFlow can't read (gs:// and local files"
+            " it can). Copy the files, or mount them as a folder."
+        ) from error
 
 
 def _is_meant(path: str) -> bool:

@@ -14,9 +14,12 @@ import re
 
 _BOUNDARY = re.compile(
     r"""(?:
-        (?P<stop>[.!?…]+[\"'”’»)\]]*)\s+      # a mark, closing quotes, white space
-      | [。！？｡]+[」』”’）】\"')\]]*\s*        # CJK marks need no white space
-      | [।॥؟۔]+[\"'”’»)\]]*\s+                # Devanagari, Arabic, Urdu
+        # A mark, closing quotes, white space. A run of marks is tried from its first alone.
+        (?P<stop>(?<![.!?…])[.!?…]+[\"'”’»)\]]*)\s+
+        # CJK marks need no white space; all marks and closing quotes of a run come along.
+      | (?<![。！？｡])[。！？｡]+[」』”’）】\"')\]]*(?![。！？｡」』”’）】\"')\]])\s*
+        # Devanagari, Arabic, Urdu
+      | (?<![।॥؟۔])[।॥؟۔]+[\"'”’»)\]]*\s+
     )(?=\S)""",
     re.VERBOSE,
 )

@@ -153,8 +153,21 @@ def generate_instances(
             yield batch
 
 
-def check_instances_generated(counts: InstanceCounts, origin: str) -> None:
-    """Raises DataError if nothing was made, and warns if it is mostly [UNK]."""
+def check_instances_generated(
+    counts: InstanceCounts, origin: str, left_out: str | None = None
+) -> None:
+    """Raises DataError if nothing was made, and warns if it is mostly [UNK].
+
+    Args:
+        counts: What was made of the texts.
+        origin: Their names.
+        left_out: What was left out of them before, in words, if anything was.
+    """
+    if counts.instances == 0 and left_out:
+        raise DataError(
+            f"No text is left of {origin} once it was cleaned ({left_out}). Loosen the flags that"
+            " clean, --languages and --boilerplate_documents."
+        )
     if counts.instances == 0:
         raise DataError(
             f"No text was found in {origin}: {counts.dropped_documents} documents were read, and"

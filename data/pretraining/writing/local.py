@@ -123,16 +123,17 @@ def carry_out_job(
                 jobs.write_job_copies(job, part, numbers)
         else:
             find_copies()
-    left_out = jobs.count_job_copies(job)
-    if left_out is not None:
-        logging.info("%s documents are copies of earlier ones, and left out.", f"{left_out:,}")
+    copies = jobs.count_job_copies(job)
+    if copies is not None:
+        logging.info("%s documents are copies of earlier ones, and left out.", f"{copies:,}")
     each(jobs.write_job_part, len(parts), "parts")
     notes = [jobs.read_job_note(job.note("part", part)) for part in parts]
     counts = sum((InstanceCounts(**note["counts"]) for note in notes), InstanceCounts())
     cleaned = sum((Counter(note["left_out"]) for note in notes), Counter()) if job.cleaner else None
     if cleaned is not None:
         logging.info("Left out as told to: %s.", left_out_text(cleaned))
-    generate.check_instances_generated(counts, job.corpus.names())
+    left_out = left_out_text(cleaned) if cleaned else None
+    generate.check_instances_generated(counts, job.corpus.names(), left_out)
     manifest.remove_manifest(job.name)
     filled = {
         shard
@@ -166,7 +167,7 @@ def already_made(job: Job) -> InstanceCounts | None:
 
 @contextlib.contextmanager
 def prepared_job(job: Job) -> Iterator[None]:
-    """The job's folder is there, and none of another job; it goes if a failure leaves no instances.
+    """The job's folder is there, and none of another job; a failure that leaves no work removes it.
 
     It has to end after all who write into that folder. Only one process may do the job, see
     `locks.one_writer`.
@@ -188,11 +189,13 @@ def prepared_job(job: Job) -> Iterator[None]:
     try:
         yield
     except Exception:
-        paths = [job.note("part", number) for number in range(len(job.corpus))]
         notes = [
-            jobs.unless_damaged(jobs.read_job_note, path, counts=InstanceCounts) for path in paths
+            jobs.unless_damaged(jobs.read_job_note, job.note("part", number), counts=InstanceCounts)
+            for number in range(len(job.corpus))
         ]
-        if not any(note and note["counts"]["instances"] for note in notes):
+        # All parts were made of nothing, or nothing was finished: signatures aren't nothing.
+        of_nothing = all(note and not note["counts"]["instances"] for note in notes)
+        if of_nothing or tf.io.gfile.listdir(job.folder) == [manifest.JOB]:
             tf.io.gfile.rmtree(job.folder)
         raise
 

@@ -90,12 +90,20 @@ def write_manifest(
         ],
         "counts": dataclasses.asdict(counts),
         "files": [
-            {"name": os.path.basename(file["path"])}
+            {"name": _from_manifest(file["path"], job.name)}
             | {key: file[key] for key in ("records", "bytes", "sha256")}
             for file in files
         ],
     }
     jobs.write_job_note(manifest_path(job.name), value)
+
+
+def _from_manifest(path: str, name: str) -> str:
+    """The path of a file as seen from the folder of the manifest, where it mostly lies itself."""
+    folder = os.path.dirname(name)
+    if os.path.dirname(path) == folder:
+        return os.path.basename(path)
+    return os.path.relpath(path, folder or ".")
 
 
 def is_whole_job(content: Manifest, name: str) -> bool:

@@ -8,7 +8,7 @@ both have by the number that either has (Jaccard). A signature of 128 hashes est
 standard error of 0.04 at most. A document is compared only with documents whose signatures agree
 in a whole band of hashes: with the first of those, and with the one right before it, so that the
 work grows with the number of documents. Signatures lie on disk, part by part; memory holds those of
-64 parts, and of every document some numbers.
+64 parts (of fewer, where they are large), and of every document some numbers.
 """
 
 import functools
@@ -30,6 +30,7 @@ _IDEOGRAPH = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _WORD = re.compile(rf"[{_IDEOGRAPH}]|[^\W{_IDEOGRAPH}]+")
 _AT_ONCE = 4096  # shingles
 _PARTS_HELD = 64
+_BYTES_HELD = 2**29
 
 
 def shingles(document: Document) -> Iterator[bytes]:
@@ -133,15 +134,19 @@ def _candidates(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _similarities(paths, starts, ours: np.ndarray, others: np.ndarray) -> np.ndarray:
     """Share of equal hashes of pairs of documents."""
 
-    @functools.lru_cache(_PARTS_HELD)
+    largest = 4 * HASHES * int(np.diff(starts).max())
+    held = max(3, min(_PARTS_HELD, _BYTES_HELD // max(1, largest)))
+
+    @functools.lru_cache(held)
     def signatures(part: int) -> np.ndarray:
         with tf.io.gfile.GFile(paths[part], "rb") as file:
             return np.frombuffer(file.read(), np.uint32).reshape(HASHES, -1)
 
     found = np.zeros(len(ours))
     parts = [np.searchsorted(starts, side, "right") - 1 for side in (ours, others)]
-    # Together what lies in the same two parts, which are then read once.
-    order = np.lexsort(parts)
+    # Together what lies in the same two parts; and as many parts in turn as are held, so that the
+    # others are read once for all of these.
+    order = np.lexsort([*parts, parts[0] // (held - 2)])
     ends = np.flatnonzero(np.any([np.diff(part[order]) for part in parts], axis=0)) + 1
     for at in np.split(order, ends) if len(order) else ():
         sides = [

@@ -148,12 +148,18 @@ def name_shards(output_file: str, num_shards: int = 0) -> tuple[str, list[str]]:
 
 
 def check_output_shards(files: Sequence[str]) -> None:
-    """Raises DataError if there is none, or one is named twice or is a folder."""
+    """Raises DataError if there is none, one is twice or a folder, or remote ones lie apart."""
     if not files or len(set(files)) != len(files):
         raise DataError(f"Output files must be named, each once; received {','.join(files)!r}.")
     for path in files:
         if tf.io.gfile.isdir(path):
             raise DataError(f"The output file {path} is a folder. Give a name in it.")
+    if "://" in files[0] and len(set(map(os.path.dirname, files))) > 1:
+        raise DataError(
+            f"The output files {', '.join(files)} lie in several folders, but the manifest beside"
+            " the first names the others by their way from there, which object stores don't know."
+            " Give files of one folder."
+        )
 
 
 class _Digest:

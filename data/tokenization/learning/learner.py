@@ -27,6 +27,7 @@ IN_BRACKETS = re.compile(r"\[[^\[\]\s]+\]")
 ORIGINAL_LAYOUT_SIZE = 20000
 _ORIGINAL_UNUSED = 99
 _BATCH = 1024
+_BATCH_CHARACTERS = 2**20
 _SHOWN = 10
 _MAX_DISTINCT_WORDS = 4_000_000
 _MAX_HELD_OUT_CHARACTERS = 16_000_000
@@ -178,7 +179,7 @@ class Coverage:
     def report(self) -> str:
         """A line for people."""
         return (
-            f"on {self.words} held-out words {self.pieces_per_word:.4f} pieces per word, "
+            f"on {self.words} words {self.pieces_per_word:.4f} pieces per word, "
             f"{self.unknown_share:.4%} [UNK]"
         )
 
@@ -215,9 +216,9 @@ def read_learner_corpus(
     Args:
         files: What `data.pretraining.corpus.read_documents` reads.
         do_lower_case, strip_accents: As for the `Tokenizer` that the vocabulary is for.
-        heldout_share: Share of documents kept out of the counts. If chance holds out none or
-            all, everything is counted and the held-out sentences are the text itself, up to the
-            same limit.
+        heldout_share: Share of documents kept out of the counts. If it is 0, or chance holds out
+            none or all, everything is counted and the held-out sentences are the text itself, up
+            to the same limit.
         text_field: The field that holds the text where a file is JSON lines.
 
     Returns:
@@ -240,7 +241,7 @@ def read_learner_corpus(
                 yield from document.sentences
 
     folding = do_lower_case, strip_accents
-    held = _HeldOut(heldout_share)
+    held = _HeldOut(heldout_share or 1, counted_too=not heldout_share)
     counts = count_words(sentences(held), *folding, show_progress=False)
     if not counts or not held.documents:
         logging.warning("Too few documents to hold some out: the coverage is of the same text")
@@ -379,9 +380,16 @@ def _character_tokens(alphabet: list[str]) -> list[str]:
 
 
 def text_batches(texts: Iterable[str]) -> Iterator[list[str]]:
-    """Lists of as many texts as are cut at once."""
-    iterator = iter(texts)
-    return iter(lambda: list(itertools.islice(iterator, _BATCH)), [])
+    """Lists of as many texts as are cut at once, fewer where they are long."""
+    batch, characters = [], 0
+    for text in texts:
+        batch.append(text)
+        characters += len(text)
+        if len(batch) == _BATCH or characters >= _BATCH_CHARACTERS:
+            yield batch
+            batch, characters = [], 0
+    if batch:
+        yield batch
 
 
 def _without_rarest(counts: collections.Counter[bytes]) -> collections.Counter[bytes]:

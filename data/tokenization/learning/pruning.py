@@ -10,7 +10,6 @@ might be cut to its end. So they stay as well, and the word is [UNK] as before.
 import collections
 import dataclasses
 import functools
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -21,11 +20,11 @@ from data.errors import DataError, error_list
 from data.pretraining import corpus
 from data.tokenization import vocabulary
 from data.tokenization.learning import learner
+from data.tokenization.learning.extension import is_unused
 from data.tokenization.normalizer import Normalizer
 from data.tokenization.offsets import text_slices
 from data.tokenization.wordpiece import MAX_CHARS_PER_WORD, WordPiece
 
-_UNUSED = re.compile(r"\[unused\d+\]")
 _SHOWN = 10
 _REMEMBERED_WORDS = 100_000
 
@@ -216,7 +215,7 @@ def kept_pieces(
         if last[token] != index:
             return False
         if token in reserved or learner.IN_BRACKETS.fullmatch(token):
-            return token in reserved or not _UNUSED.fullmatch(token)
+            return token in reserved or not is_unused(token)
         is_character = len(token.removeprefix(vocabulary.CONTINUATION)) == 1
         return can_occur[index] and (is_character or counts[index] >= min_frequency)
 

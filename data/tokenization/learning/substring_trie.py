@@ -7,6 +7,7 @@ and count again, a few rounds; choose T to meet the wanted size. Here the substr
 of one trie, so that a round is a handful of array operations, and the size is met exactly.
 """
 
+import itertools
 from collections.abc import Mapping
 
 import numpy as np
@@ -16,6 +17,8 @@ from data.tokenization import vocabulary
 
 _MAX_PIECE_CHARS = 50
 _ROUNDS = 4
+# Of all words together; a character takes some 140 bytes.
+_MAX_CHARACTERS = 40_000_000
 
 
 class SubstringTrie:
@@ -26,7 +29,7 @@ class SubstringTrie:
     """
 
     def __init__(self, words: Mapping[str, int], min_frequency: int, taken: set[str]):
-        ordered = sorted(words.items())
+        ordered = sorted(_most_frequent(words).items())
         self._text = "".join(word for word, _ in ordered)
         lengths = np.array([len(word) for word, _ in ordered], np.int64)
         counts = np.array([count for _, count in ordered], np.int64)
@@ -153,3 +156,23 @@ class SubstringTrie:
         begin = self._example[node]
         piece = self._text[begin : begin + self._depth[node]]
         return vocabulary.CONTINUATION + piece if self._inner[begin] else piece
+
+
+def _most_frequent(words: Mapping[str, int]) -> Mapping[str, int]:
+    """The words, or the most frequent where they are too long together: languages without spaces.
+
+    Thai's or Lao's "words" are phrases, most of them of one occurrence.
+    """
+    if sum(map(len, words)) <= _MAX_CHARACTERS:
+        return words
+    ranked = sorted(words.items(), key=lambda item: (-item[1], item[0]))
+    ends = itertools.accumulate(len(word) for word, _ in ranked)
+    kept = sum(1 for _ in itertools.takewhile(lambda end: end <= _MAX_CHARACTERS, ends))
+    logging.warning(
+        "The %d distinct words have more than %d million characters: pieces are chosen from the %d"
+        " most frequent of them",
+        len(words),
+        _MAX_CHARACTERS // 10**6,
+        kept,
+    )
+    return dict(ranked[:kept])

@@ -56,6 +56,31 @@ def test_likely_encoding(encoding, text):
     assert likely_encoding(text.encode(encoding)) == encoding
 
 
+CHINESE = "我爱北京天安门。\n" * 60_000  # more than what is looked at
+
+
+@pytest.mark.parametrize("before", [0, 1, 2])
+@pytest.mark.parametrize("damage", [b"", b"\xff", b"\xe6\xff\xff"])
+def test_utf8_with_some_damage_is_utf8(before, damage):
+    data = CHINESE.encode()
+    assert likely_encoding(b"a" * before + data[:900] + damage + data[900:]) == "utf-8"
+    german = "Die Größe der Straße ist schön.\n" * 3
+    assert likely_encoding(german.encode() + damage[:1]) == "utf-8"
+
+
+@pytest.mark.parametrize("text", ["Süße Füße\n", "text\nSüße Füße\nsehr süß\n"])
+def test_two_letters_with_accents_are_no_chinese_character(text):
+    assert likely_encoding(text.encode("cp1252")) == "cp1252"
+
+
+def test_no_other_encoding_is_advised_for_damage():
+    german = ("Die Größe der Straße ist schön.\n" * 9).encode()
+    with pytest.raises(DataError, match=r"f:10: .* not UTF-8, as the rest is: .*damaged.*"):
+        decoded(german + b"\xff", "f", "utf-8")
+    with pytest.raises(DataError, match=r"f:2: .* not utf-16, as the rest is: .*cut within"):
+        decoded("Größe\nx".encode("utf-16")[:-1], "f", "utf-16")
+
+
 def test_what_is_said_of_a_wrong_one():
     data = b"\xef\xbb\xbfone\r\ntwo caf\xe9 \n"
     with pytest.raises(DataError) as error:

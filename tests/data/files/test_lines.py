@@ -107,5 +107,8 @@ def test_lines_of_another_encoding(tmp_path):
     stream = open_lines(written(tmp_path, "a\nb".encode("utf-16") + b"\0\xd8\0\0"), "utf-16")
     with pytest.raises(DataError, match=r"a\.txt:\d: found the bytes .*not utf-16"):
         list(stream.lines())
+    *_, bad = open_lines(written(tmp_path, "a\nGröße".encode("utf-16") + b"\xe9"), "utf-16").lines()
+    with pytest.raises(DataError, match=r"f:2: found the bytes b'\\xe9', which are not utf-16, as"):
+        check_decoded("f:2", bad, "utf-16")
     with pytest.raises(DataError, match="--encoding is 'utf-9'"):
         open_lines(str(tmp_path / "a.txt"), "utf-9")

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from data.errors import DataError
 from data.pretraining.batches import text_stream
-from data.pretraining.corpus import parts
+from data.pretraining.corpus import parts, read_documents
 from data.pretraining.instances.masking import MaskingVocabulary, MaskSettings
 from data.pretraining.instances.settings import InstanceSettings
 from data.tokenization import Tokenizer
@@ -98,7 +98,10 @@ def test_text_that_cannot_be_read_is_named(tmp_path):
     lines = path.read_bytes().count(b"\n")
     with pytest.raises(tf.errors.InvalidArgumentError) as raised:
         list(stream(divided).take(1))
-    with pytest.raises(DataError, match=rf"1\.txt:{lines}: byte 0xe9.*iconv"):
+    with pytest.raises(DataError, match=rf"1\.txt:{lines}: byte 0xe9.*iconv -f latin1"):
         text_stream.raise_text_stream_error(raised.value)
+    path.write_bytes(good + "Größe über Maß\n".encode() + b"\xff\n")
+    with pytest.raises(DataError, match=r"byte 0xff.*were damaged.*iconv -c -f utf-8"):
+        list(read_documents([str(path)]))
     other = tf.errors.InvalidArgumentError(None, None, "A record has a value of input_ids")
     text_stream.raise_text_stream_error(other)

@@ -161,6 +161,21 @@ def test_expand(tmp_path):
         expand(" , ")
 
 
+def test_names_with_brackets_and_links(tmp_path, caplog):
+    for name in ("c[1].txt", "a.txt"):
+        (tmp_path / name).touch()
+    bracketed = f"{tmp_path}/c[1].txt"
+    assert expand(bracketed) == [bracketed] and not caplog.text
+    (tmp_path / "latest.txt").symlink_to("a.txt")
+    assert len(expand(f"{tmp_path}/*.txt")) == 3
+    assert "latest.txt is the file" in caplog.text and "it is read twice" in caplog.text
+    (tmp_path / "gone.txt").symlink_to("absent")
+    with pytest.raises(DataError, match=r"gone\.txt can't be read \(NotFoundError\)\. "):
+        list(read_documents([f"{tmp_path}/gone.txt"]))
+    with pytest.raises(DataError, match=r"s3://b/\*\.txt is in a file system"):
+        expand("s3://b/*.txt")
+
+
 def test_split_is_stable_by_text_and_keeps_copies_together():
     documents = [Document([f"Text {i}.", "More."], f"f:{i}") for i in range(2000)]
     train, held_out = split_corpus_documents(documents, 0.1)

@@ -122,6 +122,14 @@ def test_parts_change_nothing(folder, tmp_path):
     assert results[0] == results[1] == results[2] and len(results[0]) > 50
 
 
+def test_parts_held_change_nothing(folder, tmp_path, monkeypatch):
+    job = plan(folder, tmp_path, near_duplicates=0.7, part_bytes=5_000)
+    assert len(job.corpus) > 10
+    expected = found(job)
+    monkeypatch.setattr(near_copies, "_BYTES_HELD", 1)
+    assert found(job) == expected
+
+
 @pytest.mark.slow
 def test_a_whole_job(folder, tmp_path):
     left = []

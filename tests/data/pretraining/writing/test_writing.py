@@ -13,7 +13,7 @@ import tensorflow as tf
 from data.errors import DataError
 from data.pretraining.corpus import read_documents
 from data.pretraining.instances.settings import InstanceSettings
-from data.pretraining.writing import jobs, manifest, shards
+from data.pretraining.writing import jobs, manifest, near_copies, shards
 from data.pretraining.writing.jobs import plan_job
 from data.pretraining.writing.local import write_job_locally
 from tests.data.pretraining.instances.test_generate import TOKENS, corpus
@@ -263,6 +263,49 @@ def test_bad_corpora_leave_nothing(folder, tmp_path):
     (tmp_path / "1.txt").write_text(text_of(corpus(1)))
     single = dataclasses.replace(SETTINGS, objective="mlm")
     assert write_job_locally(plan(tmp_path, out, 1, settings=single)).counts.documents == 1
+
+
+def test_work_of_a_failed_job_is_kept(folder, tmp_path, monkeypatch):
+    job = plan(folder, tmp_path, near_duplicates=0.7)
+    write_signatures = near_copies.write_job_signatures
+
+    def fail(job, part):
+        if part == 2:
+            raise DataError("disk is full")
+        write_signatures(job, part)
+
+    monkeypatch.setattr(near_copies, "write_job_signatures", fail)
+    with pytest.raises(DataError, match="disk is full"):
+        write_job_locally(job)
+    kept = sorted(path.name for path in pathlib.Path(job.folder).glob("*.signatures"))
+    assert kept == ["part-00000.signatures", "part-00001.signatures"]
+
+
+def test_nothing_left_by_cleaning_is_said(folder, tmp_path):
+    with pytest.raises(DataError, match=r"No text is left of .*lines of boilerplate: \d.*Loosen the flags"):
+        write_job_locally(plan(folder, tmp_path, boilerplate_documents=1))
+
+
+def test_files_in_several_folders(folder, tmp_path):
+    names = [str(tmp_path / name) for name in ("a/x.tfrecord", "b/x.tfrecord", "a/c/y.tfrecord")]
+    files = sorted(str(path) for path in folder.glob("?.txt"))
+    for path in names:
+        pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
+    job = plan_job(files, names, str(folder / "vocab.txt"), SETTINGS)
+    write_job_locally(job)
+    content = manifest.read_manifest(manifest.manifest_path(job.name))
+    assert [file["name"] for file in content["files"]] == [
+        "x.tfrecord",
+        "../b/x.tfrecord",
+        "c/y.tfrecord",
+    ]
+    assert manifest.is_whole_job(content, job.name)
+    assert manifest.verify_manifest(names, 32, 5, None) == {names[0]}
+    pathlib.Path(names[1]).unlink()
+    with pytest.raises(DataError, match=r"b/x\.tfrecord isn't there"):
+        manifest.verify_manifest([names[0], names[2]], 32, 5, None)
+    with pytest.raises(DataError, match="in several folders"):
+        shards.check_output_shards(["gs://b/a/x", "gs://b/c/x"])
 
 
 def test_manifest_is_verified(done, folder, tmp_path):

@@ -7,7 +7,7 @@ import pytest
 
 from data.errors import DataError
 from data.tokenization import Tokenizer, vocabulary
-from data.tokenization.learning import learner
+from data.tokenization.learning import learner, substring_trie
 from data.tokenization.learning.learner import count_words, learn_vocabulary, measure_coverage
 from data.tokenization.learning.substring_trie import SubstringTrie
 
@@ -164,6 +164,21 @@ def test_counting_forgets_the_rarest_words_first(monkeypatch):
     monkeypatch.setattr(learner, "_MAX_DISTINCT_WORDS", 6)
     counts = count_words(["a a b b c", "d e f g", "a b"])
     assert counts == {"a": 3, "b": 3}
+
+
+def test_long_texts_are_counted_in_small_batches(monkeypatch):
+    monkeypatch.setattr(learner, "_BATCH_CHARACTERS", 10)
+    texts = ["a b", "c" * 20, "d", "e f g h i j", "", "k"]
+    assert list(learner.text_batches(texts)) == [texts[:2], texts[2:4], texts[4:]]
+    monkeypatch.setattr(learner, "_BATCH", 1)
+    assert list(learner.text_batches(texts)) == [[text] for text in texts]
+
+
+def test_only_the_most_frequent_of_too_long_words_are_learned_from(monkeypatch, caplog):
+    words = {"abcd": 9, "efgh": 5, "ijkl": 7, "mnop": 5}
+    monkeypatch.setattr(substring_trie, "_MAX_CHARACTERS", 12)
+    assert learn_vocabulary(words, 60, min_frequency=1)[-3:] == ["abcd", "ijkl", "efgh"]
+    assert "pieces are chosen from the 3 most frequent of them" in caplog.text
 
 
 def test_writing_and_reading_back(tmp_path):
