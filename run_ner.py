@@ -85,6 +85,7 @@ from modeling.training.given_model import check_training_fits_model
 from modeling.training.given_student import take_student
 from modeling.training.reports.contents import MOST_MISTAKES, Mistake, ReportMatrix, TaskReport
 from modeling.training.reports.tagging import tagging_fields
+from modeling.training.runs import identity
 from modeling.training.runs.reporting import tell_of_earlier_results, write_run_results
 from modeling.training.runs.run_folder import holds_model
 from modeling.training.runs.session import run_outputs, session
@@ -121,6 +122,7 @@ class Tagging:
         else:
             # Of a frozen model's checkpoint the tagger beside it isn't this one.
             checkpoint = None if frozen else FLAGS.init_checkpoint
+            check_frozen_encoder(frozen, FLAGS.output_dir, FLAGS.init_checkpoint)
             places = (FLAGS.output_dir, checkpoint)
             self.tags = tags.load_tags(*places, config.labels, characters)
         self.separator = "" if self.tags.split_characters else FLAGS.word_separator
@@ -329,6 +331,17 @@ def check_files(settings: FineTuningSettings) -> None:
         raise errors.ModelingError(
             "--feature_based trains no encoder, so that --freeze_layers and --layerwise_lr_decay "
             "would change nothing: leave them out."
+        )
+
+
+def check_frozen_encoder(frozen: FrozenEncoder | None, folder: str, init_checkpoint: str) -> None:
+    """A trained tagger answers from the vectors that it was trained on, and no others."""
+    trained_on = identity.read_identity(folder).get("vectors") if frozen else None
+    if trained_on and not frozen.is_of(trained_on):
+        raise DataError(
+            f"The tagger in {folder} was trained on the vectors of another encoder than "
+            f"{init_checkpoint}, or of other layers. Give the --init_checkpoint and "
+            f"--feature_layers of its training."
         )
 
 

@@ -161,6 +161,11 @@ def _values(
     trained = f", or the columns it was trained on, {error_list(columns.values())}"
     for name, spec in specs.items():
         value = record.get(name)
+        if value is None and name in record:
+            raise DataError(
+                f"{source}: the field {columns.get(name, name)!r} holds null. Give its value, or"
+                " leave out the line."
+            )
         if value is None:
             raise DataError(
                 f"{source}: the field {name!r} is missing"

@@ -12,13 +12,14 @@ import keras
 import numpy as np
 
 from modeling.checkpoints import names
-from modeling.checkpoints.contents import Weight
+from modeling.checkpoints.contents import Contents, Weight
 from modeling.config import BertConfig
 
 MEAN, SCALE = "target_mean", "target_scale"
 WEIGHTS, BIAS = "output_weights", "output_bias"
 UNIT_OF_OTHERS = {MEAN: 0.0, SCALE: 1.0}
 """What the two are where a checkpoint has a head without them."""
+_FAR = 3
 _SPANS = "cls/squad/output_weights"
 _NEXT_SENTENCE = "cls/seq_relationship/output_weights"
 HEAD_WEIGHTS = (WEIGHTS, _SPANS, names.MASKED_LM_BIAS, _NEXT_SENTENCE)
@@ -106,6 +107,26 @@ def fold_target_unit(tensors: Mapping[str, Weight]) -> dict[str, Weight]:
         mean, scale = (np.asarray(folded.pop(name)) for name in (MEAN, SCALE))
         return folded | _head(head, mean, scale, 0.0, 1.0)
     return folded
+
+
+def is_other_unit(contents: Contents, mean: np.ndarray, scale: np.ndarray) -> bool:
+    """Whether a head of numbers was trained on numbers that are far from others.
+
+    Rewritten for these its weights would be many times as large as a new head's, or as small:
+    from 0 to 4,000 those of 0 to 4 never come back.
+
+    Args:
+        contents: With the head.
+        mean, scale: Of the other numbers, float32 [outputs].
+
+    Returns:
+        False where the unit is folded into the head, as in releases.
+    """
+    if SCALE not in contents.shapes:
+        return False
+    ratio = contents.read(SCALE) / scale
+    away = np.abs(contents.read(MEAN) - mean) / scale
+    return bool(np.any((ratio < 1 / _FAR) | (ratio > _FAR) | (away > _FAR)))
 
 
 def change_target_unit(model: keras.Model, mean: np.ndarray, scale: np.ndarray) -> None:

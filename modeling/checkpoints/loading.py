@@ -338,7 +338,6 @@ def _check_heads(held: Contents, config: BertConfig, common: list[str]) -> None:
 def _shape_hint(name: str, has: tuple[int, ...], wants: tuple[int, ...]) -> str:
     if len(has) != len(wants):
         return "The file is not of a BERT model with these parts."
-    scope, _, last = name.rpartition("/")
     other_rows = has[0] != wants[0] and has[1:] == wants[1:]
     table = names.WORD_EMBEDDINGS if name == names.MASKED_LM_BIAS else name
     tables = {n: f for f, (n, axis) in names.SIZES.items() if axis == 0 and "embeddings/" in n}
@@ -349,12 +348,16 @@ def _shape_hint(name: str, has: tuple[int, ...], wants: tuple[int, ...]) -> str:
             f"The configuration says {field} {wants[0]}, the file was made with {has[0]}: use the "
             f"bert_config.json{vocab} that came with this checkpoint."
         )
-    if last in ("output_weights", "output_bias") and other_rows and not scope:
+    if name == "output_weights" and not other_rows:
+        return (
+            f"Its head stands on vectors of {has[1]} numbers: give --bilstm, --feature_based or "
+            f"--second_bert_config_file as in training, or the bert_config.json that belongs to it."
+        )
+    if name in ("output_weights", "output_bias") and other_rows:
         return (
             f"The file's classifier has {has[0]} labels, the model has {wants[0]}. To go on with "
-            f"the same task, build the model with num_labels={has[0]}; to train a new classifier "
-            f"on this encoder, load with skip=('output_',), or start from the pre-trained "
-            f"checkpoint that this one was fine-tuned from."
+            f"the same task, build the model with num_labels={has[0]}; to train a new classifier, "
+            f"load with skip=('output_',), or start from the checkpoint that it was tuned from."
         )
     return (
         "The configuration doesn't describe this checkpoint (see hidden_size and "

@@ -1,9 +1,9 @@
-"""How a model's texts were read in training: kept beside its weights, taken where it is used.
+"""How a model reads and answers, by its training's flags: kept beside its weights, taken in use.
 
     reading.json    {"max_seq_length": 64, "long_text": "windows", …}: flags and their values
 
-Evaluation, prediction and export from a trained folder read texts by it unless a flag says
-otherwise. (The original took its defaults: a model trained with 384 pieces was asked with 128.)
+Evaluation, prediction and export from a trained folder go by it unless a flag says otherwise.
+(The original took its defaults: a model trained with 384 pieces was asked with 128.)
 """
 
 import json
@@ -22,7 +22,8 @@ READING_FILE = "reading.json"
 # Of the scripts together; what else belongs to the labels lies in labels.json.
 READING_FLAGS = (
     "max_seq_length", "long_text", "window_stride", "max_windows", "window_pooling", "doc_stride",
-    "max_query_length", "max_answer_length", "document_context",
+    "max_query_length", "max_answer_length", "document_context", "version_2_with_negative",
+    "bilstm", "feature_layers",
 )  # fmt: skip
 _LOST = (
     "so that nobody can tell how the model's texts were read in training. Copy it again; or remove "
@@ -98,7 +99,7 @@ def _take(values, kept: dict[str, Any], path: str) -> None:
             continue
         if values[name].present:
             logging.warning(
-                "--%s=%s, but the model was trained with %s (%s): its texts are read otherwise "
+                "--%s=%s, but the model was trained with %s (%s): it reads or answers otherwise "
                 "than in training.",
                 name,
                 values[name].value,
@@ -113,4 +114,4 @@ def _take(values, kept: dict[str, Any], path: str) -> None:
             raise ModelingError(f"{path} is damaged ({problem}), {_LOST}") from error
         taken.append(f"--{name}={values[name].value}")
     if taken:
-        logging.info("Texts are read as in training, by %s: %s.", path, " ".join(taken))
+        logging.info("As in training, by %s: %s.", path, " ".join(taken))

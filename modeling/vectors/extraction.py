@@ -120,6 +120,11 @@ class FrozenEncoder:
         self.fingerprint = extraction_fingerprint(self.model)
         self.width = self.model.width
 
+    def is_of(self, fingerprint: str) -> bool:
+        """Whether a fingerprint is this encoder's, with these layers, in some type of numbers."""
+        types = dict.fromkeys((self.model.compute_dtype, "float32", "bfloat16", "float16"))
+        return any(extraction_fingerprint(self.model, name) == fingerprint for name in types)
+
 
 class FrozenEncoderTagger:
     """A frozen encoder and a tagger on its vectors; takes and gives what `BertTagger` does."""
@@ -140,15 +145,20 @@ class FrozenEncoderTagger:
         return self.tagger(inputs, execution=execution)
 
 
-def extraction_fingerprint(model: BertVectors) -> str:
-    """A hash of all that vectors depend on but the input: weights, configuration, layers, types."""
+def extraction_fingerprint(model: BertVectors, compute_dtype: str | None = None) -> str:
+    """A hash of all that vectors depend on but the input: weights, configuration, layers, types.
+
+    Args:
+        model: Whose vectors they are.
+        compute_dtype: As if it computed in this; None: as it does.
+    """
     digest = hashlib.blake2b(digest_size=16)
     settings = [
         model.config.to_dict(),
         model.layer_names,
         model.pooling,
         model.normalize,
-        model.compute_dtype,
+        compute_dtype or model.compute_dtype,
     ]
     digest.update(json.dumps(settings, sort_keys=True).encode())
     for name, weight in checkpoints.weights_by_name(model).items():

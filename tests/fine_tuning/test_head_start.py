@@ -132,6 +132,26 @@ def test_a_trained_head_goes_on_in_the_unit_of_the_new_targets(tmp_path):
     assert (model.target_mean.numpy(), model.target_scale.numpy()) == (0, 1)
 
 
+@pytest.mark.parametrize(
+    ("targets", "is_far"),
+    [(NUMBERS, 0), (NUMBERS * 2 - 2000, 0), (NUMBERS / 1000, 1), (NUMBERS * 9, 1), (-NUMBERS, 1)],
+)
+def test_a_head_of_numbers_of_another_size_is_left(tmp_path, caplog, targets, is_far):
+    """Rewritten for targets a thousandth as large, it never came back to them."""
+    tensors = {n: w.numpy() for n, w in checkpoints.weights_by_name(numbers_model()).items()}
+    tf1.write_bundle(tmp_path / "old/model.ckpt-3", tensors | {"global_step": np.int64(3)})
+    model = SentenceHead("regression", train_labels=targets).make_model(CONFIG)
+    head = model.output_weights.numpy()
+    step = make_train_step(model, RegressionLosses(), EngineSettings(1e-3, 10, 0, seed=1))
+    (tmp_path / "run").mkdir()
+    reporter = Reporter(str(tmp_path / "run"), 10, 2)
+    state = RunState(str(tmp_path / "run"), step)
+    start_or_resume(state, reporter, str(tmp_path / "old/model.ckpt-3"))
+    np.testing.assert_allclose(model.target_scale.numpy(), [targets.std()], rtol=1e-6)
+    assert np.array_equal(model.output_weights.numpy(), head) == is_far
+    assert ("a new head is trained" in caplog.text) == is_far
+
+
 # ---- From the command line ----
 
 

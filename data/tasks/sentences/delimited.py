@@ -210,11 +210,11 @@ def make_sentence_task(
             " given; give one of them."
         )
     trained_on = saved_labels and saved_labels.dev_fraction
-    if trained_on is not None and dev_fraction > trained_on:
+    if trained_on is not None and dev_fraction not in (0, trained_on):
         raise DataError(
             f"The model was trained with a dev_fraction of {trained_on}: of the {dev_fraction} that"
-            " are to be evaluated on now it has seen the rest, if the file is the one it was"
-            " trained on. Give the same fraction, or other rows as a dev file."
+            " are to be evaluated on now it has seen some, if the file is the one it was trained"
+            " on. Give the same fraction, or other rows as a dev file."
         )
     kind, labels = _kind_and_labels(kind, labels, saved_labels)
     if kind == SentenceKind.MULTI_LABEL and not label_separator:

@@ -102,8 +102,9 @@ def split_sentence_examples(
     and at least one staying in training; of several labels the rarest counts, and numbers are
     all of one class. Within a class those with the least hash of the texts are held out. So
     the same file gives the same parts on every machine, in every run and in whatever order the
-    rows are, a smaller fraction a part of a larger one's, and rows of the same texts stay
-    together: none is both trained on and evaluated.
+    rows are, and rows of the same texts stay together: none is both trained on and evaluated. (Of
+    another fraction the held-out part isn't always a part of this one's, or the other way round:
+    shares are rounded class by class.)
 
     Args:
         examples: With labels.

@@ -17,7 +17,7 @@ from absl import logging
 from modeling import checkpoints
 from modeling.checkpoints import tf1, weights_by_name
 from modeling.checkpoints.files import join, staged, write_staged_text
-from modeling.checkpoints.heads import UNIT_OF_OTHERS, change_target_unit
+from modeling.checkpoints.heads import UNIT_OF_OTHERS, change_target_unit, is_other_unit
 from modeling.errors import DivergedError, ModelingError
 from modeling.logs import only_warnings
 from modeling.training.engine.distribution import is_chief
@@ -211,7 +211,7 @@ def start_or_resume(state: RunState, reporter: Reporter, init_checkpoint: str | 
     The first line it logs says which of the two it was and why: the original's users kept being
     surprised by the output folder winning. A classification head in `init_checkpoint` for another
     number of classes is left out. One of numbers answers as before, but is then in the unit that
-    the model was made with, that of the targets to come.
+    the model was made with, that of the targets to come; unless these are clearly of another unit.
     """
     newest = run_folder.latest_run_checkpoint(state.directory)
     if newest:
@@ -233,17 +233,23 @@ def start_or_resume(state: RunState, reporter: Reporter, init_checkpoint: str | 
         return
     logging.info("Start: weights of %s; --output_dir holds no checkpoint yet.", init_checkpoint)
     model = state.train_step.model
-    stored = checkpoints.open_contents(init_checkpoint).shapes
+    contents = checkpoints.open_contents(init_checkpoint)
     other_head = [
         name
         for name, weight in checkpoints.weights_by_name(model).items()
-        if name in HEAD and stored.get(name, weight.shape) != tuple(weight.shape)
+        if name in HEAD and contents.shapes.get(name, weight.shape) != tuple(weight.shape)
     ]
-    if other_head:
-        logging.info("Its classification head is for other classes: a new one is trained.")
-    skip = HEAD if other_head else ()
     unit = getattr(model, "target_mean", None), getattr(model, "target_scale", None)
     unit = [variable.numpy() for variable in unit if variable is not None]
+    if other_head:
+        logging.info("Its classification head is for other classes: a new one is trained.")
+    elif unit and is_other_unit(contents, *unit):
+        other_head = True
+        logging.warning(
+            "The numbers that its head answers and those of the training file are of another size"
+            " or place: a new head is trained."
+        )
+    skip = HEAD if other_head else ()
     checkpoints.load(model, init_checkpoint, required=checkpoints.ENCODER, skip=skip)
     if unit:
         change_target_unit(model, *unit)

@@ -151,7 +151,7 @@ BAD = [
     ("a.jsonl", '{"text": "x", "text": "y"}', texts("text"), 1, "occurs twice"),
     ("a.jsonl", b'{"text": "\xff"}', texts("text"), 1, "not UTF-8"),
     ("a.jsonl", '{"txt": "x"}', texts("text"), 1, "'text' is missing (did you mean 'txt'?)"),
-    ("a.jsonl", '{"text": null}', texts("text"), 1, "'text' is missing"),
+    ("a.jsonl", '{"text": null}', texts("text"), 1, "'text' holds null"),
     ("a.jsonl", '{"text": 5}', texts("text"), 1, "holds 5; the model takes a text"),
     ("a.jsonl", '{"text": {"b64": "?"}}', texts("text"), 1, "base64"),
     ("a.jsonl", '{"context": "x", "choices": "y"}', CHOICES, 1, "takes a list of texts"),

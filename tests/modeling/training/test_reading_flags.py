@@ -39,6 +39,14 @@ def test_the_folder_tells_what_no_flag_says(trained, caplog):
     assert caplog.text == ""
 
 
+def test_whether_there_may_be_no_answer(tmp_path):
+    keep_reading_flags(str(tmp_path), {"version_2_with_negative": True})
+    values = given(tmp_path)
+    flags.DEFINE_bool("version_2_with_negative", False, "", flag_values=values)
+    take_reading_flags(values)
+    assert values.version_2_with_negative is True
+
+
 def test_a_flag_counts_before_it_and_is_warned_of(trained, caplog):
     values = given(trained, "--max_seq_length=32")
     take_reading_flags(values)

@@ -282,7 +282,9 @@ def test_work_of_a_failed_job_is_kept(folder, tmp_path, monkeypatch):
 
 
 def test_nothing_left_by_cleaning_is_said(folder, tmp_path):
-    with pytest.raises(DataError, match=r"No text is left of .*lines of boilerplate: \d.*Loosen the flags"):
+    with pytest.raises(
+        DataError, match=r"No text is left of .*lines of boilerplate: \d.*Loosen the flags"
+    ):
         write_job_locally(plan(folder, tmp_path, boilerplate_documents=1))
 
 
