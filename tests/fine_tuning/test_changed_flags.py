@@ -141,7 +141,7 @@ def test_a_refused_overwriting_takes_nothing_away(folder):
     assert json.loads((out / "reading.json").read_text())["max_seq_length"] == 16
     evaluating = list(classifier(folder, out.name, *files))
     evaluating.remove("--max_seq_length=16")
-    assert "read as in training" in succeed(*evaluating)
+    assert "As in training, by" in succeed(*evaluating)
 
 
 @pytest.mark.slow

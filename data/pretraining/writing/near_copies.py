@@ -8,7 +8,8 @@ both have by the number that either has (Jaccard). A signature of 128 hashes est
 standard error of 0.04 at most. A document is compared only with documents whose signatures agree
 in a whole band of hashes: with the first of those, and with the one right before it, so that the
 work grows with the number of documents. Signatures lie on disk, part by part; memory holds those of
-64 parts (of fewer, where they are large), and of every document some numbers.
+64 parts (of fewer, where they are large), and of every document some numbers. Of larger corpora the
+parts with candidates are read once for every 62 parts.
 """
 
 import functools
