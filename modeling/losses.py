@@ -10,6 +10,8 @@ from typing import NamedTuple, Protocol
 
 import tensorflow as tf
 
+from modeling.errors import ModelingError
+
 
 class Mean(NamedTuple):
     """A mean not yet divided: `total` / (`weight` + `epsilon`)."""
@@ -183,9 +185,14 @@ class RegressionLosses:
     """
 
     def __call__(self, outputs: Mapping, batch: Mapping) -> tuple[Means, Means]:
-        labels = batch["label_ids"]
+        labels, logits = batch["label_ids"], outputs["logits"]
+        if len(labels.shape) != 1 or logits.shape[-1] != 1:
+            raise ModelingError(
+                f"The error of numbers is of logits [B, 1] against label_ids [B], but received "
+                f"{list(logits.shape)} and {list(labels.shape)}."
+            )
         real = real_examples(batch, labels)
-        squares = tf.square((outputs["logits"][:, 0] - labels) / outputs.get("target_scale", 1.0))
+        squares = tf.square((logits[:, 0] - labels) / outputs.get("target_scale", 1.0))
         return {"loss": Mean(tf.reduce_sum(squares * real), tf.reduce_sum(real))}, {}
 
     def weights(self, batch: Mapping) -> dict[str, tf.Tensor]:

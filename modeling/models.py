@@ -27,6 +27,11 @@ from modeling.layers.heads import (
 CLASSIFIER_DROPOUT = 0.1
 ROW_POOLINGS = ("mean", "max")
 _SECOND_SEED = 1 << 30
+_OURS_OF_OTHERS = {
+    **dict.fromkeys(("input_word_ids", "token_ids"), "input_ids"),
+    **dict.fromkeys(("attention_mask", "padding_mask"), "input_mask"),
+    **dict.fromkeys(("token_type_ids", "input_type_ids"), "segment_ids"),
+}
 ABSENT = -1e9
 """Logit of a choice that there isn't; its probability is 0."""
 
@@ -69,16 +74,29 @@ class BertModel(keras.Model):
         self.encoder.build()
 
     def __call__(self, *args, training: bool | None = None, **kwargs):
-        """Refuses Keras's way of asking for dropout, which would do without it and not say so."""
-        rates = (self.config.hidden_dropout_prob, self.config.attention_probs_dropout_prob)
-        if training and kwargs.get("dropout_key") is None and any(rates):
+        """Refuses what would be ignored: Keras's way of asking for dropout, inputs' other names."""
+        if training and kwargs.get("dropout_key") is None:
+            self._refuse_without_dropout()
+        inputs = args[0] if args else kwargs.get("inputs")
+        foreign = _OURS_OF_OTHERS.keys() & set(inputs if isinstance(inputs, dict) else ())
+        if foreign:
+            names = "; ".join(f"{name} is {_OURS_OF_OTHERS[name]} here" for name in sorted(foreign))
+            raise ModelingError(f"The inputs have names that other libraries give them: {names}.")
+        return super().__call__(*args, **kwargs)
+
+    def train_step(self, data):
+        """Keras's fit, which tells only a `call` with such an argument that it is training."""
+        self._refuse_without_dropout()
+        return super().train_step(data)
+
+    def _refuse_without_dropout(self) -> None:
+        if any((self.config.hidden_dropout_prob, self.config.attention_probs_dropout_prob)):
             raise ModelingError(
-                f"{type(self).__name__} was called with training=True, as Keras's fit does, but "
+                f"{type(self).__name__} was called with training=True, or by Keras's fit, but "
                 f"without a dropout_key, and so without dropout. Train it with "
                 f"modeling.training, pass a dropout_key, or set both dropout probabilities of "
                 f"its configuration to 0."
             )
-        return super().__call__(*args, **kwargs)
 
     def call(self, inputs, dropout_key=None, execution: Execution = PLAIN):
         """Runs the encoder alone; see `BertEncoder.call`."""

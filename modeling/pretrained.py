@@ -96,7 +96,8 @@ def from_pretrained(
     held = checkpoints.open_contents(path)
     own = checkpoint_head(held.shapes, known.config, held.head)
     wanted = head or own
-    same = wanted == own
+    rows = held.shapes.get("output_weights", (None,))[0] if wanted == own else None
+    same = wanted == own and num_labels in (None, rows)
     if num_labels is not None and wanted not in _LABELLED:
         opened = f"head of {wanted}" if wanted else "encoder without a head"
         raise ModelingError(
@@ -104,7 +105,7 @@ def from_pretrained(
             f"labels. Give head='classes', 'multi_label' or 'tags', or leave num_labels out."
         )
     config = known.config
-    if wanted != config.head:
+    if wanted != config.head or not same:
         config = config.with_head(wanted, config.labels or () if same else ())
     if wanted is None and known.config.head:
         logging.warning(
@@ -112,7 +113,13 @@ def from_pretrained(
             held.path,
             known.config.head,
         )
-    rows = held.shapes.get("output_weights", (None,))[0] if same else None
+    if rows and not same:
+        logging.warning(
+            "The head in %s has %d outputs, and num_labels is %d: a new one is made, not trained.",
+            held.path,
+            rows,
+            num_labels,
+        )
     if rows and config.labels and len(config.labels) != rows:
         raise ModelingError(
             f"The head in {held.path} has {rows} outputs, and its configuration names "

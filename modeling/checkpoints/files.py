@@ -27,6 +27,7 @@ TUNED_FILES = (
 """What an evaluation finds out about weights, for their answers."""
 ANSWER_FILES = (*TASK_FILES, *TUNED_FILES)
 """All that tells beside a task's weights what their answers mean."""
+_LFS = b"version https://git-lfs"
 _STAGING = ".saving-"
 _HOST = re.sub(r"[^\w.]", "_", socket.gethostname())
 # Longer than writing takes: a temporary folder of another machine, as old as this, is abandoned.
@@ -37,6 +38,16 @@ _under_way: set[str] = set()  # names of this process's temporary folders
 def join(directory: str, name: str) -> str:
     """Joins paths, also of gs:// and the like."""
     return posixpath.join(directory, name) if "://" in directory else os.path.join(directory, name)
+
+
+def refuse_lfs_pointer(path: str) -> None:
+    """Raises ModelingError for what `git clone` leaves without Git LFS: a few lines of text."""
+    with tf.io.gfile.GFile(path, "rb") as file:
+        if file.read(len(_LFS)) == _LFS:
+            raise ModelingError(
+                f"{path} is a pointer of Git LFS, not the file itself. Fetch that with 'git lfs "
+                f"pull', or download it."
+            )
 
 
 @contextlib.contextmanager

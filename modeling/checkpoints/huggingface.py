@@ -30,7 +30,7 @@ from modeling.checkpoints.contents import (
     read_bytes,
     weights_as_float32,
 )
-from modeling.checkpoints.files import join, write_staged_text
+from modeling.checkpoints.files import join, refuse_lfs_pointer, write_staged_text
 from modeling.checkpoints.heads import checkpoint_head
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
@@ -114,6 +114,7 @@ class SafetensorsFile:
             with open(self._local.path, "rb") as file:
                 length = int.from_bytes(file.read(8), "little")
                 header = file.read(min(length, _LONGEST_HEADER))
+            refuse_lfs_pointer(path)
             if length > _LONGEST_HEADER:
                 raise ValueError(f"its header would have {length:,} bytes")
             with safetensors.safe_open(self._local.path, "numpy"):

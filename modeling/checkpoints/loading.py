@@ -16,7 +16,7 @@ from modeling.checkpoints.configurations import (
     masked_lm_note,
 )
 from modeling.checkpoints.contents import Contents
-from modeling.checkpoints.files import BEST_FOLDER, join, listing_of_names
+from modeling.checkpoints.files import BEST_FOLDER, join, listing_of_names, refuse_lfs_pointer
 from modeling.checkpoints.formats.garden import GARDEN, garden_contents, garden_file
 from modeling.checkpoints.formats.hf_h5 import HF_H5, hf_h5_contents, hf_h5_file
 from modeling.checkpoints.formats.hf_objects import (
@@ -237,6 +237,7 @@ def find(path: str | os.PathLike) -> tuple[str, str]:
             f"folder of that name. {nearby} {hint_of_release(path)}"
         )
     if not tf.io.gfile.isdir(path):
+        refuse_lfs_pointer(path)
         if path.endswith((".safetensors", ".safetensors.index.json")):
             return names.HUGGINGFACE, path
         if path.endswith(".index") or ".data-" in os.path.basename(path):
@@ -267,11 +268,9 @@ def find(path: str | os.PathLike) -> tuple[str, str]:
             f"folder."
         )
     other = [e for e in sorted(tf.io.gfile.listdir(path)) if _describe(e) != _UNKNOWN]
-    hint = (
-        f" {other[0]} is {_describe(other[0])}, but damaged or none that is read here."
-        if other
-        else ""
-    )
+    hint = ""
+    if other:
+        hint = f" {other[0]} is {_describe(other[0])}, but damaged or none that is read here."
     raise ModelingError(
         f"The folder {path} holds no checkpoint that can be read: expected bert_model.ckpt.index "
         f"(with its .data file), a `checkpoint` file that names a bundle, model.safetensors, or a "
@@ -366,7 +365,7 @@ def _shape_hint(name: str, has: tuple[int, ...], wants: tuple[int, ...]) -> str:
 
 
 def _nothing_in_common(held: Contents, model_weights: Mapping[str, keras.Variable]):
-    file_holds = sorted([*held.file_names.values(), *held.unmapped]) or held.ignored
+    file_holds = sorted({*held.file_names.values(), *held.unmapped}) or held.ignored
     return ModelingError(
         f"{held.path} has no weight in common with the model. The file holds "
         f"{_some(file_holds, 3) or 'nothing'}; the model expects names such as "

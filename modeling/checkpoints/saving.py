@@ -76,6 +76,14 @@ def save(
             f"The model's weights {', '.join(nameless)} have no name in the format {format!r}, so "
             f"nothing was written to {os.fspath(directory)}. Save with format='tf1'."
         )
+    if format == names.HUGGINGFACE:
+        left_out = sorted(set(tensors) - huggingface.huggingface_names(tensors, config.head))
+        if left_out:
+            logging.warning(
+                "Hugging Face's class for a head of %s has no place for %s: left out.",
+                config.head,
+                ", ".join(left_out),
+            )
     if format == KERAS_HUB:
         for note in keras_hub_notes(shapes, config, vocab_file is not None, folding):
             logging.warning("%s", note)

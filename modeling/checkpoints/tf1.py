@@ -48,7 +48,10 @@ def tf1_prefixes_in(directory: str) -> list[str]:
     if latest:
         return [latest]
     entries = sorted(tf.io.gfile.listdir(directory))
-    return [join(directory, e.removesuffix(".index")) for e in entries if e.endswith(".index")]
+    found = [entry.removesuffix(".index") for entry in entries if entry.endswith(".index")]
+    # Other programs' indices end so, too (Faiss). Of bundles that all lost their data one is named.
+    whole = [name for name in found if any(e.startswith(f"{name}.data-") for e in entries)]
+    return [join(directory, name) for name in whole or found]
 
 
 def is_run_checkpoint(prefix: str) -> bool:

@@ -244,12 +244,18 @@ def kept_folding(folder: str) -> TextFolding:
     _check_tokenizer(paths[0], configured)
     _check_tokenizer(paths[1], fast)
     folding = _folding_of_normalizer(fast)
+    told = TextFolding()
     for values, lower in ((configured, "do_lower_case"), (folding, "lowercase")):
         folded, stripped = values.get(lower), values.get("strip_accents")
-        told = TextFolding(*(v if isinstance(v, bool) else None for v in (folded, stripped)))
-        if told != TextFolding():
-            return told
-    return TextFolding()
+        of_file = TextFolding(*(v if isinstance(v, bool) else None for v in (folded, stripped)))
+        # Where the first tells of accents alone, the second tells of case.
+        accents = told.strip_accents
+        told = TextFolding(
+            of_file.do_lower_case, of_file.strip_accents if accents is None else accents
+        )
+        if told.do_lower_case is not None:
+            break
+    return told
 
 
 def _check_tokenizer(path: str, values: Mapping[str, Any]) -> None:

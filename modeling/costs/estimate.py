@@ -228,7 +228,8 @@ def data_cost(tokens: float, passes: int) -> str:
 def _row(machine: Machine, phases: Sequence[Phase], plans: Sequence[PhaseCost]) -> tuple[str, ...]:
     """The machine's row of the table."""
     if not all(plan.rows for plan in plans):
-        return (machine.name, "doesn't fit", *[""] * 5)
+        problem = next(plan.problem for plan in plans if not plan.rows)
+        return (machine.name, problem, *[""] * 5)
     pairs = zip(phases, plans, strict=True)
     hours = sum(phase.num_steps * plan.seconds for phase, plan in pairs) / 3600
     return (

@@ -43,6 +43,7 @@ class Machine:
             where that was not measured.
         seconds_per_logit: What a logit over the vocabulary costs beyond the bytes it is counted
             with: a CPU's softmax takes some nanoseconds for each.
+        even_batches: Its devices take the same number of rows, as those of a TPU.
         restart_seconds: From a pre-emption to the first step, reading the checkpoint apart: a new
             machine, starting the program, compiling.
     """
@@ -61,6 +62,7 @@ class Machine:
     restart_seconds: float = 300.0
     product_rate: float = 0.0
     seconds_per_logit: float = 0.0
+    even_batches: bool = False
 
     def dollars(self, hours: float) -> float:
         """What so many hours cost."""
@@ -109,7 +111,7 @@ A100_8 = _accelerator(
     price=_times(A100_HOUR, 8),
 )
 H100 = _accelerator("1 × H100 SXM", 1, GPU_PEAKS["H100"][0], 3.35e12, 80e9, price=H100_HOUR)
-_V5E = {"peak": TPU_PEAKS["v5e"], "bandwidth": 819e9, "memory": 16e9}
+_V5E = {"peak": TPU_PEAKS["v5e"], "bandwidth": 819e9, "memory": 16e9, "even_batches": True}
 # 1,600 Gbit/s of links per chip, of which a sum over all chips uses half at a time. Assumed.
 V5E_8 = _accelerator(
     "TPU v5e-8", 8, **_V5E, link_bandwidth=100e9, price=_times(V5E_HOUR, 8), restart_seconds=600.0

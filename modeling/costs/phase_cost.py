@@ -15,8 +15,8 @@ class PhaseCost:
     """How a machine goes through one phase.
 
     Attributes:
-        rows: Of a micro-batch on a device; 0 if not even one fits, or the batch can't be divided
-            among the devices and micro-batches.
+        rows: Of a micro-batch on a device; 0 if it can't be computed there.
+        problem: Why not: not even one row fits, or the batch can't be divided among the devices.
         accumulation_steps: Micro-batches.
         seconds: Of a step.
         memory: Bytes of a device.
@@ -42,8 +42,14 @@ class PhaseCost:
             predictions = length
         options = {"half_precision": half_precision, "remat": remat}
         device_rows, left = divmod(phase.batch_size, machine.devices)
-        self.rows, self.accumulation_steps = 0, 1
+        self.rows, self.accumulation_steps, self.problem = 0, 1, "doesn't fit"
+        if left and not machine.even_batches and accumulation_steps == 1:
+            device_rows, left = device_rows + 1, 0  # the step waits for the fullest
         if not device_rows or left:
+            self.problem = f"a batch of {phase.batch_size} can't be divided by {machine.devices}"
+            return
+        if device_rows % accumulation_steps:
+            self.problem = f"{device_rows} rows can't be divided by {accumulation_steps}"
             return
         weights = 4.0 * cost_model.parameters(config)
         held = sum(4.0 * cost_model.parameters(teacher) for teacher in teachers)

@@ -14,6 +14,7 @@ from modeling import checkpoints
 from modeling.checkpoints import tf1
 from modeling.checkpoints.heads import UNIT_OF_OTHERS
 from modeling.config import BertConfig
+from modeling.errors import ModelingError
 from modeling.layers.heads import class_log_priors, label_log_odds
 from modeling.losses import RegressionLosses
 from modeling.models import BertClassifier
@@ -130,6 +131,13 @@ def test_a_trained_head_goes_on_in_the_unit_of_the_new_targets(tmp_path):
     tf1.write_bundle(tmp_path / "run/model.ckpt-0", old)
     state.restore(str(tmp_path / "run/model.ckpt-0"))
     assert (model.target_mean.numpy(), model.target_scale.numpy()) == (0, 1)
+
+
+@pytest.mark.parametrize(("logits", "labels"), [([4, 1], [4, 1]), ([4, 3], [4]), ([4, 3], [4, 3])])
+def test_numbers_of_other_shapes_are_refused(logits, labels):
+    """[B, 1] against [B, 1] would be every answer against every number."""
+    with pytest.raises(ModelingError, match=r"label_ids \[B\], but received"):
+        RegressionLosses()({"logits": tf.zeros(logits)}, {"label_ids": tf.zeros(labels)})
 
 
 @pytest.mark.parametrize(

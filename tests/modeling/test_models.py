@@ -1,5 +1,6 @@
 """What models promise beyond the golden numbers: names, dropout, gradients, precision."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -88,10 +89,22 @@ def test_dropout_is_drawn_with_a_key_alone(batch):
     # Keras's fit asks in another way, and mustn't train without dropout unawares.
     with pytest.raises(ModelingError, match="BertClassifier was called with training=True"):
         model(batch, training=True)
+    model.compile(keras.optimizers.SGD(0.0), loss={"logits": keras.losses.MeanSquaredError()})
+    with pytest.raises(ModelingError, match="or by Keras's fit"):
+        model.fit(batch, {"logits": tf.zeros([3, 3])}, verbose=0)
     first, second = (
         model(batch, dropout_key=tf.constant([1, step, 0]))["logits"] for step in range(2)
     )
     assert np.abs(first - second).max() > 1e-4
+
+
+def test_names_of_other_libraries_are_not_passed_over(batch):
+    model = BertClassifier(_config(), num_labels=3)
+    others = {"input_ids": batch["input_ids"], "attention_mask": batch["input_mask"]}
+    with pytest.raises(ModelingError, match="attention_mask is input_mask here"):
+        model(others)
+    with pytest.raises(ModelingError, match="input_word_ids is input_ids here"):
+        model({"input_word_ids": batch["input_ids"]})
 
 
 def test_all_weights_zero_gives_loss_zero(batch):

@@ -97,6 +97,34 @@ def test_a_new_head_on_a_known_encoder(tmp_path):
         np.testing.assert_array_equal(loaded[name], weight, name)
 
 
+def test_a_head_of_another_number_of_labels_is_a_new_one(tmp_path, caplog):
+    trained = BertClassifier(CONFIG.with_head("classes", ["no", "so so", "yes"]), 3)
+    trained.build()
+    trained.output_bias.assign([5.0, 6.0, 7.0])
+    modeling.save_pretrained(tmp_path, trained, Tokenizer.from_vocab(VOCAB))
+    for head in ("classes", None):
+        caplog.clear()
+        model, _, config = modeling.from_pretrained(tmp_path, head=head, num_labels=5)
+        assert "has 3 outputs, and num_labels is 5: a new one is made" in caplog.text
+        assert (model.num_labels, config.head, config.labels) == (5, "classes", None)
+        assert not model.output_bias.numpy().any()
+    caplog.clear()
+    model, _, config = modeling.from_pretrained(tmp_path, head="classes", num_labels=3)
+    assert model.output_bias.numpy().tolist() == [5, 6, 7]
+    assert "a new one is made" not in caplog.text
+    assert list(config.labels) == ["no", "so so", "yes"]
+
+
+def test_where_one_file_tells_of_accents_another_tells_of_case(tmp_path):
+    encoder = BertModel(CONFIG)
+    modeling.save_pretrained(tmp_path, encoder, Tokenizer.from_vocab(VOCAB), "huggingface")
+    (tmp_path / "tokenizer_config.json").write_text('{"strip_accents": false}')
+    normalizer = {"type": "BertNormalizer", "lowercase": False, "strip_accents": True}
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"normalizer": normalizer}))
+    found = modeling.from_pretrained(tmp_path).tokenizer
+    assert (found.do_lower_case, found.strip_accents) == (False, False)
+
+
 @pytest.mark.parametrize("format", ["tf1", "huggingface", "keras_hub"])
 def test_accents_apart_from_the_case(tmp_path, format):
     encoder = BertModel(CONFIG)

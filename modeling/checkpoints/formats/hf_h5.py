@@ -39,6 +39,7 @@ def hf_h5_file(path: str) -> str | None:
     if _INDEX_NAME in entries and _FILE_NAME not in entries:
         return join(path, _INDEX_NAME)
     files = [join(path, entry) for entry in entries if entry.endswith(".h5")]
+    files = [file for file in files if not tf.io.gfile.isdir(file)]
     if _FILE_NAME in entries:
         files = [join(path, _FILE_NAME)]
     found = [file for file in files if _is_huggingface(file)]

@@ -227,6 +227,7 @@ def torch_file(path: str) -> str | None:
         if usual in entries:
             return join(path, usual)
     others = [e for e in entries if e.endswith(_ENDINGS) and not e.startswith(_OF_TRAINER)]
+    others = [e for e in others if not tf.io.gfile.isdir(join(path, e))]
     found = [entry for entry in others if _is_torch(join(path, entry))]
     if len(found) > 1:
         raise ModelingError(

@@ -119,8 +119,8 @@ class LossScale:
         self.good_steps.assign(good_steps)
 
 
-def make_loss_scale() -> LossScale | None:
-    """A loss scale if the precision set needs one; call it in the strategy's scope."""
-    if keras.config.dtype_policy().compute_dtype == "float16":
+def make_loss_scale(model: keras.Model) -> LossScale | None:
+    """A loss scale if the model's number format needs one; call it in the strategy's scope."""
+    if model.dtype_policy.compute_dtype == "float16":
         return LossScale()
     return None

@@ -117,7 +117,7 @@ def make_train_step(model, losses: Losses, settings: EngineSettings) -> TrainSte
         dropout=settings.dropout,
         accumulation_steps=settings.accumulation_steps,
         parts=parts,
-        loss_scale=make_loss_scale(),
+        loss_scale=make_loss_scale(model),
         jit_compile=settings.jit_compile and not strategy_on_tpu(),
         execution=engine_execution(model, settings.jit_compile),
         frozen_layers=settings.freeze_layers,

@@ -164,7 +164,7 @@ def test_wrong_shape_names_the_tensor_as_the_file_does(tmp_path, weights):
 
 def test_nothing_in_common(tmp_path):
     tf1.write_bundle(tmp_path / "bert_model.ckpt", {"lstm/kernel": np.ones((2, 2), np.float32)})
-    with pytest.raises(ModelingError, match=r"no weight in common.*lstm/kernel.*bert/embeddings"):
+    with pytest.raises(ModelingError, match=r"file holds lstm/kernel; the model.* bert/embeddings"):
         checkpoints.load(_pretrainer(), tmp_path)
 
 
@@ -203,6 +203,27 @@ def test_folder_without_a_checkpoint(tmp_path, name, words):
     (tmp_path / name).write_text("x")
     with pytest.raises(ModelingError, match=words):
         checkpoints.load(_pretrainer(), tmp_path)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin", "tf_model.h5"])
+def test_pointers_of_git_lfs(tmp_path, name):
+    (tmp_path / name).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:4d\n")
+    with pytest.raises(ModelingError, match=r"pointer of Git LFS.*git lfs pull"):
+        checkpoints.load(_pretrainer(), tmp_path / name)
+
+
+def test_what_lies_beside_a_checkpoint(tmp_path, weights):
+    """Folders that end as files do, and other programs' indices."""
+    huggingface.write_huggingface(str(tmp_path), weights, BertConfig(**CONFIG))
+    for name in ("weights.h5", "old.bin", "old.pt"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "faiss.index").write_text("x")
+    whole = tmp_path / "tf1"
+    tf1.write_bundle(whole / "bert.ckpt", weights)
+    (whole / "faiss.index").write_text("x")
+    assert checkpoints.load(_pretrainer(), whole).format == "tf1"
+    (tmp_path / "faiss.index").rename(tmp_path / "faiss.idx")
+    assert checkpoints.load(_pretrainer(), tmp_path).format == "huggingface"
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])

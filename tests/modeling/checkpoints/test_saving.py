@@ -103,6 +103,17 @@ def test_round_trip_tf1_huggingface_tf1(tmp_path, head):
         assert first.read_bytes() == third.read_bytes()
 
 
+def test_a_pooler_without_a_place_is_told_of(tmp_path, caplog):
+    """Hugging Face's class of a masked-LM head has none."""
+    model = BertPretrainer(BertConfig(**CONFIG).with_head("masked_lm"), next_sentence=False)
+    model.build()
+    checkpoints.save(model, tmp_path / "a", format="huggingface")
+    assert "has no place for bert/pooler/dense/bias, bert/pooler/dense/kernel" in caplog.text
+    caplog.clear()
+    checkpoints.save(model, tmp_path / "b")
+    assert "no place" not in caplog.text
+
+
 def test_saving_over_an_older_release(model, vocab, tmp_path):
     out = tmp_path / "out"
     checkpoints.save(model, out, vocab_file=vocab)

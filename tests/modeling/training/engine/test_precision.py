@@ -4,7 +4,9 @@ import keras
 import pytest
 import tensorflow as tf
 
+from modeling.config import BertConfig
 from modeling.errors import ModelingError
+from modeling.models import BertModel
 from modeling.training.engine import precision
 from modeling.training.engine.precision import (
     clear_session_keeping_precision,
@@ -70,14 +72,21 @@ def test_auto_is_the_fastest_format_of_the_machine(machine, devices, expected):
     set_precision("auto")
     assert keras.config.dtype_policy().compute_dtype == expected
     assert keras.config.dtype_policy().variable_dtype == "float32"
-    assert make_loss_scale() is None
+    assert make_loss_scale(keras.Sequential()) is None
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_a_name_is_what_it_says(dtype):
     set_precision(dtype)
     assert keras.config.dtype_policy().compute_dtype == dtype
-    assert (make_loss_scale() is not None) == (dtype == "float16")
+    assert (make_loss_scale(keras.Sequential()) is not None) == (dtype == "float16")
+
+
+def test_a_model_of_float16_alone_has_a_loss_scale():
+    """Without, all its gradients are too small for the format."""
+    model = BertModel(BertConfig.named("tiny", 30), dtype="mixed_float16")
+    assert keras.config.dtype_policy().compute_dtype == "float32"
+    assert make_loss_scale(model) is not None
 
 
 def test_another_name_is_refused():
