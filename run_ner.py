@@ -111,6 +111,7 @@ class Tagging:
         )
         self.bad_rows = BadRows(FLAGS.skip_bad_rows)
         self.sentences = {}
+        self.split_for = tokenizer  # of characters; a teacher's pieces are of the same words
         self.train_labels = None
         characters = FLAGS.split_characters
         if FLAGS.do_train:
@@ -137,7 +138,7 @@ class Tagging:
 
     def _sentences(self, purpose: str, scheme: str, split_characters: bool) -> list:
         path, labelled = FLAGS[FILES[purpose]].value, purpose != "test"
-        how = (scheme, self.bad_rows, split_characters)
+        how = (scheme, self.bad_rows, self.split_for if split_characters else None)
         return reading.read_tagging_file(FLAGS, path, labelled, *how)
 
     def read(self, purpose: str) -> list:
@@ -173,7 +174,8 @@ class Tagging:
 
     def _unlabelled(self, how):
         """The sentences of --transfer_file; tags that they have don't count."""
-        more = (self.tags.scheme, self.bad_rows, self.tags.split_characters)
+        split_for = self.split_for if self.tags.split_characters else None
+        more = (self.tags.scheme, self.bad_rows, split_for)
         sentences = reading.read_tagging_file(FLAGS, FLAGS.transfer_file, False, *more)
         sentences = [dataclasses.replace(sentence, tags=None) for sentence in sentences]
         split = reading.tokenised_tagging("transfer", sentences, *how)

@@ -131,6 +131,12 @@ class QuestionAnswering:
             return splits
         split = reading.read_to_answer(FLAGS, purpose, self.tokenizer, positions)
         lacking = self.scoring.without_answers(split.examples)
+        if purpose == "test" and lacking and FLAGS.do_train and self.scoring.needs_answers:
+            raise errors.ModelingError(
+                f"--null_score_diff_threshold=auto is chosen by right answers, which "
+                f"{FLAGS.predict_file} lacks for {lacking} of its {len(split.examples)} questions. "
+                f"Give a file with them, or a number."
+            )
         if purpose == "dev" and lacking:
             raise errors.ModelingError(
                 f"{FLAGS.predict_file} doesn't say what the right answers to {lacking} of its "
@@ -266,7 +272,8 @@ class QuestionAnswering:
         alone = not FLAGS.ensemble and not FLAGS.original_postprocessing
         self.scoring.keep(threshold, self.weights if alone else None)
         if alone:
-            kept.keep_numbers(directory, CALIBRATION, fitted._asdict(), self.weights)
+            weights = among_n_best(self.weights)
+            kept.keep_numbers(directory, CALIBRATION, fitted._asdict(), weights)
         return self._judged(split, texts, scores, given, fitted, results)
 
     def _judged(self, split, texts, scores, log_odds, fitted, results) -> TaskReport:
@@ -312,8 +319,9 @@ class QuestionAnswering:
         weights = head_checksum(model)
         numbers = kept.kept_numbers(
             *(FLAGS.output_dir, self.initial, CALIBRATION, PlattCalibration._fields),
-            "It is written where questions with answers are answered. Do that again, or remove it.",
-            weights,
+            "It is written where questions with answers are answered, for one --n_best_size. Do "
+            "that again, or remove it.",
+            among_n_best(weights),
         )
         return export_question_answering(
             model,
@@ -326,6 +334,12 @@ class QuestionAnswering:
             max_windows=FLAGS.export_max_windows,
             calibration=PlattCalibration(*(numbers or ())),
         )
+
+
+def among_n_best(weights: str) -> str:
+    """What a calibration is of: the odds of an answer depend on how many it is compared with."""
+    flag = FLAGS["n_best_size"]
+    return weights if flag.value == flag.default else f"{weights} n_best_size={flag.value}"
 
 
 def check_flags(settings: FineTuningSettings) -> None:

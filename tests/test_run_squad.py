@@ -172,6 +172,10 @@ def test_training_two_files_ensemble_and_bad_input(folder):
         "long": command(folder, "a", "--do_predict", f"--predict_file={folder}/long.json", *v2),
         "query": command(folder, "c", *train, "--max_query_length=30"),
         "no threshold": command(folder, "c", *train, *v2, "--do_export"),
+        "no answers": command(
+            folder, "c", *train, *v2, "--do_predict", f"--predict_file={folder}/long.json"
+        ),
+        "fewer": command(folder, "a", "--do_export", "--n_best_size=3"),
     }
     said = messages("run_squad.py", *(line[1:] for line in lines.values()), timeout=600)
     said = dict(zip(lines, said, strict=True))
@@ -185,6 +189,9 @@ def test_training_two_files_ensemble_and_bad_input(folder):
     assert "--epochs_per_file" in said["epochs"] and "--predict_file" in said["file"]
     assert "max_query_length 30" in said["query"]
     assert "The threshold for the empty answer isn't known" in said["no threshold"]
+    assert "chosen by right answers, which" in said["no answers"]
+    assert not list((folder / "c").glob("model.ckpt*"))  # said before training
+    assert "for one --n_best_size" in said["fewer"]
     threshold = read(folder / "a" / "null_score_diff_threshold.json")
     assert np.isfinite(threshold["null_score_diff_threshold"])
     assert len(threshold["weights"]) == 32  # of the one model

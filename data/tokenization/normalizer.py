@@ -31,6 +31,7 @@ class Normalizer:
         kept: Characters that are not deleted though they are control characters.
 
     Attributes:
+        deleted: All characters that nothing is left of, and that are no white space.
         dropped_marks: Characters that belong to the one before them and are dropped, as the
             inside of a regular expression's class; None when accents stay.
     """
@@ -39,8 +40,9 @@ class Normalizer:
         self.do_lower_case = do_lower_case
         if strip_accents is None:
             strip_accents = do_lower_case
-        marks = unicode_tables.load_tables().marks
-        self.dropped_marks = unicode_tables.regex_class(marks) if strip_accents else None
+        tables = unicode_tables.load_tables()
+        self.dropped_marks = unicode_tables.regex_class(tables.marks) if strip_accents else None
+        self.deleted = (*tables.removed, *(tables.marks if strip_accents else ()))
         # An eager constant even when the tokenizer is made while a graph is being traced.
         with tf.init_scope():
             model = tf.constant(_mapping_model(do_lower_case, strip_accents, kept))

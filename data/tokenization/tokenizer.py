@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from data.tokenization import offsets, vocabulary
+from data.tokenization import offsets, unicode_tables, vocabulary
 from data.tokenization.never_split import NeverSplit
 from data.tokenization.normalizer import Normalizer
 from data.tokenization.wordpiece import WordPiece
@@ -126,6 +126,11 @@ class Tokenizer:
 
     # These three are made when a text comes: with pieces kept from before none may come, and they
     # take a second.
+
+    @property
+    def deleted(self) -> unicode_tables.Ranges:
+        """Characters that no piece is left of, white space apart: ranges of code points."""
+        return self._normalizer.deleted
 
     @functools.cached_property
     def _normalizer(self) -> Normalizer:

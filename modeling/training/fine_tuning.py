@@ -317,6 +317,7 @@ class _Driver:
             "learning_rate": trial.learning_rate,
             "train_batch_size": trial.batch_size,
             "random_seed": trial.seed,
+            "steps_before_files": [stage.last_step for stage in stages[:-1]],
         }
         reporter = Reporter(folder, num_train_steps, stages[0].batch_size)
         evaluate = reported_evaluation(judge, reporter, "dev set") if judge else None

@@ -181,7 +181,10 @@ def define_fine_tuning_flags() -> None:
     )
     # Beyond the original's flags.
     flags.DEFINE_integer(
-        "num_train_steps", 0, "Train so many steps instead of num_train_epochs.", lower_bound=0
+        "num_train_steps",
+        0,
+        "Train so many steps on each file, not num_train_epochs.",
+        lower_bound=0,
     )
     flags.DEFINE_bool("length_buckets", True, "False pads every input to max_seq_length.")
     define_teacher_flags()

@@ -33,7 +33,7 @@ def question_epochs_per_file(values) -> list[float | None]:
     """Passes over each training file; None where --num_train_epochs holds.
 
     Raises:
-        DataError: There isn't a number for each.
+        DataError: There isn't a number for each, or --num_train_steps says the same of all.
     """
     if not values.epochs_per_file:
         return [None] * len(values.train_file)
@@ -41,11 +41,16 @@ def question_epochs_per_file(values) -> list[float | None]:
         epochs = [float(number) for number in values.epochs_per_file]
     except ValueError:
         epochs = []
-    fits = all(0 <= number < math.inf for number in epochs)
+    fits = all(0 < number < math.inf for number in epochs)
     if len(epochs) != len(values.train_file) or not fits:
         raise DataError(
-            f"--epochs_per_file is {','.join(values.epochs_per_file)}; it needs a number from 0 on "
+            f"--epochs_per_file is {','.join(values.epochs_per_file)}; it needs a number above 0 "
             f"for each of the {len(values.train_file)} training files."
+        )
+    if values.num_train_steps:
+        raise DataError(
+            f"--epochs_per_file and --num_train_steps={values.num_train_steps}, which is for each "
+            f"of the training files, were both given; give one of them."
         )
     return epochs
 

@@ -11,7 +11,7 @@ its words, a tab and their tags, as many Chinese sets do.
 import dataclasses
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from absl import logging
 
@@ -106,6 +106,10 @@ def read_conll_sentences(
     return _converted(path, sentences, places, format)
 
 
+# A line of these words before a sentence tells of it.
+_COMMENT = re.compile(r"# [^\t]* = [^\t]*|# ([^\s=]+ )*\S+=\S+|# new(doc|par)\b[^\t]*")
+
+
 def number_of_conll_documents(sentences: Sequence[ConllSentence]) -> int:
     """Documents of one file."""
     return sentences[-1].document + 1 if sentences else 0
@@ -116,7 +120,7 @@ def number_of_conll_documents(sentences: Sequence[ConllSentence]) -> int:
 
 def _columns(path: str, text: str, format: TagFormat, labelled: bool, attempt: RowAttempt):
     """(sentence, line numbers of its words) of a file in the CoNLL tasks' format."""
-    lines = list(enumerate(lines_of(text), 1))
+    lines = list(enumerate(_without_comments(lines_of(text)), 1))
     # A word may hold blanks if it's tabs that separate the columns, and in every line.
     tabs = all("\t" in line for _, line in lines if _is_word(line))
     token, tag, width = _number(format.token_column, 0, "token"), None, None
@@ -157,6 +161,20 @@ def _columns(path: str, text: str, format: TagFormat, labelled: bool, attempt: R
         tags = None if tag is None else tuple(fields[tag] for fields in rows)
         yield ConllSentence(words, tags, document, f"{path}:{group[0][0]}"), [n for n, _ in group]
         used = True
+
+
+def _without_comments(lines: Iterable[str]) -> Iterator[str]:
+    """The lines, an empty one in place of what stands before a sentence as in CoNLL-U.
+
+    That is "# key = value", "# newdoc" and "# id 17 domain=en". A word "#" has columns behind it,
+    the last of them its tag.
+    """
+    before = ""
+    for line in lines:
+        if (not before.strip() or _is_document(before)) and _COMMENT.fullmatch(line):
+            line = ""
+        yield line
+        before = line
 
 
 def _is_document(line: str) -> bool:

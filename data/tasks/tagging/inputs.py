@@ -78,7 +78,7 @@ def tag_inputs_from_characters(
 ) -> TagInputs:
     """Of running texts, string [N], each of whose characters is a word; see `characters`."""
     lengths = (max_seq_length, window_stride, max_windows)
-    return _of_words(tokenizer, texts, *split_texts(texts), *lengths)
+    return _of_words(tokenizer, texts, *split_texts(texts, tokenizer), *lengths)
 
 
 def _of_words(

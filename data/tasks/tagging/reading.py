@@ -20,11 +20,12 @@ def read_tagging_file(
     labelled: bool,
     model_scheme: str,
     bad_rows: BadRows,
-    split_characters: bool = False,
+    split_for: Tokenizer | None = None,
 ) -> list[conll.ConllSentence]:
     """The sentences of a file in `data_dir`, as the flags say; see `conll.read_conll_sentences`.
 
-    Whether characters are their words the model may say, so that it is no matter of the flags.
+    Whether characters are their words the model may say, so that it is no matter of the flags: if
+    they are, the tokenizer `split_for` reads them.
     """
     path = placed_file(values.data_dir, path)
     format = conll.TagFormat(
@@ -36,8 +37,8 @@ def read_tagging_file(
         values.encoding,
     )
     sentences = conll.read_conll_sentences(path, format, labelled, bad_rows)
-    if split_characters:
-        sentences = [split_sentence(sentence, model_scheme) for sentence in sentences]
+    if split_for:
+        sentences = [split_sentence(sentence, model_scheme, split_for) for sentence in sentences]
     documents = conll.number_of_conll_documents(sentences)
     words = sum(len(sentence.words) for sentence in sentences)
     logging.info(f"{path}: {documents} documents, {len(sentences)} sentences, {words} words")

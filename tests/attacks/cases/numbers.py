@@ -121,6 +121,7 @@ CASES = [
             "--null_score_diff_threshold=x",
             "--epochs_per_file=nan",
             "--epochs_per_file=1,2",
+            "--epochs_per_file=0",
             "--max_contexts=-1",
             "--ensemble=nowhere",
         )

@@ -159,6 +159,22 @@ def test_labels_that_are_refused(name, tmp_path):
         assert f"{name}:{line}: " in message
 
 
+def test_labels_that_are_kept_back(tmp_path):
+    """Test files of other libraries' data sets have −1 there."""
+    path = write(tmp_path / "t.csv", "sent1,sent2,ending0,ending1,label\np,q,a,b,-1\n")
+    (example,) = get_task("multiple_choice", test_file=path).read(None, "test")
+    assert example.label is None
+    path = write(tmp_path / "t.jsonl", '{"context": "p", "choices": ["a", "b"], "label": -1}')
+    (example,) = get_task("multiple_choice", test_file=path).read(None, "test")
+    assert example.label is None
+
+
+def test_an_empty_ending_is_no_choice(tmp_path):
+    """It would be what all endings share, alone."""
+    text = "sent1,sent2,ending0,ending1,ending2,label\nHe ran.,He,fell,won, ,1\n"
+    refused(tmp_path / "x.csv", text, r"x.csv:2: choice 2 \(from 0 on\) is empty")
+
+
 def test_labels_of_json_types(tmp_path):
     row = '{{"context": "p", "choices": ["a", "b"], "label": {}}}'
     for label in ("true", "1.0", "[1]"):

@@ -15,9 +15,10 @@ from data.tasks.tagging.conll import ConllSentence
 from data.tasks.tagging.inputs import tag_inputs_from_characters
 from data.tasks.tagging.rows import TaggingSettings, make_tagging_rows
 from data.tasks.tagging.tags import TagSet, load_tags, make_tag_set, saved_tags
-from data.tokenization import Tokenizer
+from data.tokenization import Tokenizer, unicode_tables
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"我爱北京天安门abc", *".,", "##b", "##c"]
+TOKENIZER = Tokenizer.from_vocab(VOCAB)
 TAGS = TagSet("iob2", ("O", "B-LOC", "I-LOC"))
 ODD = "我爱北京ab c\u3000\u200b\xa0é\u0301😀\n\t\x00\ufeff."
 
@@ -35,39 +36,71 @@ def sentence(words, tags=None):
 )
 def test_entities_stay_what_they_are(scheme, tags, expected):
     words = ("我爱", "北京", "天安", "门")
-    split = split_sentence(sentence(words, tags.split()), scheme)
+    split = split_sentence(sentence(words, tags.split()), scheme, TOKENIZER)
     assert split.words == tuple("我爱北京天安门")
     assert split.tags == tuple(expected.split())
-    assert split_sentence(sentence(words), scheme).tags is None
-    assert split_sentence(split, scheme) == split
+    assert split_sentence(sentence(words), scheme, TOKENIZER).tags is None
+    assert split_sentence(split, scheme, TOKENIZER) == split
 
 
 def test_words_of_white_space_leave_nothing():
     tags = ["O", "B-LOC", "B-LOC", "I-LOC"]
-    split = split_sentence(sentence(["a", " ", "\u3000", "b c"], tags), "iob2")
+    split = split_sentence(sentence(["a", " ", "\u3000", "b c"], tags), "iob2", TOKENIZER)
     assert (split.words, split.tags) == (("a", "b", "c"), ("O", "B-LOC", "I-LOC"))
-    split = split_sentence(sentence([" "], ["B-LOC"]), "iob2")
+    split = split_sentence(sentence([" "], ["B-LOC"]), "iob2", TOKENIZER)
     assert (split.words, split.tags) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("text", "lower", "expected"),
+    [
+        ("ที่นี่", True, ["ที่", "นี่"]),
+        ("ที่", False, ["ท", "\u0e35", "\u0e48"]),
+        ("e\u0301é", True, ["e\u0301", "é"]),
+        ("👨\u200d👩\u200dé ❤\ufe0fB", True, ["👨\u200d", "👩\u200d", "é", "❤\ufe0f", "B"]),
+        ("\u200b\u0301a \u0301b\u3000\u200b", True, ["\u200b\u0301", "a", "\u0301", "b", "\u200b"]),
+    ],
+)
+def test_deleted_characters_go_with_the_one_before(text, lower, expected):
+    """By themselves they would be O, in the middle of entities."""
+    tokenizer = Tokenizer.from_vocab(VOCAB, do_lower_case=lower)
+    tags = [*["B-LOC", "I-LOC"], *["I-LOC"] * 9][: len(text.split())]
+    split = split_sentence(sentence(text.split(), tags), "iob2", tokenizer)
+    assert list(split.words) == expected
+    assert split.tags == ("B-LOC", *["I-LOC"] * (len(expected) - 1))
+    words, starts, ends = split_texts(tf.constant([text]), tokenizer)
+    assert [word.decode() for word in words[0].numpy()] == expected
+    whole = text.encode()
+    places = zip(starts[0].numpy(), ends[0].numpy(), strict=True)
+    assert [whole[start:end].decode() for start, end in places] == expected
 
 
 def test_every_code_point_is_split_alike():
     """White space is what Python takes for it, in files and in the graph."""
     points = [chr(c) for c in range(sys.maxunicode + 1) if not 0xD800 <= c < 0xE000]
     assert {*characters.SPACES} == {c for c in points if c.isspace()}
-    words, starts, ends = split_texts(tf.constant(["".join(points)]))
+    deleted = {chr(c) for c in unicode_tables.code_points(TOKENIZER.deleted)}
+    # Behind white space everything begins a word; behind a letter all but what is deleted.
+    for before in (" ", "a"):
+        apart = [before + c for c in points if not c.isspace()]
+        words, _, _ = split_texts(tf.constant(apart), TOKENIZER)
+        counts = [1 + (before == "a" and one[1] not in deleted) for one in apart]
+        np.testing.assert_array_equal(words.row_lengths(), counts)
+    kept = [c for c in points if c not in deleted]
+    words, starts, ends = split_texts(tf.constant(["".join(kept)]), TOKENIZER)
     found = [word.decode() for word in words[0].numpy()]
-    assert found == [c for c in points if not c.isspace()]
-    whole = "".join(points).encode()
+    assert found == [c for c in kept if not c.isspace()]
+    whole = "".join(kept).encode()
     places = zip(starts[0].numpy(), ends[0].numpy(), strict=True)
     assert [whole[start:end].decode() for start, end in places] == found
 
 
 def test_texts_and_files_make_the_same_rows():
     draw = random.Random(0)
-    tokenizer = Tokenizer.from_vocab(VOCAB)
+    tokenizer = TOKENIZER
     texts = ["", " ", *("".join(draw.choices(ODD, k=draw.randrange(40))) for _ in range(200))]
     # As a file has it: some characters of the text to a word, none across white space.
-    sentences = [split_sentence(sentence(text.split()), "iob2") for text in texts]
+    sentences = [split_sentence(sentence(text.split()), "iob2", tokenizer) for text in texts]
     rows = make_tagging_rows(tokenizer, sentences, TAGS, TaggingSettings(12, 5))
     made = tag_inputs_from_characters(
         tokenizer, tf.constant(texts), max_seq_length=12, window_stride=5
@@ -87,9 +120,9 @@ def test_texts_and_files_make_the_same_rows():
 
 
 def test_bytes_that_are_not_utf8():
-    words, starts, ends = split_texts(tf.constant([b"a\xff b", b""]))
-    assert words.to_list() == [[b"a", "\ufffd".encode(), b"b"], []]
-    assert (starts.to_list(), ends.to_list()) == ([[0, 1, 3], []], [[1, 2, 4], []])
+    words, starts, ends = split_texts(tf.constant([b"a\xff b", b""]), TOKENIZER)
+    assert words.to_list() == [["a\ufffd".encode(), b"b"], []]
+    assert (starts.to_list(), ends.to_list()) == ([[0, 3], []], [[2, 4], []])
 
 
 def test_the_model_knows_that_it_tags_characters(tmp_path):

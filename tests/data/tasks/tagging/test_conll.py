@@ -53,6 +53,29 @@ def test_one_content_in_many_forms(tmp_path, content):
     assert pairs(read(tmp_path, content)) == WANTED
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        "# newdoc\n# sent_id = 1\n# text = EU said\n1\tEU\tI-ORG\n2\tsaid\tO\n\n"
+        "# id x7 domain=en\n1\tBonn\tI-LOC\n",
+        "-DOCSTART-\n# id 17 domain=en\n1 EU I-ORG\n2 said O\n\n# id 18 domain=en\n1 Bonn I-LOC\n",
+    ],
+)
+def test_lines_that_tell_of_a_sentence_are_no_words(tmp_path, content):
+    sentences = read(tmp_path, content, token_column="1", tag_column="2")
+    assert pairs(sentences) == WANTED
+    assert sentences[1].source.endswith(":8" if "newdoc" in content else ":7")
+
+
+def test_the_word_hash(tmp_path):
+    words = "# POS=NN O\n# O O\n\n# = O\nx = B-X\n"
+    assert pairs(read(tmp_path, words)) == [
+        (("#", "#"), ("O", "O")),
+        (("#", "x"), ("O", "B-X")),
+    ]
+    assert pairs(read(tmp_path, "#\tB-X\nx y\tO\n")) == [(("#", "x y"), ("B-X", "O"))]
+
+
 def test_places(tmp_path):
     sentences = read(tmp_path, PLAIN + "\n-DOCSTART- -X- O O\n-DOCSTART- x\nA B O\n")
     assert sentences[0] == ConllSentence(("EU", "said"), ("B-ORG", "O"), 0, f"{tmp_path}/f.txt:3")
