@@ -131,12 +131,8 @@ class QuestionAnswering:
             return splits
         split = reading.read_to_answer(FLAGS, purpose, self.tokenizer, positions)
         lacking = self.scoring.without_answers(split.examples)
-        if purpose == "test" and lacking and FLAGS.do_train and self.scoring.needs_answers:
-            raise errors.ModelingError(
-                f"--null_score_diff_threshold=auto is chosen by right answers, which "
-                f"{FLAGS.predict_file} lacks for {lacking} of its {len(split.examples)} questions. "
-                f"Give a file with them, or a number."
-            )
+        if purpose == "test" and lacking:
+            self.scoring.threshold()  # else that there is none would be noticed after training
         if purpose == "dev" and lacking:
             raise errors.ModelingError(
                 f"{FLAGS.predict_file} doesn't say what the right answers to {lacking} of its "
@@ -322,6 +318,7 @@ class QuestionAnswering:
             "It is written where questions with answers are answered, for one --n_best_size. Do "
             "that again, or remove it.",
             among_n_best(weights),
+            earlier=weights,
         )
         return export_question_answering(
             model,
@@ -338,8 +335,7 @@ class QuestionAnswering:
 
 def among_n_best(weights: str) -> str:
     """What a calibration is of: the odds of an answer depend on how many it is compared with."""
-    flag = FLAGS["n_best_size"]
-    return weights if flag.value == flag.default else f"{weights} n_best_size={flag.value}"
+    return f"{weights} n_best_size={FLAGS.n_best_size}"
 
 
 def check_flags(settings: FineTuningSettings) -> None:

@@ -36,6 +36,7 @@ def kept_numbers(
     names: Sequence[str],
     remedy: str,
     weights: str | None = None,
+    earlier: str | None = None,
 ) -> list[float] | None:
     """The numbers of these names that were found for weights, wherever these lie.
 
@@ -49,6 +50,7 @@ def kept_numbers(
         names: All that the file should have.
         remedy: What to do about a file that can't be used, in whole sentences.
         weights: Checksum of those that answer; None: any.
+        earlier: What earlier versions wrote in its place, which told less.
 
     Returns:
         In the order of the names; None if none were kept.
@@ -65,11 +67,11 @@ def kept_numbers(
         return None
     # What was found for them last is in the folder that the command writes to.
     fitting = [numbers for of, numbers in found[::-1] if weights and of == weights]
-    fitting += [numbers for of, numbers in found if of is None or weights is None]
+    fitting += [numbers for of, numbers in found if of in (None, earlier) or weights is None]
     if not fitting:
         raise DataError(
             f"{' and '.join(places)}: found for other weights, or other models together, than "
-            f"those that answer now. {remedy}"
+            f"those that answer now, or otherwise. {remedy}"
         )
     return fitting[0]
 

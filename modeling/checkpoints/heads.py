@@ -120,12 +120,17 @@ def is_other_unit(contents: Contents, mean: np.ndarray, scale: np.ndarray) -> bo
         mean, scale: Of the other numbers, float32 [outputs].
 
     Returns:
-        False where the unit is folded into the head, as in releases.
+        False where the unit is folded into the head, as in releases, or none was measured on
+        either side, as in the original.
     """
     if SCALE not in contents.shapes:
         return False
-    ratio = contents.read(SCALE) / scale
-    away = np.abs(contents.read(MEAN) - mean) / scale
+    own_mean, own_scale = contents.read(MEAN), contents.read(SCALE)
+    for unit in ((own_mean, own_scale), (mean, scale)):
+        if all(np.all(n == none) for n, none in zip(unit, UNIT_OF_OTHERS.values(), strict=True)):
+            return False
+    ratio = own_scale / scale
+    away = np.abs(own_mean - mean) / scale
     return bool(np.any((ratio < 1 / _FAR) | (ratio > _FAR) | (away > _FAR)))
 
 

@@ -78,7 +78,13 @@ def save(
         )
     if format == names.HUGGINGFACE:
         left_out = sorted(set(tensors) - huggingface.huggingface_names(tensors, config.head))
-        if left_out:
+        if left_out and config.head is None:
+            logging.warning(
+                "The configuration names no head, so that the encoder is written without %s; name "
+                "it by config.with_head.",
+                ", ".join(left_out),
+            )
+        elif left_out and config.head not in ("tags", "spans"):  # these never need a pooler
             logging.warning(
                 "Hugging Face's class for a head of %s has no place for %s: left out.",
                 config.head,

@@ -43,13 +43,14 @@ class PhaseCost:
         options = {"half_precision": half_precision, "remat": remat}
         device_rows, left = divmod(phase.batch_size, machine.devices)
         self.rows, self.accumulation_steps, self.problem = 0, 1, "doesn't fit"
-        if left and not machine.even_batches and accumulation_steps == 1:
+        uneven = bool(left) and not machine.even_batches and accumulation_steps == 1
+        if uneven:
             device_rows, left = device_rows + 1, 0  # the step waits for the fullest
         if not device_rows or left:
-            self.problem = f"a batch of {phase.batch_size} can't be divided by {machine.devices}"
+            self.problem = f"batch isn't n × {machine.devices}"
             return
         if device_rows % accumulation_steps:
-            self.problem = f"{device_rows} rows can't be divided by {accumulation_steps}"
+            self.problem = f"rows aren't n × {accumulation_steps}"
             return
         weights = 4.0 * cost_model.parameters(config)
         held = sum(4.0 * cost_model.parameters(teacher) for teacher in teachers)
@@ -63,7 +64,7 @@ class PhaseCost:
             (
                 n
                 for n in range(accumulation_steps, device_rows + 1, accumulation_steps)
-                if device_rows % n == 0 and device_rows // n <= fits
+                if device_rows % n == 0 and device_rows // n <= fits and not (uneven and n > 1)
             ),
             0,
         )

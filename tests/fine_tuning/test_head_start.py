@@ -12,7 +12,7 @@ import tensorflow_text  # noqa: F401  (operations of the export)
 
 from modeling import checkpoints
 from modeling.checkpoints import tf1
-from modeling.checkpoints.heads import UNIT_OF_OTHERS
+from modeling.checkpoints.heads import UNIT_OF_OTHERS, is_other_unit
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
 from modeling.layers.heads import class_log_priors, label_log_odds
@@ -149,6 +149,9 @@ def test_a_head_of_numbers_of_another_size_is_left(tmp_path, caplog, targets, is
     tensors = {n: w.numpy() for n, w in checkpoints.weights_by_name(numbers_model()).items()}
     tf1.write_bundle(tmp_path / "old/model.ckpt-3", tensors | {"global_step": np.int64(3)})
     model = SentenceHead("regression", train_labels=targets).make_model(CONFIG)
+    found = checkpoints.open_contents(tmp_path / "old/model.ckpt-3")
+    # --original_head measures no unit.
+    assert not is_other_unit(found, np.zeros(1, np.float32), np.ones(1, np.float32))
     head = model.output_weights.numpy()
     step = make_train_step(model, RegressionLosses(), EngineSettings(1e-3, 10, 0, seed=1))
     (tmp_path / "run").mkdir()

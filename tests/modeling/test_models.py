@@ -92,6 +92,14 @@ def test_dropout_is_drawn_with_a_key_alone(batch):
     model.compile(keras.optimizers.SGD(0.0), loss={"logits": keras.losses.MeanSquaredError()})
     with pytest.raises(ModelingError, match="or by Keras's fit"):
         model.fit(batch, {"logits": tf.zeros([3, 3])}, verbose=0)
+
+    class WithAKey(BertClassifier):
+        def call(self, inputs):
+            return super().call(inputs, dropout_key=tf.constant([1, 2, 3]))
+
+    own = WithAKey(_config(), num_labels=3)
+    own.compile(keras.optimizers.SGD(0.0), loss={"logits": keras.losses.MeanSquaredError()})
+    own.fit(batch, {"logits": tf.zeros([3, 3])}, verbose=0)
     first, second = (
         model(batch, dropout_key=tf.constant([1, step, 0]))["logits"] for step in range(2)
     )

@@ -163,7 +163,7 @@ def check_instances_generated(
         origin: Their names.
         left_out: What was left out of them before, in words, if anything was.
     """
-    if counts.instances == 0 and left_out:
+    if counts.instances == 0 and left_out and not counts.dropped_documents:
         raise DataError(
             f"No text is left of {origin} once it was cleaned ({left_out}). Loosen the flags that"
             " clean, --languages and --boilerplate_documents."
@@ -172,7 +172,7 @@ def check_instances_generated(
         raise DataError(
             f"No text was found in {origin}: {counts.dropped_documents} documents were read, and"
             " none has two words. Give text files with one sentence per line and a blank line"
-            " between documents."
+            f" between documents.{f' Before, cleaning left out {left_out}.' if left_out else ''}"
         )
     warn_of_unknown_pieces(origin, counts.unknown, counts.tokens)
 

@@ -52,11 +52,6 @@ class Scoring:
                     f"to be a number or auto."
                 )
 
-    @property
-    def needs_answers(self) -> bool:
-        """Whether the threshold is chosen by the right answers."""
-        return self.version_2 and self.fixed is None
-
     def threshold(
         self,
         questions: Sequence[Question] = (),

@@ -107,7 +107,7 @@ def read_conll_sentences(
 
 
 # A line of these words before a sentence tells of it.
-_COMMENT = re.compile(r"# [^\t]* = [^\t]*|# ([^\s=]+ )*\S+=\S+|# new(doc|par)\b[^\t]*")
+_COMMENT = re.compile(r"# [^\t]* = [^\t]*|# id\s+\S+(\s+\S+=\S+)+|# new(doc|par)\b[^\t]*")
 
 
 def number_of_conll_documents(sentences: Sequence[ConllSentence]) -> int:

@@ -112,6 +112,10 @@ def test_a_pooler_without_a_place_is_told_of(tmp_path, caplog):
     caplog.clear()
     checkpoints.save(model, tmp_path / "b")
     assert "no place" not in caplog.text
+    bare = BertPretrainer(BertConfig(**CONFIG))
+    bare.build()
+    checkpoints.save(bare, tmp_path / "c", format="huggingface")
+    assert "names no head" in caplog.text and "config.with_head" in caplog.text
 
 
 def test_saving_over_an_older_release(model, vocab, tmp_path):

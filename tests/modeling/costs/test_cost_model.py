@@ -194,15 +194,18 @@ def test_estimate():
 
 def test_estimate_names_what_cannot_be():
     text = estimate(BertConfig.named("tiny", 1000), parse_phases("64:1000:32"))
-    assert re.search(r"TPU v5e-256 +a batch of 32 can't be divided by 256", text)
+    assert re.search(r"TPU v5e-256 +batch isn't n × 256", text)
     assert "tokens of text" not in text
     uneven = estimate(BertConfig.named("tiny", 1000), parse_phases("64:1000:12"))
     assert re.search(r"8 × A100 80GB +2 ", uneven)  # some replicas get one row, and wait
-    assert re.search(r"TPU v5e-8 +a batch of 12 can't be divided by 8", uneven)
+    assert re.search(r"TPU v5e-8 +batch isn't n × 8", uneven)
     parts = parse_phases("64:1000:32")
     text = estimate(BertConfig.named("tiny", 1000), parts, accumulation_steps=3)
-    assert re.search(r"1 × H100 SXM +32 rows can't be divided by 3", text)
+    assert re.search(r"1 × H100 SXM +rows aren't n × 3", text)
     assert "doesn't fit" not in text
+    # An uneven batch can't be cut into parts besides.
+    text = estimate(BertConfig.named("large", 30522), parse_phases("512:1000:2020"))
+    assert re.search(r"8 × A100 80GB +doesn't fit", text)
 
 
 def test_a_teachers_forward_pass_is_in_the_table():

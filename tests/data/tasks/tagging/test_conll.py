@@ -57,7 +57,7 @@ def test_one_content_in_many_forms(tmp_path, content):
     "content",
     [
         "# newdoc\n# sent_id = 1\n# text = EU said\n1\tEU\tI-ORG\n2\tsaid\tO\n\n"
-        "# id x7 domain=en\n1\tBonn\tI-LOC\n",
+        "# id x7\tdomain=en\n1\tBonn\tI-LOC\n",
         "-DOCSTART-\n# id 17 domain=en\n1 EU I-ORG\n2 said O\n\n# id 18 domain=en\n1 Bonn I-LOC\n",
     ],
 )
@@ -72,6 +72,9 @@ def test_the_word_hash(tmp_path):
     assert pairs(read(tmp_path, words)) == [
         (("#", "#"), ("O", "O")),
         (("#", "x"), ("O", "B-X")),
+    ]
+    assert pairs(read(tmp_path, "# O Typo=Yes\nid O _\n", tag_column="1")) == [
+        (("#", "id"), ("O", "O"))
     ]
     assert pairs(read(tmp_path, "#\tB-X\nx y\tO\n")) == [(("#", "x y"), ("B-X", "O"))]
 
