@@ -87,6 +87,8 @@ from modeling.training.runs.summary import RunSummary
 def check_flags() -> None:
     """Refuses combinations that can't work, before anything is read or written."""
     training_settings.check_pretraining_run(FLAGS)
+    if not FLAGS.do_train:
+        run_state.check_weights(FLAGS.output_dir, FLAGS.init_checkpoint)
     reading = FLAGS.do_train or FLAGS.do_eval
     if reading:
         pretraining_flags.check_pretraining_sources(FLAGS)
@@ -97,9 +99,7 @@ def check_flags() -> None:
     if FLAGS.input_file:
         pretraining_flags.check_idle_pretraining_flags(FLAGS, exporting=FLAGS.do_export)
     if FLAGS.do_export and not FLAGS.vocab_file and FLAGS.input_file:
-        raise errors.ModelingError(
-            "--vocab_file is missing: the vocabulary that the exported model reads texts with."
-        )
+        raise errors.ModelingError("--vocab_file is missing: the exported model reads texts by it.")
     if FLAGS.init_checkpoint and not FLAGS.input_file and not FLAGS.vocab_file:
         raise errors.ModelingError(
             f"--init_checkpoint={FLAGS.init_checkpoint} needs the --vocab_file that it was trained "
@@ -195,9 +195,8 @@ def make_model(config: BertConfig) -> BertPretrainer:
 
 def load_weights(model: BertPretrainer) -> int:
     """Those of an earlier run or of --init_checkpoint; returns the step they are of."""
-    directory, initial = FLAGS.output_dir, FLAGS.init_checkpoint
-    step = run_state.load_trained_run(model, directory, initial, prefer_directory=True)
-    return load_best(model, directory) if FLAGS.best_metric else step
+    step = run_state.load_pretrained_run(model, FLAGS.output_dir, FLAGS.init_checkpoint)
+    return load_best(model, FLAGS.output_dir) if FLAGS.best_metric else step
 
 
 def export(model: BertPretrainer, vocab_file: str) -> None:
@@ -314,10 +313,10 @@ def run(summary: RunSummary, besides: from_text.PretrainingText | None = None) -
             """On the held-out records of the phase that the step belongs to."""
             number = sum(step > phase.last_step for phase in phases[:-1])
             results = evaluator(eval_sets[number])
-            perplexity = math.exp(min(results["masked_lm_loss"], 700.0))
+            perplexity = math.exp(min(results["masked_lm_loss"], 88.0))  # float32 in TensorBoard
             return results | {"masked_lm_perplexity": perplexity}
 
-        evaluate = reported_evaluation(held_out, reporter, "held out")
+        evaluate = reported_evaluation(held_out, reporter, "held out", FLAGS.do_train)
 
         # ---- Train ----
         if FLAGS.do_train:
@@ -388,7 +387,7 @@ def run(summary: RunSummary, besides: from_text.PretrainingText | None = None) -
         raise
     if FLAGS.do_export and distribution.is_chief():
         export(model, vocab_file)
-    if FLAGS.demo and FLAGS.do_eval:
+    if FLAGS.demo and FLAGS.do_eval and FLAGS.objective not in training_settings.DIRECTIONS:
         tokenizer = Tokenizer(vocab_file, FLAGS.do_lower_case, (), FLAGS.strip_accents)
         fill, accuracy = functools.partial(fill_masks, model), results["masked_lm_accuracy"]
         sizes = phases[0].max_seq_length, FLAGS.random_seed

@@ -325,6 +325,10 @@ def test_two_phases_left_to_right_with_everything_on(folder):
     assert session["flags"]["phases"]["value"] == "16:6:4,24:6:8"
     again = succeed(*command(folder, "phases", *options))
     assert "Nothing to train" in again
+    both_sides = [o for o in command(folder, "phases", options[0]) if o != "--do_train"]
+    for objective in ("mlm", "rtl"):
+        message = fail(*both_sides, f"--objective={objective}")
+        assert "The weights were trained to read left_to_right" in message
     options = ("--phases=16:8:4,24:4:8", *options[1:])
     assert "phases was" in fail(*command(folder, "phases", *options)).replace("\n", " ")
 
@@ -456,6 +460,17 @@ def test_evaluations_of_other_text_do_not_choose_the_best_weights(folder):
     best = ("--best_metric=masked_lm_loss", "--num_train_steps=8")
     one, other = (f"--eval_corpus_file={folder}/held_{name}.txt" for name in "ab")
     succeed(*command(folder, "best", *best, one))
+
+    def evaluations():
+        lines = map(json.loads, (folder / "best/metrics.jsonl").read_text().splitlines())
+        return [line for line in lines if line["kind"] == "eval"]
+
+    before = evaluations()
+    alone = [a for a in command(folder, "best", other) if a != "--do_train"]
+    log = succeed(*alone)
+    assert evaluations() == before and "held out at step 8" in log
+    sessions = json.loads((folder / "best/run_summary.json").read_text())["sessions"]
+    assert sessions[-1]["final"]["eval"]["masked_lm_loss"] != before[-1]["masked_lm_loss"]
     message = fail(*command(folder, "best", *best, other, "--max_eval_steps=1"))
     for said in ("other settings", "eval_corpus_file", "max_eval_steps", "--overwrite_output_dir"):
         assert said in message

@@ -185,7 +185,6 @@ def make_records_from_text(
         "source": hashlib.sha256(source.encode()).hexdigest(),
         "settings": settings.identity(),
         "vocab_size": vocab_size,
-        "vocab_file": vocab_file,
     }
     records = RecordsFromText(
         [] if stream else train_files,
@@ -200,10 +199,9 @@ def make_records_from_text(
         besides=" ".join(_checksums(described_besides)),
     )
     note = os.path.join(folder, "made.json")
-    alike = [identity]
-    if vocab_file == used_vocab:  # that an earlier phase, of equal records, has learned here
-        alike.append(identity | {"vocab_file": None})
-    if jobs.unless_damaged(jobs.read_job_note, note) in alike and all(
+    made = dict(jobs.unless_damaged(jobs.read_job_note, note) or {})
+    made.pop("vocab_file", None)  # of earlier versions; which one it was the records tell
+    if made == identity and all(
         tf.io.gfile.exists(f) for f in (*records.train_files, *records.eval_files, used_vocab)
     ):
         try:

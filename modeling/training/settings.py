@@ -152,6 +152,17 @@ def check_pretraining_run(values) -> None:
             f"--init_checkpoint={values.init_checkpoint}: leave one of them out."
         )
     teaching_settings(values)
+    check_result(values)
+
+
+def check_result(values) -> None:
+    """Refuses what is to be both the mean of the last weights and the best ones (ModelingError)."""
+    if values.average_last and values.best_metric:
+        raise ModelingError(
+            f"--average_last={values.average_last:g} makes the mean of the last weights the "
+            f"result, --best_metric={values.best_metric} the best ones on the way: give one of "
+            f"them."
+        )
 
 
 def teaching_settings(values) -> TeachingSettings:
@@ -283,14 +294,9 @@ def training_settings(
     """How a model is trained; a warning if its learning rate never gets to where it should.
 
     Raises:
-        ModelingError: The result is to be both the mean of the last weights and the best ones.
+        ModelingError: See `check_result`.
     """
-    if values.average_last and values.best_metric:
-        raise ModelingError(
-            f"--average_last={values.average_last:g} makes the mean of the last weights the "
-            f"result, --best_metric={values.best_metric} the best ones on the way: give one of "
-            f"them."
-        )
+    check_result(values)
     if 0 < num_train_steps <= num_warmup_steps:
         logging.warning(
             "The learning rate rises for --num_warmup_steps=%d, and training ends before, at step "

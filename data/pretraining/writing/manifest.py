@@ -145,7 +145,7 @@ def verify_manifest(
         by_folder.setdefault(os.path.dirname(path), set()).add(os.path.basename(path))
     for folder, names in by_folder.items():
         known: set[str] = set()
-        manifests = []
+        manifests: dict[str, Manifest] = {}
         for entry in sorted(tf.io.gfile.listdir(folder or ".")):
             entry = entry.rstrip("/")
             if entry.endswith(jobs.PARTS):
@@ -158,11 +158,14 @@ def verify_manifest(
                 content = read_manifest(path)
                 of_manifest = {file["name"] for file in content["files"]}
                 if names & of_manifest:
-                    read = max_seq_length, max_predictions_per_seq
-                    _check_settings(path, content, *read, vocab_file, objective)
-                    _check_files(path, content, folder, names)
-                    manifests.append(path)
+                    manifests[path] = content
                     known |= of_manifest
+        if max_seq_length is not None:
+            _check_one_length(manifests)
+        for path, content in manifests.items():
+            read = max_seq_length, max_predictions_per_seq
+            _check_settings(path, content, *read, vocab_file, objective)
+            _check_files(path, content, folder, names)
         for path in manifests:
             _check_others(path, names - known)
         described |= {os.path.join(folder, name) for name in names & known}
@@ -205,6 +208,18 @@ def _check_unfinished(folder: str, names: set[str]) -> None:
             f"finished: their parts are still in {folder}. Run the same "
             f"data.create_pretraining_data command again, which goes on where it stopped; or "
             f"remove that folder to use the files as they are."
+        )
+
+
+def _check_one_length(manifests: Mapping[str, Manifest]) -> None:
+    """Refuses files of several lengths, which no flag could read together."""
+    lengths = {content["settings"]["max_seq_length"]: path for path, content in manifests.items()}
+    if len(lengths) > 1:
+        told = ", ".join(f"{length} (says {path})" for length, path in sorted(lengths.items()))
+        raise DataError(
+            f"The records were made with several --max_seq_length: {told}. Give those of one "
+            f"length; or train on one after the other with --phases, and {{max_seq_length}} in the "
+            f"name of --input_file."
         )
 
 

@@ -117,6 +117,9 @@ class _Pace:
         return (total - done) * (seconds / work + self._paused / (done - self._first))
 
 
+EVAL_ALONE = "eval_alone"  # in place of "eval"
+
+
 class Reporter:
     """Collects the steps' values and, once per interval, tells them; made in the strategy's scope.
 
@@ -372,21 +375,23 @@ def write_run_results(directory: str, file_name: str, values: Mapping[str, float
 
 
 def reported_evaluation(
-    evaluate: Callable[[int], dict[str, float]], reporter: Reporter, data_name: str
+    evaluate: Callable[[int], dict[str, float]],
+    reporter: Reporter,
+    data_name: str,
+    training: bool = True,
 ) -> Callable[[int], dict[str, float]]:
     """An evaluation whose results also go to the log, TensorBoard and the metrics file.
-
-    For the evaluations on the way and the one in the end alike.
 
     Args:
         evaluate: From a step to the results of an evaluation of the model as it is.
         reporter: Of the run.
         data_name: Of what is evaluated on, for the log: "held out".
+        training: Of evaluations alone, maybe of other data, the run's choices don't go by.
     """
 
     def evaluate_and_report(step: int) -> dict[str, float]:
         results = evaluate(step)
-        reporter.write("eval", step, results)
+        reporter.write("eval" if training else EVAL_ALONE, step, results)
         values = "  ".join(f"{name} {metric_text(name, v, 4)}" for name, v in results.items())
         logging.info("%s at step %d: %s", data_name, step, values)
         return results

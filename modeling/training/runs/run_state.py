@@ -18,6 +18,7 @@ from modeling import checkpoints
 from modeling.checkpoints import tf1, weights_by_name
 from modeling.checkpoints.files import join, staged, write_staged_text
 from modeling.checkpoints.heads import UNIT_OF_OTHERS, change_target_unit, is_other_unit
+from modeling.checkpoints.model_folder import kept_model_files, open_model_folder
 from modeling.errors import DivergedError, ModelingError
 from modeling.logs import only_warnings
 from modeling.training.engine.distribution import is_chief
@@ -255,6 +256,37 @@ def start_or_resume(state: RunState, reporter: Reporter, init_checkpoint: str | 
         change_target_unit(model, *unit)
 
 
+def check_weights(directory: str, init_checkpoint: str | None) -> None:
+    """Refuses to use a model that there isn't, in an output folder or given besides."""
+    here = ended_with_best(directory) or run_folder.latest_run_checkpoint(directory, to_train=False)
+    if not here and not init_checkpoint:
+        raise ModelingError(
+            f"There are no weights to evaluate: {directory} holds no checkpoint and "
+            f"--init_checkpoint is not given. Train with --do_train, or give --init_checkpoint."
+        )
+
+
+def load_pretrained_run(model, directory: str, init_checkpoint: str | None) -> int:
+    """`load_trained_run` for pre-training: the output folder's weights, read as in training.
+
+    Raises:
+        ModelingError: There are none, or the model reads in another direction than they do.
+    """
+    own = None
+    if run_folder.latest_run_checkpoint(directory):
+        own = kept_model_files(directory)
+    elif init_checkpoint:
+        own = open_model_folder(init_checkpoint)
+    trained, wanted = own and own.config.attention_direction, model.config.attention_direction
+    if trained and trained != wanted:
+        raise ModelingError(
+            f"The weights were trained to read {trained}, and --objective and --bert_config_file "
+            f"have them read {wanted}. Give --objective as it was in training, and leave "
+            f"--bert_config_file out."
+        )
+    return load_trained_run(model, directory, init_checkpoint, prefer_directory=True)
+
+
 def load_trained_run(
     model, directory: str, init_checkpoint: str | None, prefer_directory: bool = False
 ) -> int:
@@ -270,6 +302,7 @@ def load_trained_run(
         prefer_directory: The newest checkpoint of the folder wins in any case. For pre-training,
             where a released checkpoint has every weight although it isn't what was trained.
     """
+    check_weights(directory, init_checkpoint)
     newest = run_folder.latest_run_checkpoint(directory, to_train=False)
     unused = getattr(model, "unused", ())
     weights = {n for n in checkpoints.weights_by_name(model) if not n.startswith(unused)}
@@ -286,11 +319,6 @@ def load_trained_run(
         return int(of_run[1]) if of_run else 0
     best = ended_with_best(directory)
     chosen = best or newest
-    if not chosen:
-        raise ModelingError(
-            f"There are no weights to evaluate: {directory} holds no checkpoint and "
-            f"--init_checkpoint is not given. Train with --do_train, or give --init_checkpoint."
-        )
     logging.info(
         "Weights: %s, with which the run in --output_dir ended%s."
         if best

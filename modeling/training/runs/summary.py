@@ -37,7 +37,7 @@ from modeling.logs import duration_text
 from modeling.training.engine.distribution import is_chief, num_workers
 from modeling.training.engine.loop import EXIT_CODES
 from modeling.training.engine.step import TrainStep
-from modeling.training.runs.reporting import Reporter
+from modeling.training.runs.reporting import EVAL_ALONE, Reporter
 
 FILE = "run_summary.json"
 # Which the project's scripts don't define.
@@ -146,7 +146,8 @@ class RunSummary:
         self.entry["gpu_peak_memory_bytes"] = _attempt(_gpu_peak_memory)
         self.entry["to_step"] = self._step()
         if self._reporter is not None:
-            self.entry["final"] = {kind: self._reporter.last(kind) for kind in ("train", "eval")}
+            kinds = {"train": "train", "eval": "eval" if self._train_step else EVAL_ALONE}
+            self.entry["final"] = {name: self._reporter.last(k) for name, k in kinds.items()}
         if self._save():
             logging.info("%s", self._line())
 

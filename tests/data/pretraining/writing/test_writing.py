@@ -321,6 +321,18 @@ def test_manifest_is_verified(done, folder, tmp_path):
     manifest.verify_manifest(files[1:], 32, None, None)
     with pytest.raises(DataError, match=r"--max_seq_length=32.*are to be read with 64"):
         manifest.verify_manifest(files, 64, 5, None)
+    other = tmp_path / "other.tfrecord"
+    write_job_locally(
+        plan_job(
+            [str(folder / "1.txt")],
+            [str(other)],
+            vocab_file,
+            dataclasses.replace(SETTINGS, max_seq_length=24),
+        )
+    )
+    for length in (24, 32):  # to give the other one would lead in a circle
+        with pytest.raises(DataError, match=r"with several --max_seq_length: 24 .*, 32 .*--phases"):
+            manifest.verify_manifest([*files, str(other)], length, 5, None)
     mlm = tmp_path / "mlm"
     mlm.mkdir()
     for name in done[2]:
