@@ -18,7 +18,7 @@ from modeling import checkpoints
 from modeling.checkpoints import tf1, weights_by_name
 from modeling.checkpoints.files import join, staged, write_staged_text
 from modeling.checkpoints.heads import UNIT_OF_OTHERS, change_target_unit, is_other_unit
-from modeling.checkpoints.model_folder import kept_model_files, open_model_folder
+from modeling.checkpoints.model_folder import kept_model_files
 from modeling.errors import DivergedError, ModelingError
 from modeling.logs import only_warnings
 from modeling.training.engine.distribution import is_chief
@@ -272,11 +272,7 @@ def load_pretrained_run(model, directory: str, init_checkpoint: str | None) -> i
     Raises:
         ModelingError: There are none, or the model reads in another direction than they do.
     """
-    own = None
-    if run_folder.latest_run_checkpoint(directory):
-        own = kept_model_files(directory)
-    elif init_checkpoint:
-        own = open_model_folder(init_checkpoint)
+    own = kept_model_files(directory) if run_folder.latest_run_checkpoint(directory) else None
     trained, wanted = own and own.config.attention_direction, model.config.attention_direction
     if trained and trained != wanted:
         raise ModelingError(
