@@ -134,11 +134,19 @@ def test_a_batch_of_a_search_has_a_bound():
         search_trials(values_of(batch_sizes="8,1000000000"))
 
 
-@pytest.mark.parametrize("value", ["nan", "inf", "-1", "1e999", "x", "1,2"])
+@pytest.mark.parametrize("value", ["nan", "inf", "-1", "0", "1e999", "x", "1,2"])
 def test_epochs_of_a_file(value):
-    values = SimpleNamespace(train_file=["a.json"], epochs_per_file=value.split(","))
-    with pytest.raises(DataError, match=r"--epochs_per_file is .* from 0 on"):
+    given = {"train_file": ["a.json"], "num_train_steps": 0}
+    values = SimpleNamespace(epochs_per_file=value.split(","), **given)
+    with pytest.raises(DataError, match=r"--epochs_per_file is .* above 0"):
         reading.question_epochs_per_file(values)
+
+
+def test_epochs_of_a_file_or_steps():
+    given = {"train_file": ["a.json"], "epochs_per_file": ["0.5"]}
+    assert reading.question_epochs_per_file(SimpleNamespace(num_train_steps=0, **given)) == [0.5]
+    with pytest.raises(DataError, match="--num_train_steps=4, .* give one of them"):
+        reading.question_epochs_per_file(SimpleNamespace(num_train_steps=4, **given))
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf", "x"])
