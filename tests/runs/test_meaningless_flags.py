@@ -145,7 +145,7 @@ def test_epochs_of_a_file(value):
 def test_epochs_of_a_file_or_steps():
     given = {"train_file": ["a.json"], "epochs_per_file": ["0.5"]}
     assert reading.question_epochs_per_file(SimpleNamespace(num_train_steps=0, **given)) == [0.5]
-    with pytest.raises(DataError, match="--num_train_steps=4, .* give one of them"):
+    with pytest.raises(DataError, match=r"--num_train_steps=4, .* give one of them"):
         reading.question_epochs_per_file(SimpleNamespace(num_train_steps=4, **given))
 
 
