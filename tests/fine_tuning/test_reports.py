@@ -365,7 +365,7 @@ def test_questions(folder):
     assert f"Expected calibration error {error:.4f} over 32 answers" in page
     # Calibrated: what two numbers make of the odds, in the page, the file and the export.
     kept = json.loads((out / "answer_calibration.json").read_text())
-    assert len(kept.pop("weights")) == 32
+    assert re.fullmatch("[0-9a-f]{32} n_best_size=20", kept.pop("weights"))
     odds = np.clip(special.logit(sure), -30, 30)
     assert tuple(kept.values()) == pytest.approx(fit_platt_calibration(odds, scores[:, 0]), 1e-6)
     calibrated = special.expit(kept["slope"] * odds + kept["intercept"])
