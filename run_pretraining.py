@@ -313,7 +313,7 @@ def run(summary: RunSummary, besides: from_text.PretrainingText | None = None) -
             """On the held-out records of the phase that the step belongs to."""
             number = sum(step > phase.last_step for phase in phases[:-1])
             results = evaluator(eval_sets[number])
-            perplexity = math.exp(min(results["masked_lm_loss"], 88.0))  # float32 in TensorBoard
+            perplexity = math.exp(min(results["masked_lm_loss"], 700.0))
             return results | {"masked_lm_perplexity": perplexity}
 
         evaluate = reported_evaluation(held_out, reporter, "held out", FLAGS.do_train)

@@ -20,7 +20,7 @@ import itertools
 import math
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import tensorflow as tf
 
@@ -341,6 +341,22 @@ def check_decoded(source: str, text: str, encoding: str = UTF8, is_line: bool = 
 def not_utf8(source: str, wrong: bytes) -> DataError:
     """What is raised where a text holds these bytes."""
     return not_decoded(source, wrong, None, wrong)
+
+
+def text_portions(texts: Iterable[str], most: int, characters: int) -> Iterator[list[str]]:
+    """Lists of at most so many texts, each ended by the text that brings so many characters.
+
+    So memory doesn't depend on how long the texts are, but for a single one.
+    """
+    some, size = [], 0
+    for text in texts:
+        some.append(text)
+        size += len(text)
+        if len(some) == most or size >= characters:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
 
 
 class _Blocks(io.RawIOBase):

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from data.errors import DataError
 from data.features import Features, feature_portions
-from data.files.lines import numbered_lines
+from data.files.lines import numbered_lines, text_portions
 from data.tokenization import Tokenizer
 from data.tokenization.inputs import check_token_length, pack_inputs
 from data.tokenization.offsets import bytes_to_characters
@@ -25,7 +25,7 @@ WORD_POOLINGS = ("mean", "max", "first")
 
 _PAIR = re.compile(r"^(.*) \|\|\| (.*)$")
 _LINES_AT_ONCE = 4096
-_CHARACTERS_AT_ONCE = 2**21  # so that memory doesn't depend on how long the lines are
+_CHARACTERS_AT_ONCE = 2**21
 
 
 @dataclasses.dataclass(frozen=True)
@@ -191,15 +191,8 @@ def _split_pair(line: str) -> tuple[str, int, str, int]:
 
 
 def _some_lines(path: str) -> Iterator[list[str]]:
-    some, size = [], 0
-    for _, line in numbered_lines(path, strip=False):
-        some.append(line)
-        size += len(line)
-        if len(some) == _LINES_AT_ONCE or size >= _CHARACTERS_AT_ONCE:
-            yield some
-            some, size = [], 0
-    if some:
-        yield some
+    lines = (line for _, line in numbered_lines(path, strip=False))
+    return text_portions(lines, _LINES_AT_ONCE, _CHARACTERS_AT_ONCE)
 
 
 class _Specials(NamedTuple):

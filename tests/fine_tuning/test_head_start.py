@@ -112,16 +112,21 @@ def test_releases_answer_in_the_same_unit(tmp_path):
             assert load_trained_run(numbers_model(), str(tmp_path / "empty"), str(folder)) == 0
 
 
+def begun(model, folder, init_checkpoint) -> RunState:
+    """A run of the model in a new folder, begun from there."""
+    step = make_train_step(model, RegressionLosses(), EngineSettings(1e-3, 10, 0, seed=1))
+    folder.mkdir()
+    state = RunState(str(folder), step)
+    start_or_resume(state, Reporter(str(folder), 10, 2), str(init_checkpoint))
+    return state
+
+
 def test_a_trained_head_goes_on_in_the_unit_of_the_new_targets(tmp_path):
     checkpoints.save(numbers_model(), tmp_path / "release")
     expected = answers(numbers_model())
     model = numbers_model(NUMBERS / 10)
     unit = model.target_scale.numpy()
-    step = make_train_step(model, RegressionLosses(), EngineSettings(1e-3, 10, 0, seed=1))
-    (tmp_path / "run").mkdir()
-    reporter = Reporter(str(tmp_path / "run"), 10, 2)
-    state = RunState(str(tmp_path / "run"), step)
-    start_or_resume(state, reporter, str(tmp_path / "release"))
+    state = begun(model, tmp_path / "run", tmp_path / "release")
     np.testing.assert_allclose(answers(model), expected, rtol=1e-5)
     np.testing.assert_array_equal(model.target_scale, unit)
     # A run of an older version has no unit; it goes on without one.
@@ -153,11 +158,7 @@ def test_a_head_of_numbers_of_another_size_is_left(tmp_path, caplog, targets, is
     # --original_head measures no unit.
     assert not is_other_unit(found, np.zeros(1, np.float32), np.ones(1, np.float32))
     head = model.output_weights.numpy()
-    step = make_train_step(model, RegressionLosses(), EngineSettings(1e-3, 10, 0, seed=1))
-    (tmp_path / "run").mkdir()
-    reporter = Reporter(str(tmp_path / "run"), 10, 2)
-    state = RunState(str(tmp_path / "run"), step)
-    start_or_resume(state, reporter, str(tmp_path / "old/model.ckpt-3"))
+    begun(model, tmp_path / "run", tmp_path / "old/model.ckpt-3")
     np.testing.assert_allclose(model.target_scale.numpy(), [targets.std()], rtol=1e-6)
     assert np.array_equal(model.output_weights.numpy(), head) == is_far
     assert ("a new head is trained" in caplog.text) == is_far

@@ -15,6 +15,7 @@ import tensorflow as tf
 from absl import logging
 
 from data.errors import DataError
+from data.files.lines import text_portions
 from data.pretraining import corpus
 from data.tokenization import vocabulary
 from data.tokenization.learning.substring_trie import SubstringTrie
@@ -381,15 +382,7 @@ def _character_tokens(alphabet: list[str]) -> list[str]:
 
 def text_batches(texts: Iterable[str]) -> Iterator[list[str]]:
     """Lists of as many texts as are cut at once, fewer where they are long."""
-    batch, characters = [], 0
-    for text in texts:
-        batch.append(text)
-        characters += len(text)
-        if len(batch) == _BATCH or characters >= _BATCH_CHARACTERS:
-            yield batch
-            batch, characters = [], 0
-    if batch:
-        yield batch
+    return text_portions(texts, _BATCH, _BATCH_CHARACTERS)
 
 
 def _without_rarest(counts: collections.Counter[bytes]) -> collections.Counter[bytes]:

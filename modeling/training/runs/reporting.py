@@ -296,7 +296,8 @@ class Reporter:
         try:
             with self._writer.as_default():
                 for name, value in values.items():
-                    tf.summary.scalar(f"{kind}/{name}", value, step=step)
+                    # Infinite where float32 doesn't hold it; a Python number would be an error.
+                    tf.summary.scalar(f"{kind}/{name}", tf.constant(value, tf.float64), step=step)
             self._writer.flush()
             with tf.io.gfile.GFile(self._path, "a") as file:
                 file.write(json.dumps(self._lines[-1]) + "\n")

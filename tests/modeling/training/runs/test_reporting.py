@@ -210,6 +210,14 @@ def test_other_workers_are_silent(tmp_path, monkeypatch, caplog):
     assert not list(tmp_path.iterdir())
 
 
+def test_numbers_beyond_float32_are_written(tmp_path):
+    """The perplexity of a run that diverges; TensorBoard has float32 alone."""
+    reporter = Reporter(str(tmp_path), 10, 8)
+    reporter.write("eval", 2, {"perplexity": 1e304})
+    assert reporter.last("eval") == {"step": 2, "perplexity": 1e304}
+    assert json.loads((tmp_path / "metrics.jsonl").read_text())["perplexity"] == 1e304
+
+
 def test_plot_leaves_out_empty_panels(tmp_path):
     reporter = Reporter(str(tmp_path), 10, 8)
     for step in (1, 2):
