@@ -66,7 +66,6 @@ from data.tasks.sentences.rows import SentenceSettings, count_cut_sentences
 from data.tokenization import Tokenizer, build_choice_inputs, build_inputs
 from modeling import checkpoints, errors, from_pretrained, metrics
 from modeling.checkpoints.heads import head_checksum
-from modeling.checkpoints.vocabularies import check_casing
 from modeling.config import BertConfig
 from modeling.logs import activity
 from modeling.serving.export import Export
@@ -76,14 +75,13 @@ from modeling.training.engine.distribution import is_chief
 from modeling.training.engine.evaluation import ReplicaPredictor
 from modeling.training.fine_tuning import fine_tune
 from modeling.training.given_model import check_training_fits_model
-from modeling.training.given_student import take_student
 from modeling.training.reports.contents import MOST_MISTAKES, Mistake, TaskReport
 from modeling.training.reports.sentences import positive_label_note, sentence_fields
 from modeling.training.runs import charts
 from modeling.training.runs.identity import weights_identity
 from modeling.training.runs.reporting import tell_of_earlier_results, write_run_results
 from modeling.training.runs.run_folder import holds_model
-from modeling.training.runs.session import run_outputs, session
+from modeling.training.runs.session import run_outputs, task_session
 from modeling.training.sentences import SentenceHead, load_second_encoder, read_second_config
 from modeling.training.settings import fine_tuning_settings, training_class_weights
 from modeling.training.task import TaskEvaluation
@@ -373,12 +371,10 @@ def main(_) -> None:
         run_students(FLAGS, __file__, comparison.run_shown)
         return
     settings = fine_tuning_settings(FLAGS)
-    sizes = [trial.batch_size for trial in settings.trials]
-    evaluations = {name: FLAGS[name].value for name in ("eval_batch_size", "predict_batch_size")}
-    with one_run(FLAGS, *run_outputs(FLAGS)), session(FLAGS, sizes, **evaluations) as summary:
-        check_casing(FLAGS.do_lower_case, FLAGS.init_checkpoint)
-        if take_student(FLAGS):
-            settings = fine_tuning_settings(FLAGS)
+    with (
+        one_run(FLAGS, *run_outputs(FLAGS)),
+        task_session(FLAGS, settings) as (settings, summary),
+    ):
         tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case, (), FLAGS.strip_accents)
         config = settings.config
         check_training_fits_model(FLAGS, config, tokenizer.vocab_size)

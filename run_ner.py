@@ -69,7 +69,6 @@ from data.tokenization import Tokenizer
 from data.vectors.store import stored_vectors
 from modeling import errors, from_pretrained
 from modeling.answers.tags import TagsFromLogits
-from modeling.checkpoints.vocabularies import check_casing
 from modeling.config import BertConfig
 from modeling.layers.heads import class_log_priors
 from modeling.logs import activity
@@ -82,13 +81,12 @@ from modeling.training.engine.distribution import is_chief
 from modeling.training.engine.evaluation import ReplicaPredictor
 from modeling.training.fine_tuning import fine_tune
 from modeling.training.given_model import check_training_fits_model
-from modeling.training.given_student import take_student
 from modeling.training.reports.contents import MOST_MISTAKES, Mistake, ReportMatrix, TaskReport
 from modeling.training.reports.tagging import tagging_fields
 from modeling.training.runs import identity
 from modeling.training.runs.reporting import tell_of_earlier_results, write_run_results
 from modeling.training.runs.run_folder import holds_model
-from modeling.training.runs.session import run_outputs, session
+from modeling.training.runs.session import run_outputs, task_session
 from modeling.training.settings import FineTuningSettings, fine_tuning_settings
 from modeling.training.task import TaskEvaluation
 from modeling.vectors.extraction import FrozenEncoder, FrozenEncoderTagger
@@ -356,12 +354,10 @@ def main(_) -> None:
         return
     settings = fine_tuning_settings(FLAGS)
     check_files(settings)
-    sizes = [trial.batch_size for trial in settings.trials]
-    evaluations = {name: FLAGS[name].value for name in ("eval_batch_size", "predict_batch_size")}
-    with one_run(FLAGS, *run_outputs(FLAGS)), session(FLAGS, sizes, **evaluations) as summary:
-        check_casing(FLAGS.do_lower_case, FLAGS.init_checkpoint)
-        if take_student(FLAGS):
-            settings = fine_tuning_settings(FLAGS)
+    with (
+        one_run(FLAGS, *run_outputs(FLAGS)),
+        task_session(FLAGS, settings) as (settings, summary),
+    ):
         tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case, (), FLAGS.strip_accents)
         config = settings.config
         check_training_fits_model(FLAGS, config, tokenizer.vocab_size)

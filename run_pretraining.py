@@ -143,7 +143,7 @@ def find_records(
         max_seq_length=phase.max_seq_length,
         max_predictions_per_seq=phase.max_predictions_per_seq,
         random_seed=FLAGS.random_seed,
-        objective=MLM_NSP if FLAGS.objective == pipeline.MLM_NSP else MLM,
+        objective=MLM_NSP if FLAGS.objective == MLM_NSP else MLM,
         dynamic_masking=FLAGS.dynamic_masking,
         **pretraining_flags.pretraining_instance_settings(FLAGS),
     )
@@ -186,7 +186,7 @@ def make_dataset(
 
 def make_model(config: BertConfig) -> BertPretrainer:
     """With the heads that the objective trains."""
-    model = BertPretrainer(config, FLAGS.objective == pipeline.MLM_NSP, remat=FLAGS.remat)
+    model = BertPretrainer(config, FLAGS.objective == MLM_NSP, remat=FLAGS.remat)
     model.build()
     if FLAGS.initialization == "local":
         start_locally(model.encoder, FLAGS.random_seed)

@@ -70,7 +70,6 @@ from modeling import checkpoints, errors, from_pretrained
 from modeling.answers.confidence import PlattCalibration, fit_platt_calibration
 from modeling.answers.spans import SpanLogits, SpanSearch, merge_span_arrays
 from modeling.checkpoints.heads import head_checksum
-from modeling.checkpoints.vocabularies import check_casing
 from modeling.config import BertConfig
 from modeling.logs import activity
 from modeling.losses import SpanLosses
@@ -82,12 +81,11 @@ from modeling.training.engine.distribution import is_chief
 from modeling.training.engine.evaluation import ReplicaPredictor
 from modeling.training.fine_tuning import fine_tune
 from modeling.training.given_model import check_training_fits_model
-from modeling.training.given_student import take_student
 from modeling.training.reports.contents import MOST_MISTAKES, Mistake, TaskReport
 from modeling.training.reports.questions import question_fields
 from modeling.training.runs.reporting import tell_of_earlier_results
 from modeling.training.runs.run_state import load_trained_run
-from modeling.training.runs.session import run_outputs, session
+from modeling.training.runs.session import run_outputs, task_session
 from modeling.training.settings import FineTuningSettings, fine_tuning_settings
 from modeling.training.task import TaskEvaluation
 
@@ -346,10 +344,6 @@ def check_flags(settings: FineTuningSettings) -> None:
         if is_needed and not FLAGS[flag].value:
             raise errors.ModelingError(f"--{flag} is missing: a file in the form of SQuAD's.")
     windows.check_question_lengths(FLAGS.max_seq_length, FLAGS.max_query_length, FLAGS.doc_stride)
-    how = scoring.Scoring(FLAGS)
-    if settings.do_train and settings.do_export and not settings.do_predict:
-        # Else that there is none would be noticed after training.
-        how.threshold()
     reading.question_epochs_per_file(FLAGS)
     for path in FLAGS.ensemble:
         # Else that there is none would be noticed after training.
@@ -367,19 +361,19 @@ def main(_) -> None:
     if FLAGS.verbose_logging:
         logging.set_verbosity(logging.DEBUG)
     settings = fine_tuning_settings(FLAGS)
-    sizes = [trial.batch_size for trial in settings.trials]
+    check_flags(settings)
     with (
         one_run(FLAGS, *run_outputs(FLAGS)),
-        session(FLAGS, sizes, predict_batch_size=FLAGS.predict_batch_size) as summary,
+        task_session(FLAGS, settings) as (settings, summary),
     ):
-        check_casing(FLAGS.do_lower_case, FLAGS.init_checkpoint)
-        if take_student(FLAGS):
-            settings = fine_tuning_settings(FLAGS)
         tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case, (), FLAGS.strip_accents)
         config = settings.config
         check_training_fits_model(FLAGS, config, tokenizer.vocab_size)
-        check_flags(settings)
-        fine_tune(QuestionAnswering(tokenizer, config), settings, summary, from_pretrained)
+        task = QuestionAnswering(tokenizer, config)
+        if settings.do_train and settings.do_export and not settings.do_predict:
+            # Else that there is none would be noticed after training.
+            task.scoring.threshold()
+        fine_tune(task, settings, summary, from_pretrained)
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ pretraining_flags.define_raw_text_flags()
 flags.DEFINE_enum(
     "objective",
     settings.MLM_NSP,
-    settings.OBJECTIVES,
+    settings.RECORD_OBJECTIVES,
     "mlm_nsp: pairs of segments; mlm: one full-length segment per instance, no next sentences.",
 )
 flags.DEFINE_bool(

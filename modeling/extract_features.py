@@ -29,7 +29,6 @@ from data.vectors import serving_inputs, texts, vector_files
 from data.vectors.array_batches import array_batches
 from modeling import checkpoints, errors
 from modeling import flags as model_flags
-from modeling.checkpoints.vocabularies import check_casing
 from modeling.config import BertConfig
 from modeling.logs import activity
 from modeling.serving import flags as export_flags
@@ -189,7 +188,6 @@ def main(_: list[str]) -> None:
             one_writer({"export_dir": FLAGS.export_dir}, {"output_file": written})
         )
         config = open_given_model(FLAGS)
-        check_casing(FLAGS.do_lower_case, FLAGS.init_checkpoint)
         tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case, (), FLAGS.strip_accents)
         check_training_fits_model(FLAGS, config, tokenizer.vocab_size)
         if FLAGS.input_file:

@@ -8,8 +8,6 @@ import pytest
 
 from data.tasks.sentences import flags as sentence_flags
 from data.tasks.sentences import glue, multiple_choice
-from data.tasks.tagging import flags as tagging_flags
-from data.tasks.tagging import schemes
 from data.tokenization import long_texts
 from tests.scripts import ROOT
 
@@ -55,6 +53,4 @@ def test_names_that_flags_repeat_are_those_of_the_code():
     names = {name.partition("-")[0] if "xnli" in name else name for name in glue.task_names()}
     assert {*names, *multiple_choice.NAMES} == {*sentence_flags.TASKS}
     assert sentence_flags.LONG_TEXT == long_texts.LONG_TEXT
-    assert tuple(schemes.SCHEMES) == tagging_flags.SCHEMES
-    assert tagging_flags.MODEL_SCHEMES == schemes.MODEL_SCHEMES
     assert sentence_flags.MAX_WINDOWS == long_texts.MAX_WINDOWS

@@ -108,7 +108,7 @@ def read_rows(
     """
     with _open(path) as file:
         names = file.schema_arrow.names
-        check_parquet_columns(path, names)
+        check_column_names(path, names)
         wanted = [name for name in names if columns is None or name in columns]
         others = dict.fromkeys(names, None) if columns is not None else {}
         number = 0
@@ -120,14 +120,13 @@ def read_rows(
                 shown.add(batch.num_rows)
 
 
-def check_parquet_columns(source: str, names: list[str]) -> None:
-    """Raises DataError if two columns have one name."""
+def check_column_names(source: str, names: list[str], or_else: str = "") -> None:
+    """Raises DataError if two columns have one name; `or_else` goes on with what to do."""
     twice = doubled(names)
     if twice:
         raise DataError(
             f"{source}: the columns {error_list(map(error_text, names))} have a name twice:"
-            f" {error_list(map(error_text, twice))}. Rename one of them; if the first line is data"
-            " and no header, say so (--noheader)."
+            f" {error_list(map(error_text, twice))}. Rename one of them{or_else}."
         )
 
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from data.errors import DataError, did_you_mean, error_list, error_text
 from data.files.bad_rows import FileRows, RowAttempt, first_bad_row_raises
-from data.files.parquet import check_parquet_columns, read_rows
+from data.files.parquet import check_column_names, read_rows
 from data.files.text_files import (
     DELIMITERS,
     PACKED,
@@ -167,7 +167,8 @@ def _named(
         if names is None:
             if has_header:
                 names = values
-                check_parquet_columns(source, names)
+                or_else = "; if the first line is data and no header, say so (--noheader)"
+                check_column_names(source, names, or_else)
                 continue
             names = [str(column) for column in range(len(values))]
         first = "header" if has_header else "first row"

@@ -7,7 +7,7 @@ them. What comes of lines are texts, string [B]; lists of texts, string [B, N]; 
 lines, numbers of any shape [B, …].
 
     text    a line is the text of a model with one input. With several inputs they stand between
-            tabs, in the order of `in_order`; a list, which has to be the last, takes all columns
+            tabs, those of `ORDER` first; a list, which has to be the last, takes all columns
             that are left.
     tsv     fields between tabs, quotation marks being text, below a header that names the inputs.
     csv     the same as of RFC 4180.

@@ -28,9 +28,9 @@ def task_label_places(output_dir: str, init_checkpoint: str | None) -> list[str]
     folders = []
     if init_checkpoint:
         path = init_checkpoint.rstrip("/")
-        folders = [path, os.path.dirname(path)]
+        # Never above a folder that was named: there, another model may lie.
+        folders = [path if tf.io.gfile.isdir(path) else os.path.dirname(path)]
         folders += [os.path.dirname(f) for f in folders if os.path.basename(f) == "best"]
-        folders = [folder for folder in folders if tf.io.gfile.isdir(folder)]
     return [os.path.join(folder, FILE) for folder in [*folders, output_dir]]
 
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
 from data.tokenization import offsets, unicode_tables, vocabulary
 from data.tokenization.never_split import NeverSplit
@@ -39,6 +40,9 @@ class WordPieces(NamedTuple):
 
     ids: tf.RaggedTensor | tf.Tensor
     words: tf.RaggedTensor | tf.Tensor
+
+
+_warn_once = functools.cache(logging.warning)
 
 
 class Tokenizer:
@@ -83,6 +87,9 @@ class Tokenizer:
                 token that isn't in the vocabulary or not in brackets.
         """
         tokens = vocabulary.load_vocab(vocab_file)
+        contradiction = vocabulary.contradiction_of_case(tokens, do_lower_case)
+        if contradiction:
+            _warn_once("%s: %s", vocab_file, contradiction)
         self._set_up(tokens, do_lower_case, vocab_file, never_split, strip_accents)
 
     @classmethod

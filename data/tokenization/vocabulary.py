@@ -3,6 +3,7 @@
 import functools
 import hashlib
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import tensorflow as tf
@@ -17,6 +18,11 @@ SPECIAL_TOKENS = (PAD, UNK, CLS, SEP, MASK)
 CONTINUATION = "##"
 _SHOWN = 5
 _MANY_UNKNOWN = 0.05  # of the pieces of a text
+# Shares of a vocabulary's tokens with a capital letter: the released cased ones have more than a
+# quarter, the others next to none.
+_CASED, _LOWER_CASED = 0.05, 0.002
+_HAVE_CASE = 0.05  # share of the tokens with letters that have a case, for that to tell anything
+IN_BRACKETS = re.compile(r"\[[^\[\]\s]+\]")
 _MOST_CHARACTERS = 1000  # of a token; those between here and 200 do no harm
 
 
@@ -126,6 +132,23 @@ def _special_codes() -> tuple[frozenset[int], frozenset[int]]:
     return (
         frozenset(unicode_tables.code_points(tables.punctuation + unicode_tables.CJK_RANGES)),
         frozenset(unicode_tables.code_points(tables.space + tables.removed)),
+    )
+
+
+def contradiction_of_case(tokens: Sequence[str], do_lower_case: bool) -> str:
+    """A sentence if a vocabulary is evidently of the other case than a flag says; else "".
+
+    One of a script without case, in which few tokens have any, tells nothing.
+    """
+    plain = [token for token in tokens if not IN_BRACKETS.fullmatch(token)]
+    if sum(token.lower() != token.upper() for token in plain) < _HAVE_CASE * len(plain):
+        return ""
+    share = sum(token != token.lower() for token in plain) / max(1, len(plain))
+    if _LOWER_CASED <= share <= _CASED or do_lower_case == (share < _LOWER_CASED):
+        return ""
+    return (
+        f"{share:.1%} of the vocabulary's tokens have capital letters, so it is "
+        f"{'cased' if do_lower_case else 'lower-cased'}, but --do_lower_case is {do_lower_case}."
     )
 
 

@@ -203,7 +203,7 @@ class _Specials(NamedTuple):
 
 
 def _packer(tokenizer: Tokenizer, settings: VectorTextSettings):
-    """The function from lines to arrays of rows: `Features`' and, with words, `LineChunk.spans`."""
+    """The function from lines to arrays of rows: `Features`' and, with words, the words' spans."""
     limit = settings.max_seq_length
     strings = [tf.TensorSpec([None], tf.string)] * 2
 

@@ -38,7 +38,7 @@ class _Entities(NamedTuple):
     """Entities of texts of words, all [N, (entities)].
 
     Attributes:
-        types: int32; places in `EntityReader.types`.
+        types: int32; places in `EntitiesFromTagLogits.types`.
         firsts, lasts: int64; first and last word, counting through all texts.
     """
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-PLAIN = 0.5
+from modeling.metrics import THRESHOLD
 
 
 def tune_label_thresholds(probabilities, labels) -> np.ndarray:
@@ -28,9 +28,11 @@ def tune_label_thresholds(probabilities, labels) -> np.ndarray:
 
 def _tuned(values: np.ndarray, gold: np.ndarray) -> np.float32:
     if not gold.any():
-        return np.float32(PLAIN)
+        return np.float32(THRESHOLD)
     steps = np.unique(values)
-    candidates = np.append((steps + np.append(np.float32(0), steps[:-1])) / 2, np.float32(PLAIN))
+    candidates = np.append(
+        (steps + np.append(np.float32(0), steps[:-1])) / 2, np.float32(THRESHOLD)
+    )
     # Between neighbouring floats there is none.
     candidates[:-1] = np.where(candidates[:-1] > np.append(-1, steps[:-1]), candidates[:-1], steps)
     order = np.argsort(values, kind="stable")
@@ -40,7 +42,7 @@ def _tuned(values: np.ndarray, gold: np.ndarray) -> np.float32:
     best = np.argmax(above / below)
     # As fractions of whole numbers, so that equal scores are equal.
     equal = candidates[above * below[best] == above[best] * below]
-    return min(equal, key=lambda candidate: (abs(candidate - np.float32(PLAIN)), candidate))
+    return min(equal, key=lambda candidate: (abs(candidate - np.float32(THRESHOLD)), candidate))
 
 
 def halves_predicted(probabilities, labels) -> np.ndarray:

@@ -30,11 +30,11 @@ from modeling.checkpoints.heads import (
     config_with_trained_head,
     fold_target_unit,
 )
+from modeling.checkpoints.inspection.tokenizer_files import TOKENIZER_NAME
 from modeling.checkpoints.loading import open_contents
 from modeling.checkpoints.model_folder import check_nobody_elses, task_files
 from modeling.checkpoints.saving import write_checkpoint
 from modeling.checkpoints.vocabularies import (
-    TOKENIZER_NAME,
     TextFolding,
     check_vocabulary,
     text_folding,

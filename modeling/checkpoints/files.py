@@ -16,7 +16,7 @@ from modeling.errors import ModelingError
 
 BEST_FOLDER = "best"
 """Of a run's output folder, for its best weights."""
-TASK_FILES = ("labels.json", "reading.json")
+LABELS_FILE, READING_FILE = TASK_FILES = "labels.json", "reading.json"
 """What a run keeps of its task beside the weights, and what starts from these looks for."""
 TUNED_FILES = (
     "label_thresholds.json",
@@ -27,6 +27,8 @@ TUNED_FILES = (
 """What an evaluation finds out about weights, for their answers."""
 ANSWER_FILES = (*TASK_FILES, *TUNED_FILES)
 """All that tells beside a task's weights what their answers mean."""
+WEIGHTS_ENDINGS = (".index", ".safetensors", ".h5", ".keras", ".bin", ".pt", ".pth")
+"""How files that hold weights end, in any format."""
 _LFS = b"version https://git-lfs"
 _STAGING = ".saving-"
 _HOST = re.sub(r"[^\w.]", "_", socket.gethostname())

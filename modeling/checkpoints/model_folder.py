@@ -16,17 +16,22 @@ import tensorflow as tf
 from modeling.checkpoints.configurations import config_of_checkpoint
 from modeling.checkpoints.files import (
     ANSWER_FILES,
+    WEIGHTS_ENDINGS,
     folders_of_checkpoint,
     join,
     staged,
     write_staged_text,
 )
 from modeling.checkpoints.heads import config_with_trained_head
-from modeling.checkpoints.loading import open_contents
-from modeling.checkpoints.vocabularies import (
+from modeling.checkpoints.inspection.tokenizer_files import (
     ADDED,
     FAST_TOKENIZER,
     TOKENIZER_NAME,
+    VOCABULARY_NAME,
+    vocabulary_beside,
+)
+from modeling.checkpoints.loading import open_contents
+from modeling.checkpoints.vocabularies import (
     TextFolding,
     describe_vocabulary,
     kept_folding,
@@ -37,10 +42,7 @@ from modeling.checkpoints.vocabularies import (
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
 
-CONFIG_NAME, VOCABULARY_NAME = "bert_config.json", "vocab.txt"
-
-_WEIGHTS = (".index", ".safetensors", ".bin", ".h5")
-"""How files of weights end."""
+CONFIG_NAME = "bert_config.json"
 
 
 class ModelFolder(NamedTuple):
@@ -188,16 +190,14 @@ def check_nobody_elses(
     replaced |= {*written}
     others = [*ANSWER_FILES, VOCABULARY_NAME, TOKENIZER_NAME]
     # Of the same vocabulary they are of the model that is written: an earlier writing of it.
-    there = join(directory, VOCABULARY_NAME)
-    same = (
-        vocab_file and tf.io.gfile.exists(there) and not _vocabulary_difference(there, vocab_file)
-    )
+    there = vocabulary_beside(os.fspath(directory))
+    same = vocab_file and there and not _vocabulary_difference(there, vocab_file)
     others += [] if same else [FAST_TOKENIZER, ADDED]
     left = [n for n in others if n not in replaced and tf.io.gfile.exists(join(directory, n))]
-    if written and vocab_file and tf.io.gfile.exists(there) and not same:
+    if written and vocab_file and there and not same:
         # Weights that stay would be read with the vocabulary that comes.
         names = sorted(tf.io.gfile.listdir(directory))
-        left += [n for n in names if n.endswith(_WEIGHTS) and n not in written]
+        left += [n for n in names if n.endswith(WEIGHTS_ENDINGS) and n not in written]
     if left:
         raise ModelingError(
             f"The folder {directory} holds {', '.join(left)} of another model, by which the "

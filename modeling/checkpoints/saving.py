@@ -24,7 +24,8 @@ from modeling.checkpoints.formats.keras_hub_writing import (
     write_preset,
 )
 from modeling.checkpoints.heads import config_with_trained_head, fold_target_unit
-from modeling.checkpoints.vocabularies import TOKENIZER_NAME, TextFolding, tokenizer_config
+from modeling.checkpoints.inspection.tokenizer_files import TOKENIZER_NAME, VOCABULARY_NAME
+from modeling.checkpoints.vocabularies import TextFolding, tokenizer_config
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
 
@@ -130,7 +131,7 @@ def write_checkpoint(
             content = tokenizer_config(folding, config.max_position_embeddings)
             write_staged_text(join(temporary, TOKENIZER_NAME), content)
         if format != KERAS_HUB and vocab is not None:
-            with tf.io.gfile.GFile(join(temporary, "vocab.txt"), "wb") as file:
+            with tf.io.gfile.GFile(join(temporary, VOCABULARY_NAME), "wb") as file:
                 file.write(vocab)
         for name, source in (beside or {}).items():
             tf.io.gfile.copy(source, join(temporary, name))

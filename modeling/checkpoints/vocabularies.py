@@ -10,20 +10,18 @@ Beside a release, the original's included, lies its vocab.txt itself. Words that
 Folding is what tokenizer_config.json tells, as Hugging Face writes it.
 """
 
-import functools
 import hashlib
 import itertools
 import json
 import os
 import re
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 from absl import logging
 
-from modeling.checkpoints.files import folders_of_checkpoint, join, write_staged_text
+from modeling.checkpoints.files import folders_of_checkpoint, write_staged_text
 from modeling.checkpoints.formats.hub import HUB, hub_do_lower_case, hub_vocabulary
 from modeling.checkpoints.formats.keras_hub import (
     KERAS_HUB,
@@ -31,28 +29,17 @@ from modeling.checkpoints.formats.keras_hub import (
     keras_hub_vocabulary,
 )
 from modeling.checkpoints.inspection.releases import case_of_release
+from modeling.checkpoints.inspection.tokenizer_files import (
+    told_folding,
+    vocabulary_beside,
+    vocabulary_tokens,
+)
 from modeling.checkpoints.loading import find
 from modeling.errors import ModelingError
 
 ENDING = ".vocabulary"
-TOKENIZER_NAME = "tokenizer_config.json"
 Description = Mapping[str, Any]
 _UNUSED = re.compile(r"\[unused\d+\]")
-_SPECIAL = re.compile(r"\[(PAD|UNK|CLS|SEP|MASK|unused\d+)\]")
-FAST_TOKENIZER = "tokenizer.json"
-ADDED = "added_tokens.json"
-_LARGEST_TOKENIZER = 100_000_000  # bytes
-_ADD_WORD = (
-    "Texts that hold them are cut into other pieces here. Put each that is a word of the texts, as "
-    "they are folded, in the line of its id in vocab.txt."
-)
-# Hugging Face's tokenizers that cut as BERT's does, and those that do what tokenizer.json says.
-_CUTS_LIKE_BERT = re.compile(
-    r"(Bert|DistilBert|MobileBert|ConvBert|SqueezeBert|Electra|LayoutLM|Lxmert|Funnel"
-    r"|DPR(Question|Context)Encoder|DPRReader|PreTrained)?Tokenizer(Fast)?|TokenizersBackend"
-)
-# Of Hugging Face's tokenizers: where one is false, texts are cut otherwise than BERT's.
-_CUTTING = ("do_basic_tokenize", "tokenize_chinese_chars", "handle_chinese_chars")
 
 
 class TextFolding(NamedTuple):
@@ -78,7 +65,7 @@ def describe_vocabulary(vocab_file: str | os.PathLike) -> Description:
     Raises:
         ModelingError: The file can't be read.
     """
-    tokens = _tokens(os.fspath(vocab_file))
+    tokens = vocabulary_tokens(os.fspath(vocab_file))
     unused = [number for number, token in enumerate(tokens) if _UNUSED.fullmatch(token)]
     ranges = [
         [ids[0], ids[-1]]
@@ -113,7 +100,7 @@ def check_vocabulary(path: str | os.PathLike, vocab_file: str | os.PathLike) -> 
     if known is None:
         logging.info("Not checked: whether %s was made with %s; it doesn't tell.", path, vocab_file)
         return
-    tokens = _tokens(os.fspath(vocab_file))
+    tokens = vocabulary_tokens(os.fspath(vocab_file))
     if known["checksum"] == _checksum(tokens):
         return
     size, unused = known.get("tokens", len(tokens)), known.get("unused", [])
@@ -182,8 +169,8 @@ def vocabulary_of(path: str | os.PathLike) -> tuple[Description | None, str]:
 def vocabulary_file(format: str, file: str) -> str | None:
     """The vocabulary beside or inside a checkpoint, as `find` names it; None if there is none."""
     inside = {HUB: hub_vocabulary, KERAS_HUB: keras_hub_vocabulary}.get(format, lambda _: None)
-    beside = [join(folder, "vocab.txt") for folder in folders_of_checkpoint(file)]
-    return inside(file) or next((path for path in beside if tf.io.gfile.exists(path)), None)
+    beside = map(vocabulary_beside, folders_of_checkpoint(file))
+    return inside(file) or next(filter(None, beside), None)
 
 
 def text_folding(path: str | os.PathLike, by_name: bool = False) -> TextFolding:
@@ -232,132 +219,10 @@ def check_casing(do_lower_case: bool, init_checkpoint: str | None) -> None:
 def kept_folding(folder: str) -> TextFolding:
     """What tokenizer_config.json, or else tokenizer.json, in a folder tells.
 
-    Tokens that were added to its vocabulary are told of: texts that hold them are cut here as if
-    they had not been.
-
     Raises:
-        ModelingError: Such a file is damaged.
+        ModelingError: See `told_folding`.
     """
-    _tell_of_added(folder)
-    paths = join(folder, TOKENIZER_NAME), join(folder, FAST_TOKENIZER)
-    configured, fast = map(_read_object, paths)
-    _check_tokenizer(paths[0], configured)
-    _check_tokenizer(paths[1], fast)
-    folding = _folding_of_normalizer(fast)
-    told = TextFolding()
-    for values, lower in ((configured, "do_lower_case"), (folding, "lowercase")):
-        folded, stripped = values.get(lower), values.get("strip_accents")
-        of_file = TextFolding(*(v if isinstance(v, bool) else None for v in (folded, stripped)))
-        # Where the first tells of accents alone, the second tells of case.
-        accents = told.strip_accents
-        told = TextFolding(
-            of_file.do_lower_case, of_file.strip_accents if accents is None else accents
-        )
-        if told.do_lower_case is not None:
-            break
-    return told
-
-
-def _check_tokenizer(path: str, values: Mapping[str, Any]) -> None:
-    """Refuses a tokenizer that isn't BERT's, and tells of what isn't done of one that is."""
-    kind = values.get("tokenizer_class")
-    cuts = values.get("model")
-    cuts = cuts.get("type") if isinstance(cuts, dict) else None
-    if isinstance(kind, str) and not _CUTS_LIKE_BERT.fullmatch(kind):
-        raise ModelingError(
-            f"{path} asks for {kind}, which cuts texts otherwise than BERT's tokenizer (by a "
-            f"dictionary, say). Texts are cut as BERT's are here, into pieces other than those "
-            f"that this model was trained with. Cut them before, with blanks between words, and "
-            f"remove the entry tokenizer_class."
-        )
-    if isinstance(cuts, str) and cuts != "WordPiece":
-        raise ModelingError(
-            f"{path} cuts words by {cuts}; BERT's models cut them by WordPiece, which alone is "
-            f"done here, into pieces other than those that this model was trained with. If the "
-            f"file isn't of this model, remove it."
-        )
-    ignored = [name for name in _CUTTING if values.get(name) is False]
-    if ignored:
-        _tell_of_ignored(path, " and ".join(ignored))
-
-
-def _folding_of_normalizer(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What tokenizer.json says of folding, in the terms of its BertNormalizer; {} if nothing.
-
-    Other normalizers fold where one of them is for that, and null folds nothing.
-    """
-    if "normalizer" not in values:
-        return {}
-    steps = [values["normalizer"]]
-    for step in steps:
-        inside = step.get("normalizers") if isinstance(step, dict) else None
-        steps += inside if isinstance(inside, list) else []
-    steps = [step for step in steps if isinstance(step, dict)]
-    kinds = {step.get("type") for step in steps}
-    of_bert = next((step for step in steps if "lowercase" in step), None)
-    return of_bert or {"lowercase": "Lowercase" in kinds, "strip_accents": "StripAccents" in kinds}
-
-
-@functools.cache  # once is enough, however often the folder is asked
-def _tell_of_ignored(path: str, names: str) -> None:
-    logging.warning(
-        "%s says that %s is false, which isn't done here: texts are cut as BERT's are, maybe into "
-        "other pieces than in this model's training.",
-        path,
-        names,
-    )
-
-
-@functools.cache
-def _tell_of_added(folder: str) -> None:
-    """Warns of tokens of Hugging Face's add_tokens, which stand in no vocab.txt."""
-    vocab_file = join(folder, "vocab.txt")
-    if not tf.io.gfile.exists(vocab_file):
-        return
-    listed = _read_object(join(folder, FAST_TOKENIZER)).get("added_tokens")
-    listed = listed if isinstance(listed, list) else ()
-    added = [*_read_object(join(folder, ADDED))]
-    added += [token.get("content") for token in listed if isinstance(token, dict)]
-    known = set(_tokens(vocab_file))
-    texts = dict.fromkeys(token for token in added if isinstance(token, str))
-    whole = [token for token in texts if _is_cut(token) and not _SPECIAL.fullmatch(token)]
-    unknown = [token for token in texts if token not in known and token not in whole]
-    for tokens, that, remedy in (
-        (unknown, "are not in its vocab.txt", _ADD_WORD),
-        (whole, "hold blanks or punctuation", "Here texts are cut at these: they never come."),
-    ):
-        if tokens:
-            logging.warning(
-                "The tokenizer in %s has %d added tokens that %s: %s. %s",
-                *(folder, len(tokens), that, ", ".join(tokens[:5]), remedy),
-            )
-
-
-def _is_cut(token: str) -> bool:
-    """Whether BERT's tokenizer cuts a text like this at blanks or punctuation."""
-    return len(token) > 1 and any(
-        character.isspace()
-        or unicodedata.category(character).startswith("P")
-        or (character.isascii() and not character.isalnum())
-        for character in token
-    )
-
-
-def _read_object(path: str) -> dict[str, Any]:
-    if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
-        return {}
-    with tf.io.gfile.GFile(path, "rb") as file:
-        content = file.read(_LARGEST_TOKENIZER)
-    try:
-        values = json.loads(content)
-        if not isinstance(values, dict):
-            raise ValueError(f"it holds a {type(values).__name__}")
-        return values
-    except (ValueError, RecursionError) as error:
-        raise ModelingError(
-            f"{path} is no JSON object in UTF-8: {error}. It says whether the model's texts are "
-            f"lower-cased: copy or download it again, or remove it and give --do_lower_case."
-        ) from error
+    return TextFolding(*told_folding(folder))
 
 
 def tokenizer_config(folding: TextFolding, max_length: int) -> str:
@@ -370,19 +235,6 @@ def tokenizer_config(folding: TextFolding, max_length: int) -> str:
     if folding.do_lower_case is not None:
         values["do_lower_case"] = folding.do_lower_case
     return json.dumps(values, indent=2, sort_keys=True) + "\n"
-
-
-def _tokens(vocab_file: str) -> list[str]:
-    """By the original's rule: lines, stripped."""
-    try:
-        with tf.io.gfile.GFile(vocab_file, "rb") as file:
-            text = file.read().decode("utf-8", "ignore")
-    except tf.errors.OpError as error:
-        raise ModelingError(
-            f"The vocabulary file {vocab_file} can't be read ({type(error).__name__}). Give the "
-            f"vocab.txt that belongs to the checkpoint."
-        ) from error
-    return [line.strip() for line in text.removeprefix("\ufeff").removesuffix("\n").split("\n")]
 
 
 def _checksum(tokens: Sequence[str]) -> str:

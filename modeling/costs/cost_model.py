@@ -145,16 +145,23 @@ def step_work(
     )
 
 
-def forward_work(config: BertConfig, rows: int, seq_length: int, predictions: int = 0) -> StepWork:
-    """The work of a forward pass alone, as a teacher's, in half precision.
+def forward_work(
+    config: BertConfig,
+    rows: int,
+    seq_length: int,
+    predictions: int = 0,
+    *,
+    half_precision: bool = True,
+) -> StepWork:
+    """The work of a forward pass alone, as a teacher's.
 
     A third of a training step's operations and of what goes through memory between the products,
     and the weights are read once, in float32.
 
     Args:
-        config, rows, seq_length, predictions: As in `step_work`.
+        config, rows, seq_length, predictions, half_precision: As in `step_work`.
     """
-    step = step_work(config, rows, seq_length, predictions)
+    step = step_work(config, rows, seq_length, predictions, half_precision=half_precision)
     return StepWork(
         dense_flops=step.dense_flops / 3,
         attention_flops=step.attention_flops / 3,

@@ -262,7 +262,7 @@ def _describe(
         predictions = phase.max_seq_length if all_places else predictions_of(config, phase)
         sizes = phase.batch_size, phase.max_seq_length, predictions
         work = [cost_model.step_work(config, *sizes, labels, half_precision=half)]
-        work += [cost_model.forward_work(teacher, *sizes) for teacher in teachers]
+        work += [cost_model.forward_work(t, *sizes, half_precision=half) for t in teachers]
         tokens = phase.batch_size * phase.max_seq_length * phase.num_steps
         text.append(
             f"{phase.num_steps:,} steps of {phase.batch_size} × {phase.max_seq_length} tokens "

@@ -80,7 +80,11 @@ class PhaseCost:
             accumulation_steps=self.accumulation_steps,
             **options,
         )
-        taught = [cost_model.forward_work(t, device_rows, length, predictions) for t in teachers]
+        sizes = device_rows, length, predictions
+        taught = [
+            cost_model.forward_work(teacher, *sizes, half_precision=half_precision)
+            for teacher in teachers
+        ]
         self.seconds = sum(part.seconds(machine) for part in (work, *taught))
         self.flops_per_second = sum(part.flops for part in (work, *taught)) / self.seconds
         self.memory = cost_model.step_memory(config, self.rows, length, predictions, **options)

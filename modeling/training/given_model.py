@@ -14,9 +14,10 @@ from modeling import checkpoints
 from modeling.checkpoints import model_folder
 from modeling.checkpoints.files import BEST_FOLDER, join
 from modeling.checkpoints.inspection.releases import hint_of_release
+from modeling.checkpoints.inspection.tokenizer_files import TOKENIZER_NAME
 from modeling.checkpoints.vocabularies import (
-    TOKENIZER_NAME,
     TextFolding,
+    check_casing,
     describe_vocabulary,
     kept_folding,
     text_folding,
@@ -77,6 +78,8 @@ def open_given_model(values, learns_vocabulary: bool = False) -> BertConfig:
     if told == TextFolding() and values.vocab_file:
         told = kept_folding(os.path.dirname(values.vocab_file) or ".")
     take_text_folding(values, told)
+    if not learns_vocabulary or values.corpus_file or values.do_export:  # else no text is folded
+        check_casing(values.do_lower_case, values.init_checkpoint)
     adapts = "adapt" in values and values.adapt  # and checks when it has chosen the words
     if learns_vocabulary and values.vocab_file and not adapts:
         check_run_vocabulary(values)  # before records are made with it
@@ -123,7 +126,8 @@ def take_text_folding(values, known: TextFolding) -> None:
 
 def known_text_folding(values) -> TextFolding:
     """How the texts of a pre-training run are folded; unknown where it was given only records."""
-    told = text_folding(values.init_checkpoint) if values.init_checkpoint else TextFolding()
+    start = values.init_checkpoint
+    told = text_folding(start, by_name=True) if start else TextFolding()
     if told.do_lower_case is not None:
         return told
     if values.input_file and not any(values[name].present for name in TextFolding._fields):

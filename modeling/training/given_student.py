@@ -1,6 +1,6 @@
 """The student that a run begins as: cut out of --init_checkpoint into its output folder.
 
-    with one_run(values, *run_outputs(values)), session(values, sizes) as summary:
+    with session(values, sizes) as summary:
         if take_student(values):
             settings = fine_tuning_settings(values)  # now the student's
 
@@ -24,7 +24,7 @@ from modeling.checkpoints.students.making import Student, make_student
 from modeling.checkpoints.vocabularies import text_folding
 from modeling.errors import ModelingError
 from modeling.training.engine.distribution import is_chief
-from modeling.training.engine.loop import LoopAgreement
+from modeling.training.engine.loop import wait_for_workers
 from modeling.training.runs.identity import weights_identity
 from modeling.training.runs.run_folder import STUDENT_FOLDER, STUDENT_RECORD
 
@@ -69,8 +69,6 @@ def take_student(values) -> bool:
         )
     config = checkpoints.config_of_checkpoint(checkpoints.open_contents(source), config_file)
     student = Student.from_flags(values, config, values.random_seed)
-    if student is None:
-        return False
     vocab_file = values.vocab_file
     if vocab_file:
         checkpoints.check_vocabulary(source, vocab_file)
@@ -86,7 +84,7 @@ def take_student(values) -> bool:
         }
         _keep(folder, record, source, student, config_file, vocab_file)
     # The other workers read what the first has written.
-    LoopAgreement().reach(False, False, 1.0)
+    wait_for_workers()
     values["init_checkpoint"].value = folder
     if config_file:
         values["bert_config_file"].value = join(folder, CONFIG_NAME)

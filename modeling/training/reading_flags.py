@@ -12,13 +12,18 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
-from modeling.checkpoints.files import folders_of_checkpoint, join, staged, write_staged_text
+from modeling.checkpoints.files import (
+    READING_FILE,
+    folders_of_checkpoint,
+    join,
+    staged,
+    write_staged_text,
+)
 from modeling.checkpoints.heads import HEAD_WEIGHTS
 from modeling.checkpoints.loading import find, open_contents
 from modeling.errors import ModelingError
 from modeling.training.runs import run_folder
 
-READING_FILE = "reading.json"
 # Of the scripts together; what else belongs to the labels lies in labels.json.
 READING_FLAGS = (
     "max_seq_length", "long_text", "window_stride", "max_windows", "window_pooling", "doc_stride",

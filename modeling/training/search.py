@@ -24,11 +24,11 @@ import tensorflow as tf
 from absl import logging
 from tabulate import tabulate
 
-from modeling.checkpoints.files import join, staged, write_staged_text
+from modeling.checkpoints.files import BEST_FOLDER, join, staged, write_staged_text
 from modeling.errors import DivergedError, ModelingError
 from modeling.metrics import first_best_metric, metric_text
 from modeling.training.engine.distribution import is_chief
-from modeling.training.engine.loop import LoopAgreement
+from modeling.training.engine.loop import wait_for_workers
 from modeling.training.runs import charts, run_folder
 from modeling.training.runs import identity as run_identity
 from modeling.training.runs.best import keep_as_best, run_of_best
@@ -207,7 +207,7 @@ class Search:
             self._write(trial, row | {"seconds": round(time.monotonic() - start, 1)})
         elif is_chief():
             self._write(trial, row)
-        LoopAgreement().reach(False, False, 1.0)  # the chief writes what the others read
+        wait_for_workers()  # the chief writes what the others read
         logging.info(
             "Search: %s = %s%s",
             self.metric,
@@ -308,7 +308,7 @@ class Search:
         for name in sorted(tf.io.gfile.listdir(folder), key=lambda n: not n.endswith(".index")):
             if name.startswith(("model.ckpt-", "data-")) or name == "checkpoint":
                 tf.io.gfile.remove(join(folder, name))
-            elif name.rstrip("/") == "best":
+            elif name.rstrip("/") == BEST_FOLDER:
                 tf.io.gfile.rmtree(join(folder, name))
 
     def _report(self, rows: Sequence[dict], best: dict) -> None:
@@ -330,7 +330,7 @@ class Search:
             best["value"],
             best["setting"],
             best["seed"],
-            join(self.directory, "best"),
+            join(self.directory, BEST_FOLDER),
         )
 
 

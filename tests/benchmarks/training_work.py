@@ -8,8 +8,9 @@ import numpy as np
 
 from data.batching import Batching, batches, batching_length_buckets
 from data.features import Features
-from data.pretraining.batches.pipeline import MLM, pretraining_dataset
+from data.pretraining.batches.pipeline import pretraining_dataset
 from data.pretraining.corpus import expand
+from data.pretraining.instances.settings import MLM
 from data.tasks.sentences import glue
 from data.tasks.sentences.rows import SentenceSettings, tokenize_examples
 from data.tokenization import Tokenizer

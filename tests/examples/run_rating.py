@@ -43,7 +43,6 @@ from data.errors import DataError
 from data.files.locks import one_run
 from data.tokenization import Tokenizer, build_inputs
 from modeling import errors
-from modeling.checkpoints.vocabularies import check_casing
 from modeling.config import BertConfig
 from modeling.losses import MultiLabelLosses
 from modeling.models import BertClassifier
@@ -56,7 +55,7 @@ from modeling.training.given_model import check_training_fits_model
 from modeling.training.reports.contents import MOST_MISTAKES, Mistake, TaskReport
 from modeling.training.reports.intervals import wilson_interval
 from modeling.training.runs.reporting import write_run_results
-from modeling.training.runs.session import run_outputs, session
+from modeling.training.runs.session import run_outputs, task_session
 from modeling.training.settings import fine_tuning_settings
 from modeling.training.task import TaskEvaluation
 from tests.examples.rating import ratings, reading
@@ -166,10 +165,10 @@ class Rating:
 def main(_) -> None:
     settings = fine_tuning_settings(FLAGS)
     config = settings.config
-    sizes = [trial.batch_size for trial in settings.trials]
-    evaluations = {name: FLAGS[name].value for name in ("eval_batch_size", "predict_batch_size")}
-    with one_run(FLAGS, *run_outputs(FLAGS)), session(FLAGS, sizes, **evaluations) as summary:
-        check_casing(FLAGS.do_lower_case, FLAGS.init_checkpoint)
+    with (
+        one_run(FLAGS, *run_outputs(FLAGS)),
+        task_session(FLAGS, settings) as (settings, summary),
+    ):
         tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case, (), FLAGS.strip_accents)
         check_training_fits_model(FLAGS, config, tokenizer.vocab_size)
         fine_tune(Rating(tokenizer, config), settings, summary)

@@ -1,6 +1,6 @@
 """Masks made and taken back in the tf.data graph, so that no two epochs have the same ones.
 
-    batch = mask_batch(unmask(batch), settings, max_predictions, seed)
+    batch = mask_batch(unmask_batch(batch), settings, max_predictions, seed)
 
 The same rules and chances as `masking.mask_instances` and `word_spans`, whose NumPy these
 operations mirror; only the random numbers are others, a function of `seed` alone (Philox).

@@ -12,9 +12,9 @@ the end waits for the next window: nothing is ever dropped, neither instance nor
 So rows are at most 5 % padding, but for the odd one (fewer than one in thirty even where lengths
 are worst) whose predictions are used up before, which the others of its batch make up for. That
 takes instances with no more predictions per piece on average than rows have room for (see
-`RowLimits.of`; a corpus of instances of three or four pieces has more), and rows of 128 pieces or
-more: short ones can't always be filled where no part may have less than `MIN_PART` pieces. The
-last rows of a finite dataset take what there is.
+`PackedRowLimits.of`; a corpus of instances of three or four pieces has more), and rows of 128
+pieces or more: short ones can't always be filled where no part may have less than `MIN_PART`
+pieces. The last rows of a finite dataset take what there is.
 """
 
 from bisect import bisect_left, bisect_right, insort

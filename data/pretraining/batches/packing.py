@@ -58,7 +58,7 @@ def pack_dataset(
         [B, S] (sequence_ids 1, 2, … in the order of the row, 0 at padding); masked_lm_positions
         (in the row), masked_lm_ids int32 and masked_lm_weights float32 [B, P′]; is_real_example
         float32 [B], all 1; index int64 [B, K], that of each sequence, and -1 where there is none,
-        if the windows had one. P′ and K are those of `RowLimits.of`.
+        if the windows had one. P′ and K are those of `PackedRowLimits.of`.
 
     Raises:
         DataError: An entry is missing or has another shape.

@@ -20,6 +20,7 @@ from data.pretraining.batches import packing
 from data.pretraining.batches.graph_masking import mask_batch, unmask_batch
 from data.pretraining.flags import check_pretraining_objective
 from data.pretraining.instances.masking import MaskSettings
+from data.pretraining.instances.settings import MLM_NSP
 from data.pretraining.records.held_out import (
     HELD_OUT_SHARE,
     held_out_record_batches,
@@ -28,8 +29,7 @@ from data.pretraining.records.held_out import (
 from data.pretraining.records.record_files import GENERATE, count_records, record_compression
 from data.pretraining.records.schema import check_record_file, feature_description, record_limits
 
-MLM_NSP, MLM, LTR, RTL = "mlm_nsp", "mlm", "ltr", "rtl"
-ONE_WAY = (LTR, RTL)
+ONE_WAY = LTR, RTL = "ltr", "rtl"
 PREFETCHED = 4
 """Batches that are made ahead."""
 _CYCLE_LENGTH = 16

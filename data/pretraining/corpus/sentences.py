@@ -6,8 +6,8 @@ abbreviation, an initial or an acronym. CJK marks end a sentence with or without
 
 Against TF Text's `StateBasedSentenceBreaker` (tests/benchmarks/sentence_splitting.py): 7.8 times
 faster on one core, nearer to the true borders on six sets of seven, and it doesn't cut "3.5",
-"e.g.", "Dr. Smith", "J. F. Kennedy" or ".co.uk" (tests/data/pretraining/test_sentences.py holds
-such cases).
+"e.g.", "Dr. Smith", "J. F. Kennedy" or ".co.uk" (tests/data/pretraining/corpus/test_sentences.py
+holds such cases).
 """
 
 import re

@@ -145,8 +145,8 @@ def read_documents(
 ) -> Iterator[Document]:
     """Streams the documents of `files` (paths, not patterns), in order.
 
-    Arguments, results and errors are those of `open_source` and `Source.documents`; errors come
-    when the file's turn comes.
+    Arguments, results and errors are those of `open_source` and `CorpusSource.documents`; errors
+    come when the file's turn comes.
     """
     for path in files:
         yield from open_source(path, text_field).documents(on_read=on_read)

@@ -78,7 +78,7 @@ class SegmentPlan:
     """Where the segments of instances lie, before truncation.
 
     Attributes, each [n]:
-        a_start, a_length, b_start, b_length: int32, spans in `Chunk.pieces`.
+        a_start, a_length, b_start, b_length: int32, spans in `InstanceChunk.pieces`.
         is_random_next: bool.
         document: int32, the document that A comes from.
     """

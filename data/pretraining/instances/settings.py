@@ -9,7 +9,7 @@ from data.pretraining.instances import masking, pairs
 from data.tokenization import Tokenizer
 
 MLM_NSP, MLM = "mlm_nsp", "mlm"
-OBJECTIVES = (MLM_NSP, MLM)
+RECORD_OBJECTIVES = (MLM_NSP, MLM)
 WORDPIECE, WHITESPACE = "wordpiece", "whitespace"
 WORD_BOUNDARIES = (WORDPIECE, WHITESPACE)
 
@@ -82,7 +82,7 @@ class InstanceSettings:
                 raise DataError(f"{name} is {value}, but {most} is the most that --{name} may be.")
         masking.check_mask_share("short_seq_prob", self.short_seq_prob)
         self.masks(None)
-        for name, known in (("objective", OBJECTIVES), ("word_boundaries", WORD_BOUNDARIES)):
+        for name, known in (("objective", RECORD_OBJECTIVES), ("word_boundaries", WORD_BOUNDARIES)):
             if getattr(self, name) not in known:
                 raise DataError(
                     f"{name} is {getattr(self, name)!r}, but one of {', '.join(known)} was "

@@ -123,7 +123,7 @@ def read_answers(
     """Texts of the best spans of each question.
 
     Args:
-        questions, rows: See `make_rows`.
+        questions, rows: See `make_question_rows`.
         merged: The best spans of each question in these rows, arrays [questions, n_best]; see
             `modeling.answers.spans`.
         version_2: Whether "there is no answer" is an answer.

@@ -77,7 +77,7 @@ class Question:
             no such key and an empty list of answers, in a file that has answers elsewhere.
         source: Where it was read, for messages.
         title: The article's, "" if it has none.
-        paragraph: Number of the context in its file, so that each can be tokenised once.
+        paragraph: Number of the context in its file.
     """
 
     id: str

@@ -40,7 +40,7 @@ class Example:
         text_b: Second text, or None.
         label: As the task's kind says; None where it isn't known, as in most test sets.
         source: "file:line", lines counting from 1, for messages.
-        choices: With Kind.CHOICES the texts that may follow text_a, else empty.
+        choices: With SentenceKind.CHOICES the texts that may follow text_a, else empty.
     """
 
     guid: str

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 
 from data.errors import DataError, error_list, error_text
 from data.files.bad_rows import BadRows, RowAttempt
-from data.files.parquet import check_parquet_columns
+from data.files.parquet import check_column_names
 from data.files.text_files import (
     csv_file_rows,
     file_extension,
@@ -204,7 +204,7 @@ def _csv_header(source: str, fields: list[str]) -> tuple[list[str], list[str]]:
     missing = [name for name in ("sent1", "sent2") if name not in header]
     endings = [name for name in header if re.fullmatch(r"ending\d+", name)]
     # SWAG's first column has no name, and others may have none, too.
-    check_parquet_columns(source, [n for n in header if n in ("sent1", "sent2", "label", *endings)])
+    check_column_names(source, [n for n in header if n in ("sent1", "sent2", "label", *endings)])
     if missing or len(endings) < 2:
         missing += ["ending0, ending1 and so on"] if len(endings) < 2 else []
         raise DataError(

@@ -1,7 +1,7 @@
 """Examples of sentence tasks to rows of pieces, tokenised once.
 
 settings = SentenceSettings(max_seq_length=128)
-features = tokenize_examples(tokenizer, examples, Kind.CLASSES, ["0", "1"], settings)
+features = tokenize_examples(tokenizer, examples, SentenceKind.CLASSES, ["0", "1"], settings)
 """
 
 import dataclasses

@@ -20,7 +20,7 @@ from data.files.bad_rows import BadRows, RowAttempt
 from data.files.encodings import UTF8
 from data.files.text_files import file_extension, json_file_rows, lines_of, read_text
 from data.progress import counted
-from data.tasks.tagging import schemes as ner_schemes
+from data.tasks.tagging import schemes
 
 DOCUMENT = "-DOCSTART-"
 _JSON_LINES = (".jsonl", ".ndjson", ".json")
@@ -37,8 +37,8 @@ class TagFormat:
             lines names. None: the first and the last, or "tokens" and "tags".
         document_column: In JSON lines the name of a field that says which document the sentence
             is of; consecutive lines with the same value are of one.
-        scheme: Of the files, among `ner_schemes.SCHEMES`, or "auto".
-        model_scheme: What the tags are converted to, among `ner_schemes.MODEL_SCHEMES`.
+        scheme: Of the files, among `schemes.SCHEMES`, or "auto".
+        model_scheme: What the tags are converted to, among `schemes.MODEL_SCHEMES`.
         encoding: Of files, as the flag --encoding says.
     """
 
@@ -72,7 +72,7 @@ def read_conll_sentences(
 ) -> list[ConllSentence]:
     """The sentences of a file, with tags in the model's scheme.
 
-    Tags that don't fit the scheme of the file are repaired as `ner_schemes` says, which is logged
+    Tags that don't fit the scheme of the file are repaired as `schemes` says, which is logged
     with the first places.
 
     Args:
@@ -130,16 +130,14 @@ def _columns(path: str, text: str, format: TagFormat, labelled: bool, attempt: R
             fields = [field.strip(" ") for field in line.split("\t")]
         else:
             fields = re.split("[ \t]+", line.strip(" \t"))
-        if width is not None and (len(fields) != width or not -width <= token < width):
-            column = f"the column {token} of the words"
-            expected = width if -width <= token < width else column
+        if width is not None and len(fields) != width:
             raise DataError(
                 f"{path}:{number}: this line has {len(fields)} columns ({error_text(line)}), "
-                f"but {expected} was expected, as in the lines before it. A line holds a word "
+                f"but {width} was expected, as in the lines before it. A line holds a word "
                 f"with its columns, separated by blanks or, in all lines, by tabs; correct it."
             )
         if tag is not None:
-            ner_schemes.check_tag(fields[tag], format.scheme, f"{path}:{number}")
+            schemes.check_tag(fields[tag], format.scheme, f"{path}:{number}")
         return fields
 
     document, used = 0, False
@@ -189,7 +187,14 @@ def _tag_column(path, number, fields, format: TagFormat, labelled: bool) -> int 
     """Which column has the tags, from the first line; None if there are none."""
     width = len(fields)
     column = _number(format.tag_column, -1, "tag")
-    token = _number(format.token_column, 0, "token") % width
+    token = _number(format.token_column, 0, "token")
+    if not -width <= token < width:
+        raise DataError(
+            f"{path}:{number}: there is no column {token} of the words in this line, which has "
+            f"{width} ({error_text(' '.join(fields))}). Name the words' column with "
+            f"--token_column, counting from 0, or from -1 backwards."
+        )
+    token %= width
     if -width <= column < width and column % width != token:
         return column % width
     if not labelled:
@@ -221,7 +226,7 @@ def _has_sentence_lines(text: str) -> bool:
         words, tab, tags = line.partition("\t")
         tags = _between_blanks(tags)
         fits = tab and len(tags) == len(_between_blanks(words)) > 1
-        if fits and all(ner_schemes.is_tag(tag, "auto") for tag in tags):
+        if fits and all(schemes.is_tag(tag, "auto") for tag in tags):
             return True
     return False
 
@@ -258,7 +263,7 @@ def _words_and_tags(source: str, line: str, scheme: str, labelled: bool):
             f"its words between blanks, a tab and their tags between blanks; correct it."
         )
     for tag in tags:
-        ner_schemes.check_tag(tag, scheme, source)
+        schemes.check_tag(tag, scheme, source)
     return words, tags
 
 
@@ -294,7 +299,7 @@ def _json_words(source: str, fields: dict, format: TagFormat, labelled: bool):
             f"every word needs one. Correct the line."
         )
     for one in tags or ():
-        ner_schemes.check_tag(one, format.scheme, source)
+        schemes.check_tag(one, format.scheme, source)
     return words, tags
 
 
@@ -317,12 +322,12 @@ def _converted(path, sentences, places, format: TagFormat) -> list[ConllSentence
     tagged = [sentence.tags for sentence in sentences if sentence.tags is not None]
     if not tagged:
         return list(sentences)
-    scheme = ner_schemes.detect_scheme(tagged, path) if format.scheme == "auto" else format.scheme
+    scheme = schemes.detect_scheme(tagged, path) if format.scheme == "auto" else format.scheme
     logging.info("%s: tags in %s", path, scheme.upper())
     wrong = [
         f"line {lines[place]}: {_misfit(sentence.tags, place, scheme)}"
         for sentence, lines in zip(sentences, places, strict=True)
-        for place in ner_schemes.misfitting_tags(sentence.tags or (), scheme)
+        for place in schemes.misfitting_tags(sentence.tags or (), scheme)
     ]
     if wrong:
         logging.warning(
@@ -336,8 +341,8 @@ def _converted(path, sentences, places, format: TagFormat) -> list[ConllSentence
     def converted(sentence: ConllSentence) -> ConllSentence:
         if sentence.tags is None:
             return sentence
-        entities = ner_schemes.decode_entities(sentence.tags)
-        tags = ner_schemes.encode_entities(entities, len(sentence.tags), format.model_scheme)
+        entities = schemes.decode_entities(sentence.tags)
+        tags = schemes.encode_entities(entities, len(sentence.tags), format.model_scheme)
         return dataclasses.replace(sentence, tags=tuple(tags))
 
     return list(map(converted, sentences))
@@ -346,11 +351,11 @@ def _converted(path, sentences, places, format: TagFormat) -> list[ConllSentence
 def _misfit(tags: Sequence[str], place: int, scheme: str) -> str:
     """What is wrong at a place, in words: what is before it, and what it breaks off."""
     text = f"{tags[place]} behind {tags[place - 1] if place else _BEGINNING}"
-    begins_or_goes_on = {"B", "I"} if ner_schemes.scheme_marks_ends(scheme) else set()
-    if ner_schemes.split_tag(tags[place])[0] not in begins_or_goes_on:
+    begins_or_goes_on = {"B", "I"} if schemes.scheme_marks_ends(scheme) else set()
+    if schemes.split_tag(tags[place])[0] not in begins_or_goes_on:
         return text
     if place + 1 == len(tags):
         return f"{text}, and the sentence ends inside the entity"
-    if any(entity.end == place + 1 for entity in ner_schemes.decode_entities(tags)):
+    if any(entity.end == place + 1 for entity in schemes.decode_entities(tags)):
         return f"{text}, and the entity breaks off before {tags[place + 1]}"
     return text

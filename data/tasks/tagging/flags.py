@@ -12,9 +12,7 @@ from data.tasks.flags import (
     define_limit_flags,
     define_transfer_flag,
 )
-
-SCHEMES = ("iob1", "iob2", "iobes", "bmes", "bilou")
-MODEL_SCHEMES = ("iob2", "iobes")
+from data.tasks.tagging.schemes import MODEL_SCHEMES, SCHEMES
 
 
 def define_tagging_flags() -> None:

@@ -1,7 +1,7 @@
 """Scores by entity, as the CoNLL tasks' scorer conlleval counts; by seqeval.
 
 An entity is right if its type and all of its words are. Sequences that don't fit the scheme are
-read as `ner_schemes` says, which is conlleval's reading.
+read as `schemes` says, which is conlleval's reading.
 """
 
 import warnings

@@ -29,7 +29,7 @@ class TaggingSettings:
 
     Attributes:
         max_seq_length: Of a row, [CLS] and [SEP] counted.
-        window_stride: See `ner_windows.make_windows`; for sentences, or with document_context
+        window_stride: See `windows.make_windows`; for sentences, or with document_context
             documents, that are longer than a row.
         document_context: A document is one text: rows are filled with neighbouring sentences,
             and every word is scored in the row where it has most context.

@@ -12,8 +12,8 @@ from data.tasks.tagging.conll import ConllSentence
 from data.tasks.tagging.schemes import MODEL_SCHEMES, OUTSIDE, SCHEMES, split_tag
 
 NO_TAG, UNKNOWN_TAG = -1, -2
-"""In place of a tag's number: nothing is tagged there; a word is, but nobody says how."""
-"""In place of a number where a word has no tag that the model knows."""
+"""In place of a tag's number. −1: nothing is to be learned there, since there is no word, or no tag
+that the model knows. −2: a word whose tag nobody tells, to be learned from a teacher."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -22,10 +22,6 @@ from data.tokenization.wordpiece import MAX_CHARS_PER_WORD
 
 _UNUSED = re.compile(r"\[unused\d+\]")
 _SHOWN = 10
-# Shares of a vocabulary's tokens with a capital letter: the released cased ones have more than a
-# quarter, the others next to none.
-_CASED, _LOWER_CASED = 0.05, 0.002
-_HAVE_CASE = 0.05  # share of the tokens with letters that have a case, for that to tell anything
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,7 +164,7 @@ def extend_vocabulary(
             f"{len(added)} reserved tokens are to be added, but only {room} [unusedN] tokens are"
             f" free. Leave out {len(added) - room} of them."
         )
-    known.update(token for token in added if not learner.IN_BRACKETS.fullmatch(token))
+    known.update(token for token in added if not vocabulary.IN_BRACKETS.fullmatch(token))
     added += _Chooser(known, word_counts, min_frequency).choose(room - len(added))
     replaced = dict(zip(slots, added, strict=False))
     extended = [replaced.get(index, token) for index, token in enumerate(tokens)]
@@ -270,17 +266,7 @@ def is_unused(token: str) -> bool:
 
 
 def check_vocabulary_case(tokens: Sequence[str], do_lower_case: bool) -> None:
-    """Raises DataError if a vocabulary is evidently of the other case than a flag says.
-
-    One of a script without case, in which few tokens have any, tells nothing.
-    """
-    plain = [token for token in tokens if not learner.IN_BRACKETS.fullmatch(token)]
-    if sum(token.lower() != token.upper() for token in plain) < _HAVE_CASE * len(plain):
-        return
-    share = sum(token != token.lower() for token in plain) / max(1, len(plain))
-    if (do_lower_case and share > _CASED) or (not do_lower_case and share < _LOWER_CASED):
-        raise DataError(
-            f"{share:.1%} of the vocabulary's tokens have capital letters, so it is "
-            f"{'cased' if do_lower_case else 'lower-cased'}, but --do_lower_case is "
-            f"{do_lower_case}. Give --do_lower_case={not do_lower_case}."
-        )
+    """Raises DataError if a vocabulary is evidently of the other case than a flag says."""
+    contradiction = vocabulary.contradiction_of_case(tokens, do_lower_case)
+    if contradiction:
+        raise DataError(f"{contradiction} Give --do_lower_case={not do_lower_case}.")

@@ -7,7 +7,6 @@ result. How the pieces of several characters are chosen is told in `substring_tr
 import collections
 import dataclasses
 import itertools
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -23,7 +22,6 @@ from data.tokenization.normalizer import Normalizer
 from data.tokenization.tokenizer import Tokenizer
 from data.tokenization.wordpiece import MAX_CHARS_PER_WORD
 
-IN_BRACKETS = re.compile(r"\[[^\[\]\s]+\]")
 # From this size on the special tokens stand where the released vocabularies have them.
 ORIGINAL_LAYOUT_SIZE = 20000
 _ORIGINAL_UNUSED = 99
@@ -319,7 +317,7 @@ def check_learner_reserved(
     Tokens in brackets, such as "[USER]", are let through: a tokenizer finds them in text if they
     are in its `never_split`.
     """
-    plain = [word for word in dict.fromkeys(words) if not IN_BRACKETS.fullmatch(word)]
+    plain = [word for word in dict.fromkeys(words) if not vocabulary.IN_BRACKETS.fullmatch(word)]
     if not plain:
         return
     normalizer = Normalizer(do_lower_case, strip_accents)

@@ -214,7 +214,7 @@ def kept_pieces(
     def stays(index: int, token: str) -> bool:
         if last[token] != index:
             return False
-        if token in reserved or learner.IN_BRACKETS.fullmatch(token):
+        if token in reserved or vocabulary.IN_BRACKETS.fullmatch(token):
             return token in reserved or not is_unused(token)
         is_character = len(token.removeprefix(vocabulary.CONTINUATION)) == 1
         return can_occur[index] and (is_character or counts[index] >= min_frequency)

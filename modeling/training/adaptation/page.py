@@ -67,7 +67,7 @@ def adaptation_html(found: Mapping[str, Any], facts: RunFacts) -> str:
             ("Plan", found["plan"]),
             ("Machine", facts.machine),
             ("Software", facts.made),
-            *((name, str(value)) for name, value in facts.settings.items()),
+            *facts.settings.items(),
         ],
         command="",
     )

@@ -17,7 +17,6 @@ from absl import logging
 
 from modeling.checkpoints.vocabularies import (
     TextFolding,
-    describe_vocabulary,
     text_folding,
 )
 from modeling.errors import ModelingError
@@ -31,6 +30,7 @@ from modeling.training.distillation.teaching import (
     TeachingSettings,
     check_teacher_lengths,
     matched_layers,
+    teacher_vocabulary,
 )
 from modeling.training.runs.identity import weights_identity
 
@@ -185,16 +185,11 @@ def _check_teacher(
     folding: TextFolding,
 ) -> None:
     """Refuses one that reads something else than the student."""
-    if teacher.tokenizer is None:
+    known = teacher_vocabulary(path, teacher.tokenizer)
+    if known != (vocabulary or {}).get("checksum"):
         raise ModelingError(
-            f"No vocabulary lies beside --teacher={path}, so that nobody can tell whether it reads "
-            f"the same pieces as the student. Put its vocab.txt there."
-        )
-    file = teacher.tokenizer.vocab_file
-    if describe_vocabulary(file)["checksum"] != (vocabulary or {}).get("checksum"):
-        raise ModelingError(
-            f"--teacher={path} reads the pieces of {file}, and the records are of "
-            f"{'another' if vocabulary else 'an unknown'} vocabulary. Give the teacher's as "
+            f"--teacher={path} reads the pieces of {teacher.tokenizer.vocab_file}, and the records "
+            f"are of {'another' if vocabulary else 'an unknown'} vocabulary. Give the teacher's as "
             f"--vocab_file, and records or text for it."
         )
     both = [(text.do_lower_case, text.drops_accents) for text in (text_folding(path), folding)]

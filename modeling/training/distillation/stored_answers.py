@@ -17,7 +17,7 @@ from modeling.checkpoints.files import join, staged
 from modeling.errors import ModelingError
 from modeling.training.distillation.soft_answers import TEACHER
 from modeling.training.engine.distribution import is_chief
-from modeling.training.engine.loop import LoopAgreement
+from modeling.training.engine.loop import LoopAgreement, wait_for_workers
 
 # To be counted up when the same identity gives other files.
 _FORMAT = 1
@@ -122,7 +122,7 @@ def stored_answers(
     digest = hashlib.blake2b(digest_size=16)
     digest.update(repr((_FORMAT, identity, count, width, by_place)).encode())
     path = join(folder, f"{name}-{digest.hexdigest()[:16]}.answers")
-    places = _sound_places(path, digest.digest(), count, width)
+    places = _sound_places(path, digest.digest(), count)
     if LoopAgreement().reach(places is None, False, 1.0)[0]:
         logging.info("Computing the teacher's answers to %d examples: %s", count, path)
         if is_chief():
@@ -130,8 +130,8 @@ def stored_answers(
         else:
             for _ in compute():  # in which the devices of all workers take part
                 pass
-        LoopAgreement().reach(False, False, 1.0)
-        places = _sound_places(path, digest.digest(), count, width)
+        wait_for_workers()
+        places = _sound_places(path, digest.digest(), count)
         if places is None:
             raise ModelingError(
                 f"{path} can't be read back as it was written. All workers need a folder that "
@@ -173,7 +173,7 @@ def _write(path: str, identity: bytes, places: np.ndarray, width: int, answers: 
         file.write(places.tobytes() + checksum.digest())
 
 
-def _sound_places(path: str, identity: bytes, count: int, width: int) -> np.ndarray | None:
+def _sound_places(path: str, identity: bytes, count: int) -> np.ndarray | None:
     """Where the examples' rows are in a file; None if there is none, or it is damaged."""
     if not tf.io.gfile.exists(path):
         return None

@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from modeling.checkpoints.files import TASK_FILES, folders_of_checkpoint, join
+from modeling.checkpoints.files import LABELS_FILE, folders_of_checkpoint, join
 from modeling.checkpoints.loading import find
 from modeling.checkpoints.vocabularies import (
     TextFolding,
@@ -355,7 +355,7 @@ def _order_of_labels(path: str, teacher: BertConfig, student: BertConfig) -> lis
 def _kept_labels(path: str) -> list[str]:
     """Those that a run has kept beside the weights, where no configuration tells them."""
     for folder in folders_of_checkpoint(find(path)[1]):
-        file = join(folder, TASK_FILES[0])
+        file = join(folder, LABELS_FILE)
         if tf.io.gfile.exists(file):
             with tf.io.gfile.GFile(file) as content, contextlib.suppress(ValueError):
                 return [str(name) for name in json.load(content).get("labels", ())]
@@ -367,16 +367,21 @@ def _listed(names: Sequence[str], most: int = 10) -> str:
     return f"{shown}{', …' if len(names) > most else ''}" if names else "none"
 
 
-def _splits_in_pieces(
-    path: str, tokenizer, vocab_file: str, folding: TextFolding, task: Task
-) -> list:
-    """Those of a teacher that has another vocabulary, or folds otherwise; else []."""
+def teacher_vocabulary(path: str, tokenizer) -> str:
+    """The checksum of a teacher's vocabulary; raises ModelingError where none lies beside it."""
     if tokenizer is None:
         raise ModelingError(
             f"No vocabulary lies beside --teacher={path}, so that nobody can tell whether it reads "
             f"the same pieces as the student. Put its vocab.txt there."
         )
-    known = describe_vocabulary(tokenizer.vocab_file)["checksum"]
+    return describe_vocabulary(tokenizer.vocab_file)["checksum"]
+
+
+def _splits_in_pieces(
+    path: str, tokenizer, vocab_file: str, folding: TextFolding, task: Task
+) -> list:
+    """Those of a teacher that has another vocabulary, or folds otherwise; else []."""
+    known = teacher_vocabulary(path, tokenizer)
     told = text_folding(path)
     folded = (told.do_lower_case, told.drops_accents)
     ours = (folding.do_lower_case, folding.drops_accents)

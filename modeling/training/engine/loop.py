@@ -288,6 +288,11 @@ class LoopAgreement:
         return self._strategy.experimental_local_results(sums)[0]
 
 
+def wait_for_workers() -> None:
+    """No worker gets past this before all have come here; in the strategy's scope."""
+    LoopAgreement().reach(False, False, 1.0)
+
+
 def _starting_point(model) -> str:
     """What to look at if already the first loss isn't finite: the first update spoils the weights.
 

@@ -49,7 +49,7 @@ def card_markdown(facts: RunFacts, splits: Sequence[JudgedSplit], command: str) 
         for split in splits
         for limit in (*split.report.limits, *_calibrations(split.report))
     ]
-    settings = [f"| `--{name}` | {_plain(str(value))} |" for name, value in facts.settings.items()]
+    settings = [f"| `--{name}` | {_plain(value)} |" for name, value in facts.settings.items()]
     # Longer than what a text may have of it.
     fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", command)), 3)
     parts = [

@@ -51,7 +51,7 @@ class RunFacts:
         made: Software and code, in words.
         machine: In words.
         date: Of the judging.
-        settings: Flags that were given, of the last training and of this session.
+        settings: Flags that were given, of the last training and of this session, in words.
     """
 
     name: str
@@ -60,7 +60,7 @@ class RunFacts:
     made: str
     machine: str
     date: str
-    settings: Mapping[str, Any]
+    settings: Mapping[str, str]
 
     @classmethod
     def of_run(cls, directory: str, summary: RunSummary, step: int) -> "RunFacts":
@@ -97,7 +97,10 @@ def _machine(hardware: Mapping) -> str:
     return ", ".join(map(str, parts))
 
 
-def _settings(summary: RunSummary) -> dict[str, Any]:
+def _settings(summary: RunSummary) -> dict[str, str]:
+    def shown(value: Any) -> str:
+        return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
     def given(session: Mapping) -> dict[str, Any]:
         flags = session.get("flags") or {}
         return {name: flag["value"] for name, flag in flags.items() if flag["given"]}
@@ -105,7 +108,7 @@ def _settings(summary: RunSummary) -> dict[str, Any]:
     trained = [given(session) for session in summary.sessions if given(session).get("do_train")]
     settings = (trained[-1] if trained else {}) | given(summary.entry)
     jobs = {name for name in settings if _JOB.fullmatch(f"--{name}")}
-    return {name: settings[name] for name in sorted(set(settings) - jobs)}
+    return {name: shown(settings[name]) for name in sorted(set(settings) - jobs)}
 
 
 def command_to_ask(directory: str, summary: RunSummary, example: str) -> str:

@@ -77,7 +77,7 @@ def page_html(facts: RunFacts, split: JudgedSplit, metrics: Sequence[Mapping], c
             ("Data", f"{report.data}; content {split.fingerprint[:12]}"),
             ("Speed", f"{split.speed}, on {facts.machine}"),
             ("Software", facts.made),
-            *((name, _setting(value)) for name, value in facts.settings.items()),
+            *facts.settings.items(),
         ],
         command=command,
     )
@@ -135,10 +135,6 @@ def intervals_note(report: TaskReport) -> str:
 def _score(report: TaskReport, name: str) -> dict[str, str]:
     value = number_text(report.results[name])
     return {"name": score_name(name), "value": value, "interval": interval_text(report, name)}
-
-
-def _setting(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
 def _curves(lines: Sequence[Mapping]) -> list[dict]:

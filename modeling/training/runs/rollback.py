@@ -18,7 +18,7 @@ from absl import logging
 from modeling.checkpoints.files import join, staged, write_staged_text
 from modeling.errors import DivergedError
 from modeling.training.engine.distribution import is_chief
-from modeling.training.engine.loop import LoopAgreement, make_iterator
+from modeling.training.engine.loop import make_iterator, wait_for_workers
 from modeling.training.runs import run_folder
 from modeling.training.runs.reporting import Reporter
 from modeling.training.runs.run_state import RunState
@@ -185,7 +185,7 @@ def roll_back(
         and (step == first_step or any(step % number == 0 for number in state.every))
     ]
     step = next((step for step in usable if run_folder.is_whole(directory, step)), None)
-    LoopAgreement().reach(False, False, 1.0)  # the chief renames none that a worker still reads
+    wait_for_workers()  # the chief renames none that a worker still reads
     if step is None:
         raise DivergedError(
             f"{error} --rollback finds no checkpoint from before that: give a smaller "

@@ -15,12 +15,14 @@ from absl import logging
 from modeling.checkpoints import tf1
 from modeling.checkpoints.files import (
     ANSWER_FILES,
+    BEST_FOLDER,
     TUNED_FILES,
+    WEIGHTS_ENDINGS,
     join,
     remove_abandoned,
 )
-from modeling.checkpoints.model_folder import CONFIG_NAME, VOCABULARY_NAME
-from modeling.checkpoints.vocabularies import TOKENIZER_NAME
+from modeling.checkpoints.inspection.tokenizer_files import TOKENIZER_NAME, VOCABULARY_NAME
+from modeling.checkpoints.model_folder import CONFIG_NAME
 from modeling.errors import ModelingError
 
 STUDENT_FOLDER, STUDENT_RECORD = "student", "student.json"
@@ -32,9 +34,10 @@ _KEPT = (CONFIG_NAME, VOCABULARY_NAME, TOKENIZER_NAME)
 # What a run leaves in its output folder. Caches of data and exports stay: the former are told
 # apart by their content, the latter may be served.
 _WRITTEN = (
-    "model.ckpt-*", "data-[0-9]*", "checkpoint", "best", "runs", "training.json", "budget.json",
-    "rollbacks.json", "metrics.jsonl", "events.out.tfevents.*", "run_summary.json", "training.png",
-    "pretraining.png", "search*.tsv", "search.png", "*_results*.txt", "eval_results.json",
+    "model.ckpt-*", "data-[0-9]*", "checkpoint", BEST_FOLDER, "runs", "training.json",
+    "budget.json", "rollbacks.json", "metrics.jsonl", "events.out.tfevents.*", "run_summary.json",
+    "training.png", "pretraining.png", "search*.tsv", "search.png", "*_results*.txt",
+    "eval_results.json",
     "class_report*.txt", "*_report.txt", "confusion*.png", "errors*.tsv", "test_results*.tsv",
     "predictions*.tsv", "predictions.txt", "entities.jsonl", "glue_submission",
     "predictions.json", "nbest_predictions.json", "null_odds.json",
@@ -42,8 +45,6 @@ _WRITTEN = (
     ADAPTED_VOCABULARY,
     *ANSWER_FILES, *_KEPT,
 )  # fmt: skip
-# Ends of what holds weights, in any format.
-_OF_WEIGHTS = (".index", ".safetensors", ".h5", ".keras", ".bin")
 # What is replaced by a run that doesn't stand yet; while it is moved; and when nobody needs it.
 _ASIDE, _MOVING, _FORGOTTEN = ".replaced", ".replaced.moving", ".replaced.forgotten"
 
@@ -162,7 +163,9 @@ def holds_model(directory: str) -> bool:
     if not tf.io.gfile.isdir(directory):
         return False
     names = [name.rstrip("/") for name in tf.io.gfile.listdir(directory)]
-    return any(name.endswith(_OF_WEIGHTS) or name in (CONFIG_NAME, "best") for name in names)
+    return any(
+        name.endswith(WEIGHTS_ENDINGS) or name in (CONFIG_NAME, BEST_FOLDER) for name in names
+    )
 
 
 def latest_run_checkpoint(directory: str, to_train: bool = True) -> str | None:

@@ -13,7 +13,8 @@ import keras
 from modeling.errors import ModelingError
 from modeling.training import settings
 from modeling.training.engine import distribution, precision
-from modeling.training.engine.loop import LoopAgreement
+from modeling.training.engine.loop import wait_for_workers
+from modeling.training.given_student import take_student
 from modeling.training.runs import run_folder
 from modeling.training.runs.summary import RunSummary, given_run_flags
 
@@ -71,8 +72,8 @@ def session(
         place = os.path.join(os.path.realpath(path or ""), "")
         if values.overwrite_output_dir and path and place.startswith(inside):
             raise ModelingError(
-                f"--{name}={path} lies in the folder that --overwrite_output_dir empties. Move it, "
-                f"or choose another --output_dir."
+                f"--{name}={path} lies in the output folder, whose earlier run "
+                f"--overwrite_output_dir replaces. Move it, or choose another --output_dir."
             )
     # Before several workers join: one of them that fails here must not leave the others waiting.
     run_folder.prepare_run_folder(values.output_dir)
@@ -89,6 +90,30 @@ def session(
 
 
 @contextlib.contextmanager
+def task_session(
+    values, given: settings.FineTuningSettings
+) -> Iterator[tuple[settings.FineTuningSettings, RunSummary]]:
+    """`session` of a script that fine-tunes, from a student where its flags ask for one.
+
+    Args:
+        values: The script's flag values.
+        given: What `fine_tuning_settings` made of them.
+
+    Yields:
+        The settings, which are the student's if there is one, and the summary.
+
+    Raises:
+        ModelingError: See `session` and `take_student`.
+    """
+    sizes = [trial.batch_size for trial in given.trials]
+    evaluations = {name: values[name].value for name in ("eval_batch_size", "predict_batch_size")}
+    with session(values, sizes, **evaluations) as summary:
+        if take_student(values):
+            given = settings.fine_tuning_settings(values)
+        yield given, summary
+
+
+@contextlib.contextmanager
 def _replacing(values) -> Iterator[None]:
     """What an earlier run has written is out of the way for --overwrite_output_dir.
 
@@ -101,7 +126,7 @@ def _replacing(values) -> Iterator[None]:
         if chief:
             run_folder.set_run_aside(folder)
         # The other workers mustn't see what is about to go.
-        LoopAgreement().reach(False, False, 1.0)
+        wait_for_workers()
     try:
         yield
     except BaseException:
