@@ -9,6 +9,7 @@ import pathlib
 import subprocess
 import sys
 import zipfile
+from typing import NoReturn
 
 import pytest
 import tensorflow as tf
@@ -32,13 +33,16 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+def _skip(message: str) -> NoReturn:
+    if os.environ.get("CI"):
+        pytest.fail(f"{message}; in CI it must be there")
+    pytest.skip(message)
+
+
 def _folder(name: str) -> pathlib.Path:
     path = SHARED / name
     if not path.is_dir():
-        message = f"{path} is absent (set BERT_SHARED_DIR to the folder that holds {name}/)"
-        if os.environ.get("CI"):
-            pytest.fail(message + "; in CI it must be there")
-        pytest.skip(message)
+        _skip(f"{path} is absent (set BERT_SHARED_DIR to the folder that holds {name}/)")
     return path
 
 
@@ -46,6 +50,12 @@ def _folder(name: str) -> pathlib.Path:
 def golden() -> pathlib.Path:
     """The folder of numbers printed by the original release under TensorFlow 1.15."""
     return _folder("golden")
+
+
+@pytest.fixture(scope="session")
+def formats() -> pathlib.Path:
+    """The folder of other libraries' checkpoints, with their outputs."""
+    return _folder("golden/formats")
 
 
 @pytest.fixture(scope="session")
@@ -64,7 +74,7 @@ def _folder_of_all(tmp_path_factory) -> pathlib.Path:
 def load_in_cpp(tmp_path_factory) -> cpp_loader.CppLoader:
     """Exports in TensorFlow's C++ loader, compiled once."""
     if cpp_loader.why_not():
-        pytest.skip(cpp_loader.why_not())
+        _skip(cpp_loader.why_not())
     folder = _folder_of_all(tmp_path_factory)
     with open(folder / "loader.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

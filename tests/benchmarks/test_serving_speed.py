@@ -183,7 +183,7 @@ def test_a_worker_answers_over_pipes(tmp_path):
         # The 1 is how often it prepared.
         assert process.ask(do="answers", **which) == [[[2.0, 2.0]], [[3.0, 3.0]]]
         seconds = process.ask(do="time", passes=3, **which)
-        assert len(seconds) == 3 and all(0 < each < 10 for each in seconds)
+        assert len(seconds) == 3 and all(each > 0 for each in seconds)
         assert process.ask(do="answers", **which) == [[[2.0, 2.0]], [[3.0, 3.0]]]
         seen = process.ask(do="clients", clients=3, seconds=0.1, **which)
         assert len(seen["latencies"]) >= 3 and seen["seconds"] >= 0.1

@@ -2,6 +2,7 @@
 
 import contextlib
 
+import pyarrow.parquet
 import pytest
 
 from data import progress
@@ -102,10 +103,7 @@ def test_what_is_refused_has_ended(tmp_path, told):
 
 
 def test_rows_of_parquet(tmp_path, told):
-    parquet = pytest.importorskip("pyarrow.parquet")
-    import pyarrow
-
-    parquet.write_table(pyarrow.table({"text": ["a"] * 30}), tmp_path / "t.parquet")
+    pyarrow.parquet.write_table(pyarrow.table({"text": ["a"] * 30}), tmp_path / "t.parquet")
     assert len(list(read_table(str(tmp_path / "t.parquet")))) == 30
     assert told == [[f"Reading {tmp_path / 't.parquet'}", "rows", 30, 30, True]]
 

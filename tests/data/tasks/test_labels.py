@@ -41,6 +41,22 @@ def test_of_another_kind_of_model(tmp_path):
         tags.load_tags(str(tmp_path), None)
 
 
+def test_never_those_of_a_folder_above(tmp_path):
+    """Beside the weights, or above their folder `best`; not where a folder of models has some."""
+    model = tmp_path / "models" / "a"
+    (model / "best").mkdir(parents=True)
+    out = str(tmp_path / "out")
+    for folder in (tmp_path / "models", model):
+        (folder / "labels.json").write_text('{"labels": ["x"]}')
+    own = str(model / "labels.json")
+    for path in (model, f"{model}/", model / "bert_model.ckpt", model / "best"):
+        assert labels.find_labels(out, str(path)) == own
+    assert labels.find_labels(out, str(model / "best" / "model.ckpt-4")) == own
+    (model / "labels.json").unlink()
+    for path in (model, f"{model}/", model / "bert_model.ckpt", model / "best"):
+        assert labels.find_labels(out, str(path)) is None
+
+
 def test_labels_alone_bind_nobody(tmp_path):
     """A command that was refused, or stopped before its first checkpoint, has left them."""
     folder = str(tmp_path)

@@ -4,11 +4,13 @@ BERT_MINILM_DIR=/tmp/minilm python -m pytest -m slow tests/modeling/checkpoints/
 """
 
 import json
+import shutil
 
 import numpy as np
 import pytest
 
 from modeling import checkpoints
+from modeling.checkpoints.inspection.tokenizer_files import vocabulary_beside, vocabulary_tokens
 from modeling.config import BertConfig
 from modeling.models import BertClassifier
 from tests.modeling.checkpoints.formats.every_format import FORMATS, write_in_formats
@@ -51,6 +53,13 @@ def test_tanh_gelu_would_be_noticed(minilm):
         for act in ("gelu", "gelu_erf")
     ]
     assert np.abs(outputs[0] - outputs[1]).max() > 1e-4
+
+
+@pytest.mark.slow
+def test_its_tokenizer_json_holds_its_vocabulary(minilm, tmp_path):
+    shutil.copy(minilm / "tokenizer.json", tmp_path)
+    of_json = vocabulary_tokens(vocabulary_beside(str(tmp_path)))
+    assert of_json == vocabulary_tokens(str(minilm / "vocab.txt")) and len(of_json) == 30_522
 
 
 @pytest.mark.slow

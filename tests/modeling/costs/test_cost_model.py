@@ -218,6 +218,18 @@ def test_a_teachers_forward_pass_is_in_the_table():
     forward = cost_model.forward_work(teacher, 256, 128, 20)
     assert taught.seconds == alone.seconds + forward.seconds(cost_machines.H100)
     assert taught.memory == alone.memory + 4 * cost_model.parameters(teacher)
+    # Computed in the student's number format.
+    half, whole = (
+        cost_model.forward_work(teacher, 8, 128, half_precision=h) for h in (True, False)
+    )
+    assert whole.activation_bytes > 1.5 * half.activation_bytes and whole.flops == half.flops
+    cpu = cost_machines.CPU["float32"]
+    alone_there, taught_there = (
+        PhaseCost(config, cpu, phase, 2, half_precision=False, teachers=teachers)
+        for teachers in ((), [teacher])
+    )
+    forward = cost_model.forward_work(teacher, 256, 128, 20, half_precision=False)
+    assert taught_there.seconds == alone_there.seconds + forward.seconds(cpu)
     text = estimate(config, [phase], teachers=[teacher])
     assert "A teacher of 12 layers, 768 wide" in text
     # One of every place computes as many logits as there are places, as the student does.

@@ -5,6 +5,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import types
 
 import keras
 import numpy as np
@@ -49,6 +50,28 @@ def randomised(model, seed=0):
     for variable in model.trainable_variables:
         variable.assign(variable + rng.normal(0, 0.3, variable.shape))
     return model
+
+
+@pytest.mark.parametrize(
+    ("told", "form"),
+    [
+        (("int8", 40, 3, "saved_model", False), {"dtype": "int8", "branches": 3}),
+        (("bfloat16", 64, 0, "saved_model", True), {"dtype": "bfloat16", "xla": True}),
+        ((None, 32, 1, "tflite", False), {"format": "tflite", "branches": 1}),
+    ],
+)
+def test_an_export_is_as_the_flags_say(told, form):
+    names = "export_dtype", "max_seq_length", "export_branches", "export_format", "export_xla"
+    values = types.SimpleNamespace(
+        vocab_file="v.txt", export_dir=None, output_dir="out", **dict(zip(names, told, strict=True))
+    )
+    export = Export.from_flags(values)
+    default = {"dtype": None, "branches": 0, "format": "saved_model", "xla": False}
+    wanted = default | form | {"max_seq_length": told[1], "directory": "out/export"}
+    assert vars(export) == wanted | {"assets": {"vocab.txt": "v.txt"}}
+    values.export_dir = "served"
+    export = Export.from_flags(values, "extended.txt")
+    assert (export.directory, export.assets) == ("served", {"vocab.txt": "extended.txt"})
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,5 @@
 """Real inputs of every family: the same answers from everything that can serve them."""
 
-import time
-
 import numpy as np
 import pytest
 
@@ -113,37 +111,6 @@ def test_rest_and_grpc(families):
                 GrpcClient(server.grpc, name),
             ):
                 family.check([client(family.signature, **r) for r in family.requests()])
-
-
-def first_and_usual(base: str, family: Family, warm_up: bool) -> tuple[float, float]:
-    """Seconds of a server's first answer, and the median of twenty more."""
-    with StandIn({"classes": base}, warm_up=warm_up) as server:
-        client = RestClient(server.rest, "classes")
-        client.status()  # so that nothing but the model is counted
-        seconds = []
-        for number in range(21):
-            request = {k: v[number : number + 4] for k, v in family.inputs.items()}
-            body = client.body(family.signature, request)
-            begun = time.perf_counter()
-            client.post(body)
-            seconds.append(time.perf_counter() - begun)
-    return seconds[0], float(np.median(seconds[1:]))
-
-
-@pytest.mark.slow
-def test_the_first_request_is_not_slow(families):
-    family = families["classes"]
-    base = str(family.path).rpartition("/")[0]
-    cold, usual = first_and_usual(base, family, warm_up=False)
-    assert cold > 1.5 * usual
-    print(f"without warm-up: {cold / usual:.1f} times the median of {1e3 * usual:.1f} ms")
-    ratios = []
-    # The machine may be busy for a moment.
-    while len(ratios) < 3 and (not ratios or min(ratios) > 1.5):
-        first, usual = first_and_usual(base, family, warm_up=True)
-        ratios.append(first / usual)
-    print(f"with warm-up: {min(ratios):.2f} times")
-    assert min(ratios) <= 1.5
 
 
 @pytest.mark.slow

@@ -98,8 +98,6 @@ def test_contradictions_are_refused(tmp_path, model):
     with pytest.raises(ModelingError, match="--do_lower_case is True, but the model's own files"):
         open_given_model(given(tmp_path, init_checkpoint=model, do_lower_case="true"))
     open_given_model(given(tmp_path, init_checkpoint=model, do_lower_case="false"))
-    with pytest.raises(ModelingError, match="--strip_accents is True, but the model's own files"):
-        open_given_model(given(tmp_path, init_checkpoint=model, strip_accents="true"))
     config = tmp_path / "config.json"
     config.write_text(BertConfig(**{**CONFIG.to_dict(), "hidden_act": "relu"}).to_json_string())
     with pytest.raises(ModelingError, match="hidden_act"):

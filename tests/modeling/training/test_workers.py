@@ -154,6 +154,41 @@ def test_tpu_that_is_not_there(name, monkeypatch):
     assert len(str(caught.value)) < 600
 
 
+@pytest.mark.parametrize(
+    ("told", "asked"),
+    [
+        ({"master": "grpc://10.0.0.2:8470"}, ("grpc://10.0.0.2:8470", None, None)),
+        (
+            {"use_tpu": True, "tpu_name": "my-tpu", "tpu_zone": "us-b", "gcp_project": "p"},
+            ("my-tpu", "us-b", "p"),
+        ),
+        ({"use_tpu": True}, ("local", None, None)),
+    ],
+)
+@pytest.mark.parametrize("cores", [None, 4, 8])
+def test_the_tpu_that_flags_name(told, asked, cores, monkeypatch, caplog):
+    class Resolver:
+        def __init__(self, tpu, zone, project):
+            self.named = tpu, zone, project
+
+    class Strategy:
+        num_replicas_in_sync = 4
+
+        def __init__(self, resolver):
+            self.resolver = resolver
+
+    done = []
+    monkeypatch.setattr("socket.getaddrinfo", lambda *arguments, **named: [])
+    monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", Resolver)
+    monkeypatch.setattr(tf.config, "experimental_connect_to_cluster", done.append)
+    monkeypatch.setattr(tf.tpu.experimental, "initialize_tpu_system", done.append)
+    monkeypatch.setattr(tf.distribute, "TPUStrategy", Strategy)
+    strategy = distribution.get_strategy(**told, num_tpu_cores=cores)
+    assert strategy.resolver.named == asked and done == [strategy.resolver] * 2
+    told_of = "--num_tpu_cores is 8, but the TPU has 4; all of them are used." in caplog.text
+    assert told_of == (cores == 8)
+
+
 def test_tpu_and_another_strategy_contradict_each_other():
     with pytest.raises(ModelingError, match="use_tpu is set, but"):
         distribution.get_strategy("mirrored", use_tpu=True)

@@ -1,7 +1,5 @@
 """Sentence splitting: hard cases, and against TF Text's breaker on the same text."""
 
-import time
-
 import pytest
 
 from data.pretraining.corpus.sentences import split_sentences
@@ -43,21 +41,3 @@ def test_marks_in_long_rows_are_gone_through_once():
             [mark * 1_000_000 + "5 x"],
             [mark * 1_000_000, "5 x"],
         )
-
-
-@pytest.mark.slow
-def test_faster_than_tf_text(shared_data):
-    import tensorflow as tf
-    import tensorflow_text as tf_text
-
-    lines = (shared_data / "corpora/enwiki/heldout/wiki_00").read_text("utf-8").split("\n")
-    paragraphs = [line for line in lines if line and not line.startswith("<")]
-    breaker = tf_text.StateBasedSentenceBreaker()
-    breaker.break_sentences(tf.constant(paragraphs[:10]))
-    start = time.process_time()
-    breaker.break_sentences(tf.constant(paragraphs))
-    theirs = time.process_time() - start
-    start = time.process_time()
-    for paragraph in paragraphs:
-        split_sentences(paragraph)
-    assert (time.process_time() - start) * 3 < theirs

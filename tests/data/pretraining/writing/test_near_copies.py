@@ -56,7 +56,7 @@ def test_estimates_against_the_sets():
     assert np.abs(errors).max() < 4.5 and abs(np.mean(errors)) < 0.3 and np.std(errors) < 1.3
 
 
-def test_shingles():
+def test_shingles(monkeypatch):
     assert list(near_copies.shingles(Document(["A b, c", "d e-f."], ""))) == [
         *(b"a b c d e", b"b c d e f")
     ]
@@ -67,9 +67,8 @@ def test_shingles():
     # Long ones are hashed by and by; the size of a batch changes nothing.
     words = [str(number) for number in range(9000)]
     signature = near_copies.document_signature(document(words))
-    near_copies._AT_ONCE, kept = 100, near_copies._AT_ONCE
+    monkeypatch.setattr(near_copies, "_AT_ONCE", 100)
     assert (near_copies.document_signature(document(words)) == signature).all()
-    near_copies._AT_ONCE = kept
 
 
 @pytest.fixture(scope="module")

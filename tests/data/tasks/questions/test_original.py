@@ -260,22 +260,35 @@ def test_what_training_needs():
     assert (example.start_position, example.end_position, example.answer) == (-1, -1, "")
 
 
-def test_nothing_to_train_on_is_told(tmp_path, words):
-    content = {"context": "a b", "qas": [{"id": "x", "question": "c"}]}
-    content["qas"][0]["answers"] = [{"text": "b", "answer_start": 0}]
-    path = tmp_path / "train.json"
+def training_splits(folder, tokenizer, context, answer, **given):
+    """Of three questions about a context, the answer to all of which begins at `answer`."""
+    answers = [{"text": "h", "answer_start": answer}]
+    questions = [{"id": str(n), "question": "c", "answers": answers} for n in range(3)]
+    path = folder / "train.json"
+    content = {"context": context, "qas": questions}
     path.write_text(json.dumps({"data": [{"paragraphs": [content]}]}), "utf-8")
     values = {"version_2_with_negative": False, "original_postprocessing": True}
-    values |= {"max_seq_length": 16, "doc_stride": 4, "max_query_length": 4}
+    values |= {"max_seq_length": 16, "doc_stride": 4, "max_query_length": 4, "max_contexts": 0}
     values |= {"train_file": [str(path)], "num_train_epochs": [1.0], "max_train_examples": 0}
-    values |= {
-        "epochs_per_file": [],
-        "max_contexts": 0,
-        "skip_bad_rows": False,
-        "original_step_count": True,
-    }
-    with pytest.raises(DataError, match=r"train.json: none of its 1 questions can be trained on"):
-        read_training_questions(types.SimpleNamespace(**values), words)
+    values |= {"epochs_per_file": [], "skip_bad_rows": False, "original_step_count": True}
+    return read_training_questions(types.SimpleNamespace(**values | given), tokenizer)
+
+
+def test_nothing_to_train_on_is_told(tmp_path, words):
+    with pytest.raises(DataError, match=r"train.json: none of its 3 questions can be trained on"):
+        training_splits(tmp_path, words, "a h", 0)
+
+
+@pytest.mark.parametrize("as_original", [False, True])
+def test_steps_are_counted_by_questions_as_the_original_does(tmp_path, words, as_original):
+    """Or by windows, of which each of these questions has several: a pass is one over them all."""
+    given = {"original_postprocessing": as_original}
+    context = " ".join("abcdefgh"[n % 8] for n in range(40))
+    (split,) = training_splits(tmp_path, words, context, len(context) - 1, **given)
+    assert split.steps_per_epoch(2) == 3 / 2
+    given["original_step_count"] = False
+    (split,) = training_splits(tmp_path, words, context, len(context) - 1, **given)
+    assert split.steps_per_epoch(2) == len(split.features) / 2 >= 6
 
 
 def test_lengths_are_checked(words):

@@ -157,6 +157,8 @@ def test_repair_is_reported(tmp_path, caplog):
         ("\na\nb\n", {}, "f.txt:2: there is no column -1 with a tag.*--tag_column"),
         ("a x O\n", {"tag_column": "3"}, "f.txt:1: there is no column 3"),
         ("a O\n", {"token_column": "4", "tag_column": "1"}, "f.txt:1.*column 4 of the words"),
+        ("a x O\n", {"token_column": "5"}, "f.txt:1: there is no column 5 of the words.*has 3"),
+        ("a x O\n", {"token_column": "-4"}, "no column -4 of the words.*--token_column"),
         ("a O\n", {"tag_column": "ner"}, "--tag_column is 'ner'.*a number"),
         ("a O\nb PER\n", {}, "f.txt:2: the tag is 'PER'"),
         ("a O\nb S-PER\n", {"scheme": "iob2"}, "f.txt:2: the tag is 'S-PER'.*IOB2"),

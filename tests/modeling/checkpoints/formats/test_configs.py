@@ -183,9 +183,11 @@ def test_yaml_that_lies(tmp_path, text, words):
     file = tmp_path / "params.yaml"
     file.write_text(text)
     tracemalloc.start()
-    with pytest.raises(ModelingError, match=words) as raised:
-        BertConfig.from_json_file(file)
-    assert tracemalloc.get_traced_memory()[1] < 60e6
-    tracemalloc.stop()
+    try:
+        with pytest.raises(ModelingError, match=words) as raised:
+            BertConfig.from_json_file(file)
+        assert tracemalloc.get_traced_memory()[1] < 60e6
+    finally:
+        tracemalloc.stop()
     assert str(file) in str(raised.value)
     assert "\n" not in str(raised.value) and len(str(raised.value)) < 500

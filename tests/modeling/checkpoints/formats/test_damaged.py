@@ -49,17 +49,15 @@ SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 9)
 
 
 @pytest.fixture
-def example(golden, tmp_path):
+def example(formats, tmp_path):
     """Makes a format's folder, whole."""
 
     def make(name) -> pathlib.Path:
-        if not (golden / "formats").is_dir():
-            pytest.skip("the examples are absent")
-        source, target = golden / "formats" / FORMATS[name][0], tmp_path / "model"
+        source, target = formats / FORMATS[name][0], tmp_path / "model"
         if name == "original":
-            checkpoints.convert(golden / "formats" / "mg_classifier", target, "tf1")
+            checkpoints.convert(formats / "mg_classifier", target, "tf1")
         elif name == "pytorch before 1.6":
-            source = golden / "formats" / "pytorch_bin"
+            source = formats / "pytorch_bin"
             target.mkdir()
             file = TorchFile(str(source / "pytorch_model.bin"))
             tensors = {name: file.read(name) for name in file.shapes}
@@ -366,24 +364,28 @@ def test_hostile(example, case):
     size = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     tracemalloc.start()
-    with pytest.raises(ModelingError) as raised:
-        checkpoints.convert(folder, folder.parent / "out", "tf1")
-    traced = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
+    try:
+        with pytest.raises(ModelingError) as raised:
+            checkpoints.convert(folder, folder.parent / "out", "tf1")
+        traced = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
     assert traced < size + 30e6
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak < size / 1e3 + 50_000
     assert str(folder) in str(raised.value)
     assert "\n\n" not in str(raised.value)
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", [name for name in FORMATS if name not in ("hub", "keras")])
 @pytest.mark.parametrize(
     "spoil", [lambda c: c[: len(c) // 2], lambda c: b"[" * 10**5, lambda c: b""]
 )
 def test_configurations(example, name, spoil):
     folder = example(name)
     files = [folder / file for file in ("bert_config.json", "config.json")]
-    for file in (file for file in files if file.exists()):
+    files = [file for file in files if file.exists()]
+    assert files
+    for file in files:
         file.write_bytes(spoil(file.read_bytes()))
         converted_or_refused(folder, str(file))
         assert os.path.exists(file)

@@ -29,11 +29,8 @@ SIZES = BertConfig(
 
 
 @pytest.fixture
-def examples(golden):
-    folder = golden / "formats"
-    if not folder.is_dir():
-        pytest.skip(f"{folder} is absent")
-    return folder
+def examples(formats):
+    return formats
 
 
 @pytest.fixture

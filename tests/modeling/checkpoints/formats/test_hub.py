@@ -10,11 +10,8 @@ from modeling.errors import ModelingError
 
 
 @pytest.fixture
-def saved_model(golden, tmp_path):
-    folder = golden / "formats" / "tfhub"
-    if not folder.is_dir():
-        pytest.skip(f"{folder} is absent")
-    return shutil.copytree(folder, tmp_path / "saved")
+def saved_model(formats, tmp_path):
+    return shutil.copytree(formats / "tfhub", tmp_path / "saved")
 
 
 def test_vocabulary_and_casing(saved_model):

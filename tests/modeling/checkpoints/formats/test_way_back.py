@@ -54,11 +54,8 @@ NAMES = {
 
 
 @pytest.fixture
-def examples(golden):
-    folder = golden / "formats"
-    if not folder.is_dir():
-        pytest.skip(f"{folder} is absent")
-    return folder
+def examples(formats):
+    return formats
 
 
 def _outputs(example) -> dict[str, np.ndarray]:

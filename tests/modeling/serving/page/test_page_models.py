@@ -41,7 +41,7 @@ def test_answers_are_the_saved_models(name, models, export):
     assert model.family.name == OF_VARIANTS.get(name, name)
     inputs = inputs_of(model)
     got, milliseconds = model.answer(inputs)
-    assert 0 < milliseconds < 60_000
+    assert milliseconds > 0
     if name == "similar":
         loaded = tf.saved_model.load(export(name)).signatures["serving_default"]
         vectors = loaded(text=[inputs["text"], *inputs["texts"]])["embedding"].numpy()

@@ -60,7 +60,7 @@ def test_a_finished_session(tmp_path, caplog):
         summary.datetime.datetime.fromisoformat(entry[k]) for k in ("started", "ended_at")
     )
     assert started.utcoffset() == summary.datetime.timedelta(0) and started <= ended
-    assert 0 <= entry["wall_seconds"] < 60
+    assert entry["wall_seconds"] >= 0
     (line,) = [m for m in caplog.messages if m.startswith("Run finished")]
     assert "steps 5 to 9, 123 parameters, 1 replica(s)" in line
 
