@@ -2,7 +2,7 @@
 
     python run_ner.py --data_dir=$CONLL_DIR --train_file=eng.train --dev_file=eng.testa \\
         --test_file=eng.testb --do_train=True --do_eval=True --do_predict=True \\
-        --vocab_file=$BERT_BASE_DIR/vocab.txt --do_lower_case=False \\
+        --vocab_file=$BERT_BASE_DIR/vocab.txt \\
         --bert_config_file=$BERT_BASE_DIR/bert_config.json \\
         --init_checkpoint=$BERT_BASE_DIR/bert_model.ckpt --train_batch_size=32 \\
         --learning_rate=5e-5 --num_train_epochs=3.0 --output_dir=/tmp/conll_output/

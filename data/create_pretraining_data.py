@@ -7,9 +7,10 @@ r"""Makes pre-training TFRecords from text; the original release's command, with
         --num_shards=64 --num_workers=0
 
 Input: one sentence per line and a blank line between documents, WikiExtractor's output, JSON lines
-or Parquet; all but the last may be compressed (gzip, zstd). A corpus may be of any size: memory
-stays the same, a command that was killed goes on when it is run again, and the records don't
-depend on the number of workers. With --runner the same work is done by Apache Beam on a cluster.
+or Parquet; all but the last may be compressed (gzip, bzip2, xz, zstd). A corpus may be of any size:
+memory stays the same, a command that was killed goes on when it is run again, and the records
+don't depend on the number of workers. With --runner the same work is done by Apache Beam on a
+cluster.
 """
 
 from modeling import quiet  # noqa: F401  isort: skip

@@ -39,10 +39,10 @@ MOST_TOKENS = 10_000_000
 flags.DEFINE_string(
     "input_file",
     None,
-    "Corpus files: comma list of globs; plain text, WikiExtractor's output or JSON lines, or gzip "
-    "of these.",
+    "Corpus files: comma list of globs; plain text, WikiExtractor's output, JSON lines (each may be "
+    "packed) or Parquet.",
 )
-flags.DEFINE_string("text_field", corpus.TEXT_FIELD, "Field of JSON lines that holds the text.")
+flags.DEFINE_string("text_field", corpus.TEXT_FIELD, "Field or column that holds the text.")
 flags.DEFINE_string("output_file", None, "The vocabulary, one token per line.")
 flags.DEFINE_integer("vocab_size", 30522, "Number of tokens, met exactly.", upper_bound=MOST_TOKENS)
 data_flags.define_text_folding_flags()

@@ -41,7 +41,7 @@ flags.DEFINE_string("signature", "serving_default", "Which of the model's signat
 flags.DEFINE_string(
     "input_file",
     "-",
-    "What to ask: comma list of globs, gzip-compressed or not; - for standard input.",
+    "What to ask: comma list of globs, packed or not; - for standard input.",
 )
 flags.DEFINE_enum(
     "input_format",
