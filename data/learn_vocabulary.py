@@ -39,8 +39,8 @@ MOST_TOKENS = 10_000_000
 flags.DEFINE_string(
     "input_file",
     None,
-    "Corpus files: comma list of globs; plain text, WikiExtractor's output, JSON lines (each may be "
-    "packed) or Parquet.",
+    "Corpus files: comma list of globs; plain text, WikiExtractor's output, JSON lines (all may "
+    "be packed) or Parquet.",
 )
 flags.DEFINE_string("text_field", corpus.TEXT_FIELD, "Field or column that holds the text.")
 flags.DEFINE_string("output_file", None, "The vocabulary, one token per line.")

@@ -12,7 +12,7 @@ FOREIGN = {
     *("no", "dir", "tag_set", "signature_def"),
     *("model_config_file", "enable_batching", "batching_parameters_file"),
     *("tensorflow_inter_op_parallelism", "tensorflow_intra_op_parallelism"),
-    *("project", "region", "temp_location", "setup_file"),
+    *("project", "region", "temp_location"),
 }
 # Where `tests.readme.small_data` puts what these variables name.
 FOLDERS = {"GLUE_DIR": "glue", "SQUAD_DIR": "squad", "CONLL_DIR": "conll"}
@@ -95,6 +95,17 @@ def test_messages_are_what_is_printed():
     printed = commands.messages()
     assert len(parts) > 50
     assert [part for part in parts if part not in printed] == []
+
+
+def test_every_fence_is_read(document):
+    """None is indented, or has more than a word behind it, by which it would escape the checks."""
+    text = document.read_text("utf-8")
+    fenced = [block for block in markdown.blocks(text) if block.language != "setup"]
+    assert text.count("```") == 2 * len(fenced)
+
+
+def test_there_are_blocks_that_run():
+    assert len(QUICK) >= 3 and len(_marked("run: slow")) >= 6
 
 
 def test_blocks_say_whether_they_run(document):

@@ -8,7 +8,7 @@ The pipeline maps over the same parts with the same functions as `local`, so it 
 bytes. A document, a part and a shard are each the work of one worker; nothing is shuffled but their
 numbers and, where copies are dropped, 64-bit hashes. Corpus, vocabulary and output must lie where
 every worker can reach them by the same path (gs://, hdfs://, a shared disk), and the workers need
-this project and its requirements (a container image, or --setup_file).
+this project and its requirements (a container image, or --extra_package).
 """
 
 from collections.abc import Callable, Iterable, Iterator
