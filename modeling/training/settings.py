@@ -240,7 +240,6 @@ def make_strategy(values, parts: bool = False) -> tf.distribute.Strategy:
         values.tpu_zone,
         values.gcp_project,
         values.master,
-        # Its default, the original's, is no expectation.
         values.num_tpu_cores if values["num_tpu_cores"].present else None,
     )
     trains = "do_train" in values and values.do_train

@@ -32,9 +32,11 @@ def model(tmp_path):
 def given(tmp_path, **flag_values):
     """Flag values as a command line gives them."""
     values = flags.FlagValues()
-    for name in ("bert_config_file", "init_checkpoint", "vocab_file", "output_dir", "input_file"):
+    names = "bert_config_file", "init_checkpoint", "vocab_file", "output_dir", "input_file"
+    for name in (*names, "corpus_file"):
         flags.DEFINE_string(name, None, "", flag_values=values)
     defaults = {"do_lower_case": True, "strip_accents": None, "overwrite_output_dir": False}
+    defaults["do_export"] = False
     for name, default in defaults.items():
         flags.DEFINE_bool(name, default, "", flag_values=values)
     told = {"output_dir": tmp_path / "out"} | flag_values
@@ -92,6 +94,20 @@ def test_sizes_by_name_are_for_the_vocabulary_that_is_known(tmp_path, model):
         size(bert_config_file="L-4_H-250")
     with pytest.raises(ModelingError, match=r"missing: the JSON file .* or a name of sizes: tiny"):
         size()
+
+
+def test_pretraining_folds_text_as_the_release_it_begins_with(tmp_path, model):
+    """By the name of its folder where nothing else tells; the original's command has no flag."""
+    cased = model.rename(tmp_path / "cased_L-12_H-768_A-12")
+    (cased / "tokenizer_config.json").unlink()
+    for name, path in (("corpus_file", "a.txt"), ("do_export", "true")):
+        told = {name: path, "init_checkpoint": cased}
+        with pytest.raises(ModelingError, match="was trained on cased text"):
+            open_given_model(given(tmp_path, **told), learns_vocabulary=True)
+        open_given_model(given(tmp_path, **told, do_lower_case="false"), learns_vocabulary=True)
+    values = given(tmp_path, init_checkpoint=cased, input_file="a.tfrecord")
+    open_given_model(values, learns_vocabulary=True)
+    assert known_text_folding(values) == TextFolding(False)
 
 
 def test_contradictions_are_refused(tmp_path, model):

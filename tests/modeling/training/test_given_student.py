@@ -233,9 +233,7 @@ def test_another_vocabulary_than_the_teacher_s(tmp_path, monkeypatch, teacher):
 def test_only_the_first_worker_writes(tmp_path, monkeypatch, teacher):
     reached = []
     monkeypatch.setattr(given_student, "is_chief", lambda: False)
-    monkeypatch.setattr(
-        given_student.LoopAgreement, "reach", lambda self, *numbers: reached.append(numbers)
-    )
+    monkeypatch.setattr(given_student, "wait_for_workers", lambda: reached.append("here"))
     values = given(tmp_path, monkeypatch, student_layers="0", init_checkpoint=teacher)
     assert take_student(values) and len(reached) == 1
     assert values.init_checkpoint == str(tmp_path / "out/student")

@@ -279,7 +279,7 @@ def test_halves_of_surrogate_pairs(tmp_path):
 @pytest.mark.parametrize("level", [logging.INFO, logging.DEBUG])
 def test_verbose_logging_names_every_answer_that_is_elsewhere(tmp_path, caplog, level):
     """--verbose_logging is that level; without it a few are named."""
-    caplog.set_level(level)
+    caplog.set_level(level, "absl")
     asked = [qa(id=str(n), answers=[{"text": "far", "answer_start": 0}]) for n in range(30)]
     read(tmp_path, squad(*asked, context="not here but far"))
     named = [f"qas[{n}]" in caplog.text for n in range(30)]

@@ -47,7 +47,7 @@ def folder(tmp_path):
 def test_a_model_has_its_tokenizer(folder, tmp_path):
     opened = modeling.from_pretrained(folder)
     assert opened.tokenizer.vocab == VOCAB and opened.tokenizer.do_lower_case is False
-    assert opened.tokenizer.tokenize(["twee eens"]).to_list() == [[[7], [5, 6]]]
+    assert opened.tokenizer.tokenize(["twee eens"]).to_list() == [[7, 5, 6]]
     # Written by the command, and from Python; also where it lies.
     checkpoints.convert(folder, tmp_path / "out", "tf1")
     modeling.save_pretrained(tmp_path / "own", opened.model, opened.tokenizer)
