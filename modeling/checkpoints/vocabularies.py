@@ -30,6 +30,7 @@ from modeling.checkpoints.formats.keras_hub import (
 )
 from modeling.checkpoints.inspection.releases import case_of_release
 from modeling.checkpoints.inspection.tokenizer_files import (
+    source_of_vocabulary,
     told_folding,
     vocabulary_beside,
     vocabulary_tokens,
@@ -162,7 +163,7 @@ def vocabulary_of(path: str | os.PathLike) -> tuple[Description | None, str]:
         logging.warning("%s is damaged: it doesn't tell the checkpoint's vocabulary.", note)
         return None, note
     if release:
-        return describe_vocabulary(release), release
+        return describe_vocabulary(release), source_of_vocabulary(release)
     return None, ""
 
 
@@ -182,7 +183,7 @@ def text_folding(path: str | os.PathLike, by_name: bool = False) -> TextFolding:
     Args:
         path: As `checkpoints.load` takes it.
         by_name: Whether the name of a release's folder counts where nothing else tells. Scripts
-            have `check_casing` instead.
+            that read texts have `check_casing` instead.
 
     Raises:
         ModelingError: There is no checkpoint, or such a file is damaged.

@@ -127,11 +127,11 @@ def take_text_folding(values, known: TextFolding) -> None:
 def known_text_folding(values) -> TextFolding:
     """How the texts of a pre-training run are folded; unknown where it was given only records."""
     start = values.init_checkpoint
-    told = text_folding(start, by_name=True) if start else TextFolding()
+    told = text_folding(start) if start else TextFolding()
     if told.do_lower_case is not None:
         return told
     if values.input_file and not any(values[name].present for name in TextFolding._fields):
-        return TextFolding()
+        return text_folding(start, by_name=True) if start else TextFolding()
     return TextFolding(values.do_lower_case, values.strip_accents)
 
 

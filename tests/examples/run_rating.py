@@ -164,14 +164,13 @@ class Rating:
 
 def main(_) -> None:
     settings = fine_tuning_settings(FLAGS)
-    config = settings.config
     with (
         one_run(FLAGS, *run_outputs(FLAGS)),
         task_session(FLAGS, settings) as (settings, summary),
     ):
         tokenizer = Tokenizer(FLAGS.vocab_file, FLAGS.do_lower_case, (), FLAGS.strip_accents)
-        check_training_fits_model(FLAGS, config, tokenizer.vocab_size)
-        fine_tune(Rating(tokenizer, config), settings, summary)
+        check_training_fits_model(FLAGS, settings.config, tokenizer.vocab_size)
+        fine_tune(Rating(tokenizer, settings.config), settings, summary)
 
 
 if __name__ == "__main__":

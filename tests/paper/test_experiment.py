@@ -239,7 +239,7 @@ def test_paper_scale(name, place, capsys):
     known = flags_there_are()
     for launch in launches:
         assert set(launch.flags) <= known, launch.what
-        assert launch.hours(cost_machines.H100) > 0
+        assert launch.hours(cost_machines.H100) > 0 or not launch.phases
     full.show(launches, place)
     text = capsys.readouterr().out
     assert text.count("\npython run_") + text.startswith("python run_") == len(launches)

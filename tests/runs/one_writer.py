@@ -114,14 +114,14 @@ def writers(folder: pathlib.Path) -> dict[str, Writer]:
     own = ("--task_name=delimited", "--train_file=t", *run)
     return {
         "run_pretraining": Writer("run_pretraining", "--input_file=r", *run, place="session"),
-        "run_classifier": Writer("run_classifier", *own, place="session"),
-        "run_squad": Writer("run_squad", "--train_file=t", *run, place="session"),
-        "run_ner": Writer("run_ner", "--train_file=t", *run, place="session"),
+        "run_classifier": Writer("run_classifier", *own, place="task_session"),
+        "run_squad": Writer("run_squad", "--train_file=t", *run, place="task_session"),
+        "run_ner": Writer("run_ner", "--train_file=t", *run, place="task_session"),
         "export (run_classifier)": Writer(
             "run_classifier",
             *("--task_name=delimited", "--output_dir={out}/" + "{own}", "--export_dir={out}"),
             *("--do_export", *model),
-            place="session",
+            place="task_session",
         ),
         "create_pretraining_data": Writer(
             "data.create_pretraining_data",

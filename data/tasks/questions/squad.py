@@ -7,8 +7,8 @@ CMRC 2018 (the SQuAD-style release), TriviaQA, one document per paragraph:
         {"id": …, "question": …, "answers": [{"text": …, "answer_start": …}],
          "is_impossible": false}]}]}]}
 
-Titles and is_impossible may be absent, other keys aren't read. Files are UTF-8, gzip-compressed or
-not. Offsets count Unicode code points. In messages places are written as in
+Titles and is_impossible may be absent, other keys aren't read. Files are UTF-8, and may be packed
+by gzip, bzip2, xz or zstd. Offsets count Unicode code points. In messages places are written as in
 "dev.json: data[3].paragraphs[2].qas[1]", counting from 0.
 
 Training needs to know where an answer is. If the context doesn't hold the text at answer_start,

@@ -11,8 +11,9 @@ A file's ending says its layout; lines and rows count from 1 in messages.
         number of choices from two. "startphrase" and "answer" may stand for "context" and
         "label".
 
-.ndjson and .json are read as .jsonl, and all of them may be gzip-compressed (.gz behind the
-ending). Blank lines are skipped. Labels count from 0. Only test files may go without them.
+.ndjson and .json are read as .jsonl, and all of them may be packed (.gz, .bz2, .xz or .zst
+behind the ending). Blank lines are skipped. Labels count from 0. Only test files may go without
+them.
 """
 
 import dataclasses

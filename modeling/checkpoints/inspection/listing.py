@@ -23,6 +23,7 @@ from modeling.checkpoints.formats.keras_hub import KERAS_HUB
 from modeling.checkpoints.formats.torch_file import PYTORCH
 from modeling.checkpoints.heads import checkpoint_heads
 from modeling.checkpoints.inspection import releases
+from modeling.checkpoints.inspection.tokenizer_files import source_of_vocabulary
 from modeling.checkpoints.loading import FORMATS_OF_OTHERS, find
 from modeling.checkpoints.vocabularies import describe_vocabulary, vocabulary_file
 from modeling.errors import ModelingError
@@ -169,4 +170,5 @@ def describe_release(path: str | os.PathLike) -> list[str]:
         return [*lines, f"No vocabulary among what lies there: {nearby}."]
     tokens = describe_vocabulary(vocabulary)["tokens"]
     of = ", ".join(one.name for one in releases.released_vocabulary(vocabulary))
-    return [*lines, f"Vocabulary: {vocabulary}, {tokens:,} tokens" + (f", of {of}." if of else ".")]
+    source = source_of_vocabulary(vocabulary)
+    return [*lines, f"Vocabulary: {source}, {tokens:,} tokens" + (f", of {of}." if of else ".")]

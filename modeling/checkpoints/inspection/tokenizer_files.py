@@ -28,11 +28,13 @@ FAST_TOKENIZER = "tokenizer.json"
 ADDED = "added_tokens.json"
 VOCABULARY_NAME = "vocab.txt"
 _SPECIAL = re.compile(r"\[(PAD|UNK|CLS|SEP|MASK|unused\d+)\]")
+_sources: dict[str, str] = {}  # of this process's files, what each is from
 _LARGEST_TOKENIZER = 100_000_000  # bytes
 _ADD_WORD = (
     "Texts that hold them are cut into other pieces here. Put each that is a word of the texts, as "
     "they are folded, in the line of its id in vocab.txt."
 )
+_SURROGATE = re.compile("[\ud800-\udfff]")
 # Hugging Face's tokenizers that cut as BERT's does, and those that do what tokenizer.json says.
 _CUTS_LIKE_BERT = re.compile(
     r"(Bert|DistilBert|MobileBert|ConvBert|SqueezeBert|Electra|LayoutLM|Lxmert|Funnel"
@@ -106,7 +108,7 @@ def _tokens_of_tokenizer(path: str) -> list[str] | None:
     values = _read_object(path)
     model = values.get("model")
     vocabulary = model.get("vocab") if isinstance(model, dict) else None
-    if not isinstance(vocabulary, dict) or model.get("type", "WordPiece") != "WordPiece":
+    if not isinstance(vocabulary, dict) or _cutting(model) != "WordPiece":
         return None
     prefix = model.get("continuing_subword_prefix", "##")
     if prefix != "##":
@@ -117,14 +119,16 @@ def _tokens_of_tokenizer(path: str) -> list[str] | None:
     pairs = {(str(number), token) for token, number in vocabulary.items()}
     pairs |= {(str(token.get("id")), str(token.get("content"))) for token in _added_tokens(values)}
     tokens = dict(pairs)
-    ids = [str(number) for number in range(len(pairs))]
-    if tokens.keys() != {*ids} or any("\n" in token for token in tokens.values()):
+    # Of a token that stands twice in the vocab.txt that it was made from there is but one id.
+    ids = [str(number) for number in range(2 * len(pairs)) if str(number) in tokens]
+    odd = any("\n" in token or _SURROGATE.search(token) for token in tokens.values())
+    if odd or not len(ids) == len(tokens) == len(pairs):
         raise ModelingError(
-            f"{path} is damaged: its pieces and the tokens added to them are {len(pairs)}, which "
-            f"don't have the ids from 0 to {len(pairs) - 1}, each once, or one holds a line's end. "
-            f"Download it again; or put a vocab.txt beside it, with a token a line."
+            f"{path} is damaged: the ids of its {len(pairs)} pieces and added tokens aren't "
+            f"different whole numbers from 0 on, or a token holds a line's end or half a "
+            f"character. Download it again; or put a vocab.txt beside it, with a token a line."
         )
-    return [tokens[number] for number in ids]
+    return [tokens.get(str(number), "") for number in range(int(ids[-1]) + 1)] if ids else None
 
 
 @functools.cache
@@ -140,8 +144,13 @@ def _as_file(path: str, text: str) -> str:
     vocab_file = os.path.join(folder, VOCABULARY_NAME)
     with open(vocab_file, "w", encoding="utf-8", newline="\n") as file:
         file.write(text)
-    logging.info("The vocabulary is that of %s: %s", path, vocab_file)
+    _sources[vocab_file] = path
     return vocab_file
+
+
+def source_of_vocabulary(vocab_file: str) -> str:
+    """What to call a vocabulary that `vocabulary_beside` has found: the file that it is from."""
+    return _sources.get(vocab_file, vocab_file)
 
 
 def _added_tokens(values: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -150,11 +159,16 @@ def _added_tokens(values: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [token for token in listed if isinstance(token, dict)]
 
 
+def _cutting(model: Mapping[str, Any]) -> Any:
+    """How a tokenizer.json's model cuts words; old ones don't say so."""
+    return model.get("type", "BPE" if "merges" in model else "WordPiece")
+
+
 def _check_tokenizer(path: str, values: Mapping[str, Any]) -> None:
     """Refuses a tokenizer that isn't BERT's, and tells of what isn't done of one that is."""
     kind = values.get("tokenizer_class")
     cuts = values.get("model")
-    cuts = cuts.get("type") if isinstance(cuts, dict) else None
+    cuts = _cutting(cuts) if isinstance(cuts, dict) else None
     if isinstance(kind, str) and not _CUTS_LIKE_BERT.fullmatch(kind):
         raise ModelingError(
             f"{path} asks for {kind}, which cuts texts otherwise than BERT's tokenizer (by a "

@@ -96,7 +96,7 @@ def task_session(
     """`session` of a script that fine-tunes, from a student where its flags ask for one.
 
     Args:
-        values: The script's flag values.
+        values: The script's flag values; those of `define_student_flags` may be absent.
         given: What `fine_tuning_settings` made of them.
 
     Yields:
@@ -106,9 +106,11 @@ def task_session(
         ModelingError: See `session` and `take_student`.
     """
     sizes = [trial.batch_size for trial in given.trials]
-    evaluations = {name: values[name].value for name in ("eval_batch_size", "predict_batch_size")}
+    evaluations = {"predict_batch_size": values.predict_batch_size}
+    if given.evaluating:
+        evaluations["eval_batch_size"] = values.eval_batch_size
     with session(values, sizes, **evaluations) as summary:
-        if take_student(values):
+        if "student_layers" in values and take_student(values):
             given = settings.fine_tuning_settings(values)
         yield given, summary
 

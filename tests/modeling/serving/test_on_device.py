@@ -176,7 +176,8 @@ def test_words(tmp_path):
         likeliest = np.argsort(probabilities)[..., :-4:-1]
         wanted = np.take_along_axis(probabilities, likeliest, -1)
         np.testing.assert_allclose(got["scores"], wanted, atol=1e-5)
-        assert np.char.decode(got["words"].astype(bytes)).tolist() == np.array(VOCAB)[likeliest].tolist()
+        words = np.char.decode(got["words"].astype(bytes))
+        assert words.tolist() == np.array(VOCAB)[likeliest].tolist()
 
 
 @pytest.mark.slow

@@ -105,9 +105,13 @@ def test_pretraining_folds_text_as_the_release_it_begins_with(tmp_path, model):
         with pytest.raises(ModelingError, match="was trained on cased text"):
             open_given_model(given(tmp_path, **told), learns_vocabulary=True)
         open_given_model(given(tmp_path, **told, do_lower_case="false"), learns_vocabulary=True)
-    values = given(tmp_path, init_checkpoint=cased, input_file="a.tfrecord")
+    records = {"init_checkpoint": cased, "input_file": "a.tfrecord"}
+    values = given(tmp_path, **records)
     open_given_model(values, learns_vocabulary=True)
     assert known_text_folding(values) == TextFolding(False)
+    # A flag that is given counts before the name.
+    values = given(tmp_path, **records, do_lower_case="false", strip_accents="true")
+    assert known_text_folding(values) == TextFolding(False, True)
 
 
 def test_contradictions_are_refused(tmp_path, model):

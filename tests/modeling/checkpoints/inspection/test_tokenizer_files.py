@@ -10,6 +10,7 @@ import pytest
 import modeling
 from data.tokenization import Tokenizer
 from modeling import checkpoints
+from modeling.checkpoints.inspection.listing import describe_release
 from modeling.checkpoints.inspection.tokenizer_files import vocabulary_beside, vocabulary_tokens
 from modeling.config import BertConfig
 from modeling.errors import ModelingError
@@ -48,6 +49,7 @@ def test_a_model_has_its_tokenizer(folder, tmp_path):
     opened = modeling.from_pretrained(folder)
     assert opened.tokenizer.vocab == VOCAB and opened.tokenizer.do_lower_case is False
     assert opened.tokenizer.tokenize(["twee eens"]).to_list() == [[7, 5, 6]]
+    assert f"Vocabulary: {folder / 'tokenizer.json'}, 9 tokens." in describe_release(str(folder))
     # Written by the command, and from Python; also where it lies.
     checkpoints.convert(folder, tmp_path / "out", "tf1")
     modeling.save_pretrained(tmp_path / "own", opened.model, opened.tokenizer)
@@ -75,10 +77,11 @@ def test_added_tokens_are_tokens(folder, caplog):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (tokenizer_json(added=[(10, "covid")]), "don't have the ids from 0 to 9"),
-        (tokenizer_json(added=[(3, "covid")]), "don't have the ids from 0 to 9"),
-        (tokenizer_json(added=[([], "covid")]), "don't have the ids from 0 to 9"),
-        (tokenizer_json([*VOCAB, "a\nb"]), "or one holds a line's end"),
+        (tokenizer_json(added=[(10**9, "covid")]), "aren't different whole numbers from 0 on"),
+        (tokenizer_json(added=[(3, "covid")]), "aren't different whole numbers"),
+        (tokenizer_json(added=[([], "covid")]), "aren't different whole numbers"),
+        (tokenizer_json([*VOCAB, "a\nb"]), "or a token holds a line's end"),
+        (tokenizer_json([*VOCAB, "\ud800a"]), "or half a character"),
         (tokenizer_json(continuing_subword_prefix="@@"), "marks pieces that go on a word by '@@'"),
         ("{", "is no JSON object"),
     ],
@@ -89,7 +92,26 @@ def test_damaged_ones_are_refused(folder, content, words):
         modeling.from_pretrained(folder)
 
 
-@pytest.mark.parametrize("content", ["{}", '{"model": {"vocab": []}}', '{"config": {"a": 1}}'])
+def test_ids_without_a_token(tmp_path):
+    """As where a token stood twice in the vocab.txt that it was made from."""
+    ids = {token: number for number, token in enumerate([*VOCAB, "een"])}
+    (tmp_path / "tokenizer.json").write_text(tokenizer_json(vocab=ids))
+    assert vocabulary_tokens(vocabulary_beside(str(tmp_path))) == [
+        *VOCAB[:5],
+        *("", "##s", "twee", "[unused0]", "een"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "{}",
+        '{"model": {"vocab": []}}',
+        '{"model": {"vocab": {}}}',
+        '{"model": {"vocab": {"a": 0}, "merges": []}}',
+        '{"config": {"a": 1}}',
+    ],
+)
 def test_others_hold_no_vocabulary(tmp_path, content):
     (tmp_path / "tokenizer.json").write_text(content)
     assert vocabulary_beside(str(tmp_path)) is None
