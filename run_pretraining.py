@@ -159,12 +159,13 @@ def find_records(
 
 
 def make_dataset(
-    phase: Phase, records: from_text.RecordsFromText, config: BertConfig, masks, training: bool
+    phase: Phase, records: from_text.RecordsFromText, config: BertConfig, masks, seed: int | None
 ):
-    """Batches of one phase: endless ones for training, or its held-out records once.
+    """Batches of a phase: endless ones by a seed, or without one its held-out records once.
 
     `masks` says how to mask dynamically, None not to.
     """
+    training = seed is not None
     share = distribution.share_of_worker(phase.batch_size if training else FLAGS.eval_batch_size)
     dataset = records.batches(
         training,
@@ -172,7 +173,7 @@ def make_dataset(
         phase.max_predictions_per_seq,
         config.vocab_size,
         batch_size=share.batch_size,
-        seed=FLAGS.random_seed,
+        seed=seed if training else FLAGS.random_seed,
         num_shards=share.num_shards,
         shard_index=share.shard_index,
         objective=FLAGS.objective,
@@ -283,7 +284,7 @@ def run(summary: RunSummary, besides: from_text.PretrainingText | None = None) -
     vocabulary = checkpoints.agreed_vocabulary(start, vocab_file, records[0].vocabulary)
     masks = MaskSettings.from_flags(FLAGS, vocab_file) if FLAGS.dynamic_masking else None
     eval_sets = [
-        make_dataset(phase, found, config, masks, training=False)
+        make_dataset(phase, found, config, masks, None)
         for phase, found in zip(phases, records, strict=True)
     ]
     if FLAGS.max_eval_steps:
@@ -299,9 +300,11 @@ def run(summary: RunSummary, besides: from_text.PretrainingText | None = None) -
     longest = max(phase.max_seq_length for phase in phases)
     taught, teaching = taught_pretraining(losses, model, *how, vocabulary, folding, longest)
     make_step = functools.partial(make_train_step, model, taught)
+    # Each phase has an order of its own, so that a later one doesn't begin with the same texts.
+    seeds = [FLAGS.random_seed + 1_000_003 * number for number in range(len(phases))]
     batches = [
-        functools.partial(make_dataset, phase, found, config, masks, training=True)
-        for phase, found in zip(phases, records, strict=True)
+        functools.partial(make_dataset, phase, found, config, masks, seed)
+        for phase, found, seed in zip(phases, records, seeds, strict=True)
     ]
     try:
         phases, num_warmup_steps, keep_budget = budgeted_phases(FLAGS, phases, make_step, batches)
@@ -311,10 +314,9 @@ def run(summary: RunSummary, besides: from_text.PretrainingText | None = None) -
 
         def held_out(step: int) -> dict[str, float]:
             """On the held-out records of the phase that the step belongs to."""
-            number = sum(step > phase.last_step for phase in phases[:-1])
-            results = evaluator(eval_sets[number])
-            perplexity = math.exp(min(results["masked_lm_loss"], 700.0))
-            return results | {"masked_lm_perplexity": perplexity}
+            results = evaluator(eval_sets[sum(step > phase.last_step for phase in phases[:-1])])
+            loss = min(results["masked_lm_loss"], 700.0)
+            return results | {"masked_lm_perplexity": math.exp(loss)}
 
         evaluate = reported_evaluation(held_out, reporter, "held out", FLAGS.do_train)
 
@@ -329,15 +331,14 @@ def run(summary: RunSummary, besides: from_text.PretrainingText | None = None) -
                 keep_budget()
 
             settings = training_settings.training_settings(FLAGS, num_train_steps, num_warmup_steps)
-            how = f"seed {FLAGS.random_seed}" + (f", masking {masks}" if masks else "")
-            how += ", packed" if FLAGS.pack_sequences else ""
-            stages = []
-            for phase, found, make_batches in zip(phases, records, batches, strict=True):
-                order = f"length {phase.max_seq_length} batch {phase.batch_size} {how}"
+            stages, how = [], f", masking {masks}" * bool(masks) + ", packed" * FLAGS.pack_sequences
+            for number, (phase, found) in enumerate(zip(phases, records, strict=True)):
+                sizes = f"length {phase.max_seq_length} batch {phase.batch_size}"
+                order = f"{sizes} seed {seeds[number]}{how}"
                 told = functools.partial(pipeline.describe_pretraining_batch, found.train_files)
                 stage = RunStage(
                     phase.last_step,
-                    make_batches,
+                    batches[number],
                     f"{found.describe()}\n{order}",
                     phase.batch_size,
                     told if found.train_files else None,

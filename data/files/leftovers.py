@@ -38,15 +38,22 @@ def remove_in_folder(folder: str, held: Mapping[str, str], depth: int = 0) -> No
 
 
 def remove_of_files(files: Sequence[str], held: Mapping[str, str]) -> None:
-    """Removes what was to become one of the files, or one called by it and a further ending."""
+    """Removes what was to become one of the files, or one called by it and a further ending.
+
+    Not where such a one is being written by a process of its own.
+    """
     targets: dict[str, set[str]] = {}
     for path in files:
         targets.setdefault(os.path.dirname(path), set()).add(os.path.basename(path))
     for folder, of in targets.items():
         names = tf.io.gfile.listdir(folder or ".")
         endings = tuple(f"{name}." for name in of)
-        ours = [n for n in names if f"{atomic.temporary_target(n) or ''}.".startswith(endings)]
-        _remove(folder, ours)
+        whole = {name: atomic.temporary_target(name) or "" for name in names}
+        ours = [name for name, target in whole.items() if f"{target}.".startswith(endings)]
+        locks = {name: os.path.join(folder, f".{whole[name]}{lock_files.NAME}") for name in ours}
+        _remove(
+            folder, [n for n, lock in locks.items() if lock in held or not _is_of_another(lock)]
+        )
         _remove_claims(folder, names, held)
 
 

@@ -4,7 +4,7 @@ Those of `python -m data.create_pretraining_data`, which run_pretraining.py has 
 TensorFlow, since --help needs none. `flag_values` are absl's: `flag_values[name].value`.
 """
 
-from absl import flags
+from absl import flags, logging
 
 from data.errors import DataError
 from data.flags import define_text_folding_flags
@@ -197,3 +197,8 @@ def check_pretraining_sources(flag_values) -> None:
         flag = flag_values[name]
         if flag.value and flag.value != flag.default and not flag_values[needed].value:
             raise DataError(f"--{name} goes with --{needed}, and that isn't given.")
+    if "{max_seq_length}" in (flag_values.input_file or "") and not flag_values.eval_file:
+        logging.warning(
+            "A part of each length's records is held out by itself: the same text may be trained "
+            "on at the other length. Give --eval_file, records of other text, to evaluate on."
+        )

@@ -177,6 +177,9 @@ def make_records_from_text(
     _, train_files = shards.name_shards(os.path.join(folder, "train.tfrecord"), _TRAIN_SHARDS)
     sides = PretrainingSides(text, held_out, besides)
     stream = sides.parts() if settings.dynamic_masking else None
+    if stream and not any(document.sentences for document in sides.documents(True)):
+        # Endless epochs of nothing would be waited for.
+        raise DataError(f"There is no text to train on in {', '.join(text.files[:3])}. Add some.")
     described_own, described_held_out = text.describe(), held_out and held_out.describe()
     described_besides = besides.describe() if besides else []
     described_text = [*described_own, *described_besides]

@@ -6,7 +6,7 @@ other programs know them: the unit is folded into them.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import keras
 import numpy as np
@@ -153,6 +153,25 @@ def change_target_unit(model: keras.Model, mean: np.ndarray, scale: np.ndarray) 
     head = _head(values, values[MEAN], values[SCALE], mean, scale)
     for name, value in {MEAN: mean, SCALE: scale, **head}.items():
         variables[name].assign(value)
+
+
+def reorder_outputs(model: keras.Model, known: Sequence[str]) -> bool:
+    """Brings the outputs of a loaded head into the order of the model's own labels.
+
+    Args:
+        model: Its configuration tells the labels.
+        known: What the outputs are called as they were loaded.
+
+    Returns:
+        Whether they were the same labels in another order, capitals aside; else nothing changes.
+    """
+    there, labels = ([name.casefold() for name in names] for names in (known, model.config.labels))
+    if there == labels or len({*labels}) < len(labels) or sorted(there) != sorted(labels):
+        return False
+    order = [there.index(name) for name in labels]
+    for variable in (model.output_weights, model.output_bias):
+        variable.assign(variable.numpy()[order])
+    return True
 
 
 def _head(tensors: Mapping[str, np.ndarray], mean, scale, to_mean, to_scale) -> dict:

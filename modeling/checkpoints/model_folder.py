@@ -7,6 +7,8 @@
 A run's output folder has these from its first step on; others' formats have their own places.
 """
 
+import contextlib
+import json
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -16,6 +18,7 @@ import tensorflow as tf
 from modeling.checkpoints.configurations import config_of_checkpoint
 from modeling.checkpoints.files import (
     ANSWER_FILES,
+    LABELS_FILE,
     WEIGHTS_ENDINGS,
     folders_of_checkpoint,
     join,
@@ -78,6 +81,34 @@ def open_model_folder(
         vocabulary_file(held.format, held.path),
         text_folding(path),
     )
+
+
+def labels_of_checkpoint(path: str | os.PathLike, head: str | None) -> list[str]:
+    """What the outputs of a checkpoint's head are called; [] if nothing beside it tells.
+
+    That is id2label in its configuration, or labels.json as a run has kept it.
+
+    Args:
+        path: As `checkpoints.load` takes it.
+        head: What it has to answer, a key of `config.HEADS`; [] for another head.
+
+    Raises:
+        ModelingError: There is no checkpoint.
+    """
+    held = open_contents(path)
+    with contextlib.suppress(ModelingError):  # no configuration lies there
+        config = config_with_trained_head(held.shapes, config_of_checkpoint(held), held.head)
+        if config.head != head:
+            return []
+        if config.labels:
+            return config.labels
+    for folder in folders_of_checkpoint(held.path):
+        file = join(folder, LABELS_FILE)
+        if tf.io.gfile.exists(file):
+            with tf.io.gfile.GFile(file) as content, contextlib.suppress(ValueError):
+                kept = json.load(content)
+                return [str(name) for name in kept.get("labels", ())]
+    return []
 
 
 def kept_model_files(directory: str) -> ModelFolder | None:

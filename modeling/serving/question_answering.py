@@ -29,6 +29,9 @@ class _ContextWindows(Protocol):
     starts: tf.RaggedTensor
     ends: tf.RaggedTensor
 
+    def slices(self, rows: tf.Tensor, begins: tf.Tensor, ends: tf.Tensor) -> tf.Tensor:
+        """string [n]: of the contexts int32 `rows`, from int32 `begins` to before `ends`, bytes."""
+
 
 def export_question_answering(
     model,
@@ -76,7 +79,7 @@ def export_question_answering(
     def find(question, context):
         windows = make_windows(question, context)
         with tf.control_dependencies(_checks(windows.counts, max_windows)):
-            ids, context = windows.input_ids.to_tensor(), tf.identity(context)
+            ids = windows.input_ids.to_tensor()
         place = tf.range(tf.shape(ids)[1])[tf.newaxis]
         lengths = tf.cast(windows.input_ids.row_lengths(), tf.int32)[:, tf.newaxis]
         mask = tf.cast(place < lengths, tf.int32)
@@ -102,11 +105,9 @@ def export_question_answering(
 
         begin = places(windows.byte_starts, spans.starts)
         end = places(windows.byte_ends, spans.ends)
-        texts = tf.strings.substr(
-            tf.repeat(context, n_best),
-            tf.reshape(tf.maximum(begin, 0), [-1]),
-            tf.reshape(end - begin, [-1]),
-        )
+        rows = tf.repeat(tf.range(tf.shape(begin)[0]), n_best)
+        begins, ends = (tf.reshape(tf.maximum(at, 0), [-1]) for at in (begin, end))
+        texts = windows.slices(rows, begins, ends)
         scores = spans.start_logits + spans.end_logits
         null = spans.null_starts + spans.null_ends
         logits = tf.where(spans.possible, scores, IMPOSSIBLE)

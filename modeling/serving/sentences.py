@@ -5,11 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 import keras
 import tensorflow as tf
 
+from modeling.metrics import THRESHOLD
 from modeling.serving.buckets import in_buckets
 from modeling.serving.export import IDS, Export, Signature, in_function, refuse_large_request
 from modeling.serving.prediction import COLUMNS
 
 _MOST_PIECES = 2**16  # of one example
+_FEWER_CHOICES = "Give an example fewer choices, or shorter ones."
 
 Preprocess = Callable[..., Mapping[str, tf.Tensor]]
 
@@ -70,9 +72,8 @@ def export_sentence_model(
         shape = tf.shape(batch["input_ids"])
         if several_rows:
             # An example's rows are computed together.
-            remedy = "Give an example fewer choices, or shorter ones."
             check = refuse_large_request(
-                "rows of an example", shape[1], shape[2], _MOST_PIECES, remedy
+                "rows of an example", shape[1], shape[2], _MOST_PIECES, _FEWER_CHOICES
             )
             with tf.control_dependencies([check]):
                 batch = {name: tf.identity(value) for name, value in batch.items()}
@@ -115,8 +116,12 @@ def _with_choices(context: tf.Tensor, choices: tf.Tensor) -> dict[str, tf.Tensor
     """
     number = tf.shape(choices)[1]
     some = tf.reduce_any(tf.strings.length(choices) > 0, 1)
-    check = tf.debugging.Assert(tf.reduce_all(some), ["Each context needs a choice."])
-    with tf.control_dependencies([check]):
+    checks = [
+        tf.debugging.Assert(tf.reduce_all(some), ["Each context needs a choice."]),
+        # None of them has fewer pieces than its three special tokens.
+        refuse_large_request("choices of an example", number, 3, _MOST_PIECES, _FEWER_CHOICES),
+    ]
+    with tf.control_dependencies(checks):
         choices = tf.pad(choices, [[0, 0], [0, tf.maximum(1 - number, 0)]])
     return {"context": context, "choices": choices}
 
@@ -137,7 +142,7 @@ def _answers(
     labels = tf.repeat(tf.constant([names], tf.string), tf.shape(logits)[0], 0)
     if kind == "multi_label":
         probabilities = tf.sigmoid(logits)
-        chosen = logits >= 0 if thresholds is None else probabilities >= tf.constant(thresholds)
+        chosen = probabilities >= tf.constant(THRESHOLD if thresholds is None else thresholds)
         # Not chosen from strings, which LiteRT can't, but from their numbers.
         numbers = tf.where(chosen, tf.range(1, len(names) + 1), 0)
         predicted = tf.gather(tf.constant(["", *names], tf.string), numbers)

@@ -83,12 +83,13 @@ def export_tagger(
         model: `BertTagger`, or whatever takes its inputs.
         export: Where, and with what.
         from_texts, from_words: To the model's inputs, in the graph.
-        tags: Their names in the order of their numbers; the first is O.
+        tags: Their names in the order of their numbers, O among them.
     """
     servable = export.servable(model)
     number, read = TagsFromLogits(servable), EntitiesFromTagLogits(tags)
     names = tf.constant(list(tags), tf.string)
     types = tf.constant(read.types or [""], tf.string)
+    outside = [float(list(tags).index("O")), 1.0, 0.0]  # of words without a piece
 
     @in_function
     def numbers_of(batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
@@ -108,7 +109,7 @@ def export_tagger(
         tagged = numbers_of(batch)
         counts = (place >= inputs.scored[:, :1]) & (place < inputs.scored[:, 1:])
         of_words = tf.tensor_scatter_nd_update(
-            tf.tile([[0.0, 1.0, 0.0]], [tf.size(inputs.words.values), 1]),
+            tf.tile([outside], [tf.size(inputs.words.values), 1]),
             inputs.tagged_words[:, tf.newaxis],
             tf.gather(tf.boolean_mask(tagged, counts), inputs.first_pieces),
         )

@@ -6,7 +6,6 @@
 What a task has to say is in `training.task`.
 """
 
-import contextlib
 import dataclasses
 import functools
 import time
@@ -19,7 +18,6 @@ from absl import logging
 
 from modeling import checkpoints
 from modeling.checkpoints.files import join
-from modeling.checkpoints.heads import config_with_trained_head
 from modeling.checkpoints.model_folder import keep_model_files
 from modeling.checkpoints.vocabularies import TextFolding
 from modeling.errors import ModelingError
@@ -64,8 +62,6 @@ def fine_tune(
     train = _read(task, "train") if settings.do_train else []
     dev = _read(task, "dev") if settings.evaluating else []
     test = _read(task, "test") if settings.do_predict else []
-    if train:
-        _check_label_order(task, settings)
     teaching = open_teaching(task, settings, train, open_teacher) if train else None
     driver = _Driver(task, settings, train, dev, teaching)
     if settings.do_train:
@@ -102,25 +98,6 @@ def fine_tune(
         logging.info("Wrote the SavedModel %s", task.export(model))
     if train and distribution.is_chief() and step != before:
         _name_what_is_older(settings, bool(judged))
-
-
-def _check_label_order(task: Task, settings: FineTuningSettings) -> None:
-    """Refuses weights whose head has the task's labels in another order."""
-    own, labels = None, task.config.labels
-    if settings.init_checkpoint and labels:
-        with contextlib.suppress(ModelingError):  # nothing beside the weights tells
-            held = checkpoints.open_contents(settings.init_checkpoint)
-            own = checkpoints.config_of_checkpoint(held)
-            own = config_with_trained_head(held.shapes, own, held.head)
-    known = own and own.labels
-    if not known or known == labels or own.head != task.config.head:
-        return
-    if sorted(known) == sorted(labels):
-        raise ModelingError(
-            f"--init_checkpoint={settings.init_checkpoint} answers {', '.join(known[:10])} in this "
-            f"order, and the task's labels are {', '.join(labels[:10])}: its head would mean "
-            f"others. Give --labels in the order of the checkpoint."
-        )
 
 
 def _name_what_is_older(settings: FineTuningSettings, judged: bool) -> None:

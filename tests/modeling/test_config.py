@@ -110,6 +110,9 @@ def test_masked_lm_head_of_its_own():
     theirs = config.to_huggingface_dict()
     assert (theirs["hidden_act"], theirs["masked_lm_hidden_act"]) == ("gelu_new", "gelu")
     assert BertConfig.from_dict(theirs).masked_lm_form == config.masked_lm_form
+    # No matrix is written but the word embeddings, which false would have replaced by chance.
+    untied = BertConfig.from_dict(theirs | {"tie_word_embeddings": False})
+    assert "tie_word_embeddings" not in untied.to_huggingface_dict()
 
 
 @pytest.mark.parametrize("act", [None, "", "linear", "LINEAR"])

@@ -104,7 +104,7 @@ def pretraining_dataset(
 
         Iterating raises `tf.errors.InvalidArgumentError` for a record of another length or a
         value out of range, `tf.errors.DataLossError` for a damaged file; then
-        `records.diagnose(files, …)` finds and names the record.
+        `RecordsFromText.diagnose` finds and names the record.
 
     Raises:
         DataError: For no files, missing ones, files whose first record doesn't fit, no records,
@@ -128,8 +128,8 @@ def pretraining_dataset(
     every = None
     if held_out is not None:
         split = split_held_out(files, held_out_share)
-        side = {"train": split.train_files, "eval": split.eval_files}[held_out]
-        numbered = [(number, path) for number, path in numbered if path in set(side)]
+        side = {*{"train": split.train_files, "eval": split.eval_files}[held_out]}
+        numbered = [(number, path) for number, path in numbered if path in side]
         every = split.every
     by_file = training and len(numbered) % num_shards == 0
     # A worker whose files are empty would have nothing to train on.

@@ -51,7 +51,8 @@ def split_held_out(files: Sequence[str], share: float = HELD_OUT_SHARE) -> HeldO
     files = tuple(files)
     held_out = files[::every]
     if len(files) >= WHOLE_FILES_FROM and _evenly_filled(files, held_out, share):
-        return HeldOutSplit(tuple(f for f in files if f not in set(held_out)), held_out, None)
+        others = {*held_out}
+        return HeldOutSplit(tuple(f for f in files if f not in others), held_out, None)
     if all(count_records(path, limit=2) < 2 for path in files):
         raise DataError(
             f"{', '.join(files)}: with fewer than two records per file, none can be held out for"

@@ -120,7 +120,10 @@ class Job:
 
     def parts_of(self, shard: int) -> list[int]:
         """Numbers of the parts that feed a shard."""
-        return [part for part in range(len(self.corpus)) if shard in self.shards_of(part)]
+        parts, shards_ = len(self.corpus), len(self.output_files)
+        if parts >= shards_:
+            return [*range(-(-shard * parts // shards_), -(-(shard + 1) * parts // shards_))]
+        return [shard * parts // shards_]
 
     @property
     def cleaner(self) -> Cleaner:

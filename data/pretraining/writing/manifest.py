@@ -260,7 +260,7 @@ def _check_files(path: str, content: Manifest, folder: str, names: set[str]) -> 
     total = sum(file["bytes"] for file in mine)
     for file in content["files"]:
         place = os.path.join(folder, file["name"])
-        if file not in mine and shards.shard_size(place) < 0:
+        if file["name"] not in names and shards.shard_size(place) < 0:
             raise DataError(
                 f"{place} isn't there, but {path} names it: the records are not all that were "
                 f"made. Copy or make it again; without the manifest the others are read alone."

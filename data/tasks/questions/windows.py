@@ -7,6 +7,7 @@ import tensorflow as tf
 from data.errors import DataError
 from data.tokenization import Tokenizer, bytes_to_characters, long_texts
 from data.tokenization.inputs import joined_pieces
+from data.tokenization.offsets import text_slices
 
 
 class QuestionWindows(NamedTuple):
@@ -25,6 +26,7 @@ class QuestionWindows(NamedTuple):
         ids: int32 [questions, (pieces)]; the whole contexts.
         byte_starts, byte_ends, starts, ends: [questions, (pieces)]; where the pieces lie in the
             context, in bytes and in characters.
+        contexts: string [questions].
     """
 
     input_ids: tf.RaggedTensor
@@ -37,6 +39,11 @@ class QuestionWindows(NamedTuple):
     byte_ends: tf.RaggedTensor
     starts: tf.RaggedTensor
     ends: tf.RaggedTensor
+    contexts: tf.Tensor
+
+    def slices(self, rows: tf.Tensor, begins: tf.Tensor, ends: tf.Tensor) -> tf.Tensor:
+        """See `data.tokenization.offsets.text_slices`."""
+        return text_slices(self.contexts, rows, begins, ends)
 
 
 def check_question_lengths(max_seq_length: int, max_query_length: int, doc_stride: int) -> None:
@@ -99,6 +106,7 @@ def make_windows(
         pieces.ends,
         bytes_to_characters(contexts, pieces.starts),
         bytes_to_characters(contexts, pieces.ends),
+        contexts,
     )
 
 

@@ -16,6 +16,7 @@ import tensorflow as tf
 from data.features import Features, concatenated_features, feature_portions, feature_row_splits
 from data.progress import work
 from data.tasks.tagging.conll import ConllSentence
+from data.tasks.tagging.schemes import OUTSIDE
 from data.tasks.tagging.tags import NO_TAG, UNKNOWN_TAG, TagSet
 from data.tasks.tagging.windows import check_tagged_word_lengths, make_windows
 from data.tokenization import Tokenizer
@@ -78,7 +79,8 @@ class WordRows:
             tags: What the numbers mean.
         """
         names = np.array(tags.names, object)
-        return [names[sentence].tolist() for sentence in self.of_sentences(numbers, 0)]
+        outside = tags.names.index(OUTSIDE)
+        return [names[sentence].tolist() for sentence in self.of_sentences(numbers, outside)]
 
     def of_sentences(self, values: np.ndarray, otherwise) -> list[np.ndarray]:
         """[rows, length] → [words] of every sentence; `otherwise` for words that no row has."""

@@ -50,6 +50,7 @@ _GARDEN_FIELDS = {
 _GARDEN_ACTIVATIONS = {"identity": "linear", "simple_swish": "silu", "swish": "silu"}
 # Both libraries' own default, where BertConfig's differs.
 _DEFAULTS = {"type_vocab_size": 2}
+_POOLER = {"activation": "tanh", "cls_token_idx": 0}  # of BERT, as Model Garden calls it
 _WAY_TO_ENCODER = ("task", "model", "encoder")
 _BERT_ENCODERS = ("bert", "bert_v2")
 _LONGEST_YAML = 100_000  # characters, or values; a whole experiment has about 10,000 characters
@@ -84,10 +85,24 @@ def _keras_hub_fields(values: dict[str, Any]) -> dict[str, Any]:
     return _DEFAULTS | head | told
 
 
+def _check_garden_heads(heads: Any) -> None:
+    """Refuses a classification head whose pooler isn't BERT's: tanh of the first place."""
+    for head in heads if isinstance(heads, list) else ():
+        told = head if isinstance(head, dict) else {}
+        other = {k: v for k, v in _POOLER.items() if told.get(k) not in (None, v)}
+        if other:
+            raise ModelingError(
+                f"Model Garden's configuration has a classification head with "
+                f"{', '.join(f'{name} {told[name]!r}' for name in other)}; BERT's pooler has "
+                f"{', '.join(f'{name} {value!r}' for name, value in other.items())}."
+            )
+
+
 def _garden_fields(values: dict[str, Any]) -> dict[str, Any]:
     masked_lm = {}
     for key in _WAY_TO_ENCODER:
         values = _part(values, key) if key in values else values
+        _check_garden_heads(values.get("cls_heads"))
         # Of the pre-trainer, whose encoder may have another.
         masked_lm = values if "mlm_activation" in values else masked_lm
     if "num_layers" not in values and ("type" in values or len(values) == 1):

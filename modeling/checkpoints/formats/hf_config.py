@@ -96,6 +96,8 @@ def huggingface_dict(config: BertConfig) -> dict[str, Any]:
         values[name] = _TO_HUGGINGFACE_ACTIVATION[values[name]]
     values["layer_norm_eps"] = config.layer_norm_eps
     values["model_type"] = "bert"
+    # The masked-LM head's matrix is the word embeddings', and is written nowhere else.
+    values.pop("tie_word_embeddings", None)
     head = values.pop("head", None)
     values["architectures"] = [CLASSES.get(head, "BertModel")]
     if head in _PROBLEM_TYPES:

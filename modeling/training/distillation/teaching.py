@@ -7,11 +7,9 @@ A teacher reads the rows of the student's splits, or, if its vocabulary is anoth
 own of the same texts.
 """
 
-import contextlib
 import dataclasses
 import functools
 import hashlib
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -20,8 +18,8 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from modeling.checkpoints.files import LABELS_FILE, folders_of_checkpoint, join
-from modeling.checkpoints.loading import find
+from modeling.checkpoints.files import join
+from modeling.checkpoints.model_folder import labels_of_checkpoint
 from modeling.checkpoints.vocabularies import (
     TextFolding,
     describe_vocabulary,
@@ -339,7 +337,7 @@ def _order_of_labels(path: str, teacher: BertConfig, student: BertConfig) -> lis
     """Where the student's labels are among the teacher's; [] for heads without names."""
     if not student.labels:
         return []
-    known = list(teacher.labels or _kept_labels(path))
+    known = list(teacher.labels or labels_of_checkpoint(path, student.head))
     if sorted(known) != sorted(student.labels):
         lacking = [name for name in student.labels if name not in known]
         foreign = [name for name in known if name not in student.labels]
@@ -350,16 +348,6 @@ def _order_of_labels(path: str, teacher: BertConfig, student: BertConfig) -> lis
             f"they are called."
         )
     return [known.index(name) for name in student.labels]
-
-
-def _kept_labels(path: str) -> list[str]:
-    """Those that a run has kept beside the weights, where no configuration tells them."""
-    for folder in folders_of_checkpoint(find(path)[1]):
-        file = join(folder, LABELS_FILE)
-        if tf.io.gfile.exists(file):
-            with tf.io.gfile.GFile(file) as content, contextlib.suppress(ValueError):
-                return [str(name) for name in json.load(content).get("labels", ())]
-    return []
 
 
 def _listed(names: Sequence[str], most: int = 10) -> str:

@@ -343,9 +343,8 @@ def _check_finite(history, first_step, train_step, run_state, describe_examples,
             if first_step + offset == 0:
                 raise DivergedError(f"{what} {start}{examples}", 0)
             raise DivergedError(
-                f"{what}{examples} The last good checkpoint, "
-                f"step {max(run_state.saved_step, 0)}, is kept in {run_state.directory}. Lower "
-                f"the learning rate or lengthen the warm-up, and look at the input records.",
+                f"{what}{examples} {run_state.last_good} Lower the learning rate or lengthen the "
+                f"warm-up, and look at the input records.",
                 first_step + offset,
             )
 

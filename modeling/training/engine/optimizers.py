@@ -179,8 +179,12 @@ class Optimizer(abc.ABC):
 
     def _count_averaged(self, counter, number):
         number = tf.cast(number, tf.int64)
-        more = tf.where(number < self.averaged.stop, counter + 1, counter)
+        more = tf.where(self._is_averaged(number), counter + 1, counter)
         counter.assign(tf.where(number < self.averaged.start, tf.zeros_like(more), more))
+
+    def _is_averaged(self, number):
+        first, end, every = self.averaged.start, self.averaged.stop, self.averaged.step
+        return (number >= first) & (number < end) & tf.equal((number - first) % every, 0)
 
     def _average(self, variable, average, counter, number):
         """Takes the weights after update `number` into their mean, which replaces them at last."""
@@ -195,8 +199,7 @@ class Optimizer(abc.ABC):
             variable.assign(average)
             return tf.constant(True)
 
-        inside = (number >= self.averaged.start) & (number < self.averaged.stop)
-        tf.cond(inside, add, lambda: tf.constant(False))
+        tf.cond(self._is_averaged(tf.cast(number, tf.int64)), add, lambda: tf.constant(False))
         last = tf.equal(number, self.averaged.stop - 1)
         tf.cond(last, finish, lambda: tf.constant(False))
 

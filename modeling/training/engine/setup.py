@@ -32,6 +32,8 @@ OPTIMIZATION = (
     *("freeze_layers", "average_last", "dropout"),
 )
 """Settings, and flags, that are part of what a run is; beside those that its schedule is of."""
+MOST_AVERAGED = 1000
+"""Updates whose weights are averaged, or up to twice as many."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,6 +73,18 @@ class EngineSettings:
     jit_compile: bool = False
 
 
+def averaged_updates(share: float, num_train_steps: int) -> range:
+    """The numbers of the updates whose weights are averaged: a share of all, the last one included.
+
+    Evenly spread ones where they would be more than a few thousand: the mean is then the same but
+    for chance, while in a running one of 100,000 each would change less than float32 can tell.
+    """
+    count = math.ceil(share * num_train_steps)
+    every = max(1, count // MOST_AVERAGED)
+    first = num_train_steps - (max(count, 1) - 1) // every * every
+    return range(first, num_train_steps + 1, every) if count else range(0)
+
+
 def make_train_step(model, losses: Losses, settings: EngineSettings) -> TrainStep:
     """The training step of a built model; call it in the strategy's scope.
 
@@ -100,7 +114,7 @@ def make_train_step(model, losses: Losses, settings: EngineSettings) -> TrainSte
         settings.lr_decay_power,
     )
     last = settings.num_train_steps
-    averaged = range(last + 1 - math.ceil(settings.average_last * last), last + 1)
+    averaged = averaged_updates(settings.average_last, last)
     optimizer = make_optimizer(
         settings.optimizer,
         {name: weights[name] for name in names},

@@ -13,6 +13,10 @@ from modeling.checkpoints.files import join
 from modeling.training.reports.contents import TaskReport
 from modeling.training.runs.summary import RunSummary
 
+# What a model was trained from, which is no matter of what was trained.
+_START = re.compile(
+    "init_checkpoint|teacher|teacher_.*|transfer_file|label_share|match_.*|student_.*"
+)
 _JOB = re.compile(r"--?(no)?(do_(train|eval|predict|export)|overwrite_output_dir)(=.*)?")
 
 
@@ -124,7 +128,7 @@ def command_to_ask(directory: str, summary: RunSummary, example: str) -> str:
     arguments, given = iter(summary.entry["command"]), []
     for argument in arguments:
         name, equals, _ = argument.lstrip("-").partition("=")
-        if trained and argument.startswith("-") and name == "init_checkpoint":
+        if trained and argument.startswith("-") and _START.fullmatch(name):
             if not equals:
                 next(arguments, None)
         elif not _JOB.fullmatch(argument):

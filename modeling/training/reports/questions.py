@@ -33,7 +33,9 @@ def question_fields(
         kinds: Title of a table → N names, by which it has the scores.
         exact_name: What the results call exact match.
     """
-    _, context = np.unique(list(contexts), return_inverse=True)
+    # Not np.unique, whose array would be as wide as the longest of them.
+    numbers: dict[str, int] = {}
+    context = np.array([numbers.setdefault(text, len(numbers)) for text in contexts])
     sums = np.zeros([context.max() + 1, 3])
     np.add.at(sums, context, np.column_stack([np.ones(len(scores)), 100 * scores]))
     columns = {exact_name: 1, "f1": 2}

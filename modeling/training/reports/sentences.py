@@ -85,14 +85,15 @@ def _of_classes(outputs, label_ids, names, metric_names, choices: bool) -> tuple
         if name in ("accuracy", "micro_f1"):
             return wilson_interval(int(right.sum()), len(right))
         rows, columns = np.nonzero(counts)
-        cells = np.zeros([len(rows), *counts.shape])
-        cells[np.arange(len(rows)), rows, columns] = 1
-        cells = cells.reshape(len(rows), -1)
+        of_label = np.eye(len(names))
+        # Not the whole matrix of each pair, which a thousand labels have no memory for.
+        right_ones = (rows == columns)[:, np.newaxis]
+        parts = [of_label[rows] * right_ones, of_label[rows], of_label[columns]]
 
         def score(sums):
-            return class_score(name, sums.reshape(-1, *counts.shape))
+            return class_score(name, *np.split(sums, 3, axis=1))
 
-        return bootstrap_interval(score, cells, counts[rows, columns])
+        return bootstrap_interval(score, np.hstack(parts), counts[rows, columns])
 
     return fields, interval
 
@@ -255,11 +256,14 @@ def _class_table(title: str, outputs, label_ids, names) -> ReportTable:
     return ReportTable(title, ["label", "precision", "recall", "F1", "support"], rows)
 
 
-def class_score(name: str, counts: np.ndarray) -> np.ndarray:
-    """A metric of `modeling.metrics` from confusion matrices [R, L, L]; float64 [R]."""
-    right = np.diagonal(counts, axis1=1, axis2=2)
-    gold, answered = counts.sum(2), counts.sum(1)
-    total = counts.sum((1, 2))
+def class_score(name: str, right: np.ndarray, gold: np.ndarray, answered: np.ndarray) -> np.ndarray:
+    """A metric of `modeling.metrics` from counts of each label [R, L]; float64 [R].
+
+    Args:
+        name: Of the metric.
+        right, gold, answered: How often a label was right, is the true one, and was answered.
+    """
+    total = gold.sum(1)
     if name in ("accuracy", "micro_f1"):
         return right.sum(1) / total
     if name == "matthews":

@@ -134,8 +134,8 @@ def _new_plan(values, phases, step: TrainStep, datasets) -> dict:
         variable.assign(value)
     budget = 60 * values.minutes if of_minutes else values.flops
     factor = budget / sum(p.num_steps * cost for p, cost in zip(phases, costs, strict=True))
-    if values.adapt:  # to a small corpus, which is gone over so often at most
-        factor = min(factor, 1.0)
+    capped = values.adapt and factor > 1.0  # a small corpus is gone over so often at most
+    factor = 1.0 if capped else factor
     steps = [round(phase.num_steps * factor) for phase in phases]
     given = f"--minutes={values.minutes:g}" if of_minutes else f"--flops={values.flops:g}"
     shown = [f"{cost:.3g} {'s' if of_minutes else 'FLOPs'}" for cost in costs]
@@ -145,7 +145,9 @@ def _new_plan(values, phases, step: TrainStep, datasets) -> dict:
             f"phase needs one at least. Give more, or a smaller model or batch."
         )
     logging.info(
-        "%s holds %s steps, at %s each.",
+        "%s holds more than %s steps, at %s each; a text as short as this is gone over no further."
+        if capped
+        else "%s holds %s steps, at %s each.",
         given,
         " and ".join(f"{number:,}" for number in steps),
         " and ".join(shown),

@@ -188,18 +188,21 @@ class _Run:
         if judged_otherwise:
             # Evaluations of both are in the run's history: none may choose by it any more.
             judged_by = dict.fromkeys((*before, *judged_by), "several")
-        if last_step < planned and last_step <= step:
+        changes = self.changes
+        if step > 0 and planned != last_step and min(step, last_step) < planned:
             # The learning rate was to fall to its end at another one.
             steps = f"{_STEPS} was {planned} and is {last_step} now"
-            self.changes = f"{self.changes}; {steps}" if self.changes else steps
+            changes = f"{changes}; {steps}" if changes else steps
+        if last_step < planned and last_step <= step:
+            self.changes = changes
         if finished:
             self._refuse_changes(step)
-        if self.changes:
+        if changes:
             logging.warning(
                 "The run in %s goes on from step %d with other settings: %s.",
                 self.directory,
                 step,
-                self.changes,
+                changes,
             )
         if identity:
             self.identity = {**identity, _STEPS: last_step, _JUDGED_BY: {**before, **judged_by}}

@@ -120,7 +120,9 @@ def batches_ahead(
 def forget_later_rollbacks(directory: str, step: int) -> None:
     """Drops rollbacks to steps that the folder's weights, of `step`, haven't come to."""
     done = read_rollbacks(directory)
-    kept = [rollback for rollback in done if rollback["to"] <= step]
+    # One before another that the weights have seen they have seen, too.
+    seen = [number for number, rollback in enumerate(done, 1) if rollback["to"] <= step]
+    kept = done[: max(seen, default=0)]
     if kept != done:
         logging.warning(
             "%s tells of %d rollbacks that the weights of step %d haven't seen; they don't count.",
@@ -203,6 +205,8 @@ def roll_back(
     before = batches_ahead(done, first_step, step)
     # Where the checkpoint doesn't tell.
     state.watch[AHEAD].assign(batches_ahead(done, first_step, step, saved=True))
+    for mean in state.train_step.optimizer.averaging_state().values():
+        mean.assign(tf.zeros_like(mean))  # where a checkpoint has none
     state.restore(join(directory, f"model.ckpt-{step}"))
     ahead = seen + MARGIN - (step - first_step)
     logging.warning(

@@ -17,8 +17,14 @@ from absl import logging
 from modeling import checkpoints
 from modeling.checkpoints import tf1, weights_by_name
 from modeling.checkpoints.files import join, staged, write_staged_text
-from modeling.checkpoints.heads import UNIT_OF_OTHERS, change_target_unit, is_other_unit
-from modeling.checkpoints.model_folder import kept_model_files
+from modeling.checkpoints.heads import (
+    UNIT_OF_OTHERS,
+    change_target_unit,
+    is_other_unit,
+    reorder_outputs,
+)
+from modeling.checkpoints.heads import WEIGHTS as OUTPUT_WEIGHTS
+from modeling.checkpoints.model_folder import kept_model_files, labels_of_checkpoint
 from modeling.errors import DivergedError, ModelingError
 from modeling.logs import only_warnings
 from modeling.training.engine.distribution import is_chief
@@ -150,10 +156,17 @@ class RunState:
         if bad:
             raise DivergedError(
                 f"After step {step} {len(bad)} variables are not finite, {bad[0]} among them, so "
-                f"nothing is saved. The last good checkpoint, step {max(self.saved_step, 0)}, is "
-                f"kept in {self.directory}. Lower the learning rate or lengthen the warm-up.",
+                f"nothing is saved. {self.last_good} Lower the learning rate or lengthen the "
+                f"warm-up.",
                 step,
             )
+
+    @property
+    def last_good(self) -> str:
+        """A sentence on the checkpoint that is left of a run whose weights are spoilt."""
+        if self.saved_step < 0:
+            return f"No checkpoint was written to {self.directory} yet."
+        return f"The last good checkpoint, step {self.saved_step}, is kept in {self.directory}."
 
     def restore(self, prefix: str) -> int:
         """Puts the run back to where `prefix` was written; returns the step.
@@ -251,9 +264,28 @@ def start_or_resume(state: RunState, reporter: Reporter, init_checkpoint: str | 
             " or place: a new head is trained."
         )
     skip = HEAD if other_head else ()
-    checkpoints.load(model, init_checkpoint, required=checkpoints.ENCODER, skip=skip)
+    _load(model, init_checkpoint, required=checkpoints.ENCODER, skip=skip)
     if unit:
         change_target_unit(model, *unit)
+
+
+def _load(model, path: str, **options: Any) -> None:
+    """`checkpoints.load`; outputs that mean the model's labels come into the order of these."""
+    report = checkpoints.load(model, path, **options)
+    config = getattr(model, "config", None)
+    labels = config.labels if config else None
+    if not labels or OUTPUT_WEIGHTS not in report.loaded:
+        return
+    known = labels_of_checkpoint(path, config.head)
+    if reorder_outputs(model, known):
+        logging.info("The head in %s has the task's labels in another order: put in this.", path)
+    elif known and [*map(str.casefold, known)] != [*map(str.casefold, labels)]:
+        logging.warning(
+            "The head in %s answers %s: taken for the task's labels %s, in this order.",
+            path,
+            ", ".join(known[:10]),
+            ", ".join(labels[:10]),
+        )
 
 
 def check_weights(directory: str, init_checkpoint: str | None) -> None:
@@ -309,7 +341,7 @@ def load_trained_run(
 
     if init_checkpoint and (not newest or (not prefer_directory and is_complete())):
         logging.info("Weights: %s, because --init_checkpoint is given.", init_checkpoint)
-        checkpoints.load(model, init_checkpoint, required=("",))
+        _load(model, init_checkpoint, required=("",))
         # A run's checkpoint tells its step by its name.
         of_run = re.search(r"model\.ckpt-(\d+)$", checkpoints.open_contents(init_checkpoint).path)
         return int(of_run[1]) if of_run else 0
@@ -322,5 +354,5 @@ def load_trained_run(
         chosen,
         "; --init_checkpoint is not read" if init_checkpoint else "",
     )
-    checkpoints.load(model, chosen, required=("",))
+    _load(model, chosen, required=("",))
     return int(chosen.rpartition("-")[2])

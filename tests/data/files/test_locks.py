@@ -214,6 +214,21 @@ def test_what_the_dead_of_all_hosts_left_goes(tmp_path):
         assert names(tmp_path / "another") == [".f.lock", ".g.lock", ".lock"]
 
 
+def test_what_a_live_neighbour_writes_stays(tmp_path):
+    """Its name may begin as ours does; what has no lock of its own is ours."""
+    ours, other = str(tmp_path / "answers.jsonl"), str(tmp_path / "answers.jsonl.gz")
+    with (
+        locks.one_writer(files={"output_file": [other]}),
+        atomic.writing(other) as file,
+    ):
+        file.write(b"half")
+        (half,) = (name for name in names(tmp_path) if name.endswith(".partial"))
+        (tmp_path / half.replace(".gz.", ".manifest.json.")).touch()
+        with locks.one_writer(files={"output_file": [ours]}):
+            assert [name for name in names(tmp_path) if ".partial" in name] == [half]
+    assert (tmp_path / "answers.jsonl.gz").read_bytes() == b"half"
+
+
 def test_patterns_find_no_locks_and_nothing_half_written(tmp_path):
     with locks.one_writer({"o": str(tmp_path)}, {"f": [f"{tmp_path}/a"]}):
         for name in ("a", "b"):

@@ -237,6 +237,9 @@ def test_several_labels_numbers_and_choices(export, tokenizer):
         answers(path, context=["a"], choices=np.zeros([1, 0], object))
     with pytest.raises(tf.errors.InvalidArgumentError, match="Each context needs a choice"):
         answers(path, context=TEXTS[:2], choices=[["a", "b"], ["", ""]])
+    # Two bytes each, and a context to be read with each.
+    with pytest.raises(tf.errors.InvalidArgumentError, match="choices of an example are"):
+        answers(path, context=["a"], choices=[["a"] + [""] * 30_000])
 
 
 def test_short_rows_are_not_computed_at_the_long_ones_length():

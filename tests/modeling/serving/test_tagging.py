@@ -39,7 +39,8 @@ ODD = [
 ]
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, "漢", "字", ".", "ᄒ", "##ᅡ", "##ᆫ"]
 VOCAB += ["'", "s", ",", "(", ")", "-", "’"]
-TAGS = TagSet("iob2", ("O", "B-X", "I-X", "B-Y", "I-Y"))
+# As another library's model may have them: O isn't the first.
+TAGS = TagSet("iob2", ("B-X", "I-X", "O", "B-Y", "I-Y"))
 LENGTH = 12
 
 

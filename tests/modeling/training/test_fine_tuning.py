@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import types
 
 import keras
 import numpy as np
@@ -16,9 +17,10 @@ from modeling.losses import ClassifierLosses
 from modeling.models import BertClassifier
 from modeling.training.engine.evaluation import ReplicaPredictor
 from modeling.training.engine.precision import set_precision
-from modeling.training.engine.setup import EngineSettings
+from modeling.training.engine.setup import EngineSettings, make_train_step
 from modeling.training.fine_tuning import fine_tune
 from modeling.training.runs.fit import LoopOptions
+from modeling.training.runs.run_state import RunState, load_trained_run, start_or_resume
 from modeling.training.runs.summary import RunSummary
 from modeling.training.search import Trial
 from modeling.training.settings import FineTuningSettings
@@ -201,19 +203,38 @@ def test_models_of_a_search_compute_in_the_format_that_was_set(tmp_path):
     assert task.asked[-1][3] == 3 and len(list(tmp_path.glob("runs/*/result.json"))) == 2
 
 
-def test_labels_of_a_head_that_no_class_names_keep_their_order(tmp_path):
-    """config.json tells the labels, and its weights what they are of."""
-    config = BertConfig.named("tiny", 30).with_head("classes", ["pos", "neg"])
-    checkpoints.save(BertClassifier(config, 2), tmp_path, format="huggingface")
+@pytest.mark.parametrize("trains", [True, False])
+def test_a_head_with_the_labels_in_another_order_is_put_in_the_tasks(tmp_path, trains, caplog):
+    """config.json tells the labels, and its weights what they are of: no class names the head."""
+    config = BertConfig.named("tiny", 30).with_head("classes", ["Pos", "neutral", "NEG"])
+    source = BertClassifier(config, 3)
+    source.build()
+    source.output_bias.assign([1.0, 2.0, 3.0])
+    checkpoints.save(source, tmp_path, format="huggingface")
     values = json.loads((tmp_path / "config.json").read_text())
     values.pop("architectures")
     values.pop("problem_type")
     (tmp_path / "config.json").write_text(json.dumps(values))
-    task = ToyTask()
-    task.config = BertConfig.named("tiny", 30).with_head("classes", ["neg", "pos"])
     assert open_model_folder(tmp_path).config.head == "classes"
-    with pytest.raises(ModelingError, match=r"answers pos, neg in this order, .* are neg, pos"):
-        run(task, tmp_path / "out", init_checkpoint=str(tmp_path))
+    model = BertClassifier(config.with_head("classes", ["neg", "neutral", "pos"]), 3)
+    if trains:
+        step = make_train_step(model, ClassifierLosses(), EngineSettings(1e-3, 1, 0, 0))
+        state = RunState(step, str(tmp_path / "out"), 1)
+        start_or_resume(state, types.SimpleNamespace(resume=lambda step: None), str(tmp_path))
+    else:
+        load_trained_run(model, str(tmp_path / "out"), str(tmp_path))
+    assert model.output_bias.numpy().tolist() == [3.0, 2.0, 1.0]
+    rows = source.output_weights.numpy()[::-1]
+    np.testing.assert_array_equal(model.output_weights.numpy(), rows)
+    assert "in another order: put in this" in caplog.text
+
+
+def test_a_head_of_other_labels_is_told(tmp_path, caplog):
+    config = BertConfig.named("tiny", 30).with_head("classes", ["no", "yes"])
+    checkpoints.save(BertClassifier(config, 2), tmp_path, format="huggingface")
+    model = BertClassifier(config.with_head("classes", ["0", "1"]), 2)
+    load_trained_run(model, str(tmp_path / "out"), str(tmp_path))
+    assert "answers no, yes: taken for the task's labels 0, 1, in this order" in caplog.text
 
 
 ALONE = {"do_eval": False, "do_predict": False, "do_export": False}

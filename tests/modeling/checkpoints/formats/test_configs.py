@@ -120,6 +120,8 @@ def test_encoder_of_its_own():
         ("type: bert", "type: albert", "'albert'"),
         ("relu", "leaky_relu", "leaky_relu"),
         ("vocab_size: 50", "other: 50", "vocab_size"),
+        ("activation: tanh", "activation: relu", "activation 'relu'; BERT's pooler has .* 'tanh'"),
+        ("activation: tanh", "cls_token_idx: 1", "cls_token_idx 1; BERT's pooler has .* 0"),
     ],
 )
 def test_other_encoders_of_model_garden(tmp_path, old, new, words):

@@ -13,6 +13,7 @@ from modeling.models import BertClassifier, BertPretrainer
 from modeling.training.engine import orthogonal, schedules
 from modeling.training.engine.optimizers import BertAdam, make_optimizer
 from modeling.training.engine.schedules import make_schedule
+from modeling.training.engine.setup import averaged_updates
 
 STEPS = 20
 NAMES = {
@@ -97,9 +98,10 @@ def test_updates_against_float64(name, compiled):
 
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("name", ["adam", "muon"])
-def test_averages_against_float64(name, compiled):
+@pytest.mark.parametrize("every", [1, 3])
+def test_averages_against_float64(name, compiled, every):
     """The mean of the weights after updates 14 to 20, one of which isn't finite and so is none."""
-    averaged, skipped = range(14, STEPS + 1), 16
+    averaged, skipped = range(14, STEPS + 1, every), 16
     _, gradients, variables, optimizer = make_problem(name, averaged)
     _, _, plain, without = make_problem(name)
 
@@ -130,6 +132,26 @@ def test_averages_against_float64(name, compiled):
     assert all(
         (before[n] == optimizer.averaging_state()[f"{n}/average"].numpy()).all() for n in NAMES
     )
+
+
+def test_which_updates_are_averaged():
+    assert averaged_updates(0.0, 100) == range(0)
+    assert averaged_updates(0.1, 100) == range(91, 101)
+    assert averaged_updates(0.001, 100) == range(100, 101)
+    many = averaged_updates(0.1, 1_000_000)
+    assert (len(many), many[0], many[-1]) == (1000, 900_100, 1_000_000)
+    odd = averaged_updates(0.5, 12_345)
+    assert 1000 <= len(odd) <= 2000 and odd[-1] == 12_345 and odd[0] >= 12_345 - 6173
+
+
+def test_the_mean_of_a_long_run_is_told_by_float32():
+    """A weight that drifts by 2 ‰ in 100,000 updates; a mean of all of them stood still."""
+    numbers = averaged_updates(1.0, 100_000)
+    weights = (1 + 0.002 * np.array(numbers) / numbers[-1]).astype(np.float32)
+    mean = weights[0]
+    for count, weight in enumerate(weights[1:], 2):
+        mean = mean + (weight - mean) / np.float32(count)
+    assert abs(mean - weights.astype(np.float64).mean()) < 2e-6
 
 
 def test_a_run_that_goes_on_with_another_range_averages_what_it_has_seen():

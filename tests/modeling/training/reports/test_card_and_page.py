@@ -155,7 +155,8 @@ def test_numbers_are_drawn():
 def test_command_is_for_the_shell(tmp_path):
     summary = RunSummary(str(tmp_path))
     summary.entry["command"] = ["run.py", "--do_train", "--do_eval=true", "--init_checkpoint=a b"]
-    summary.entry["command"] += ["--init_checkpoint", "c d"]
+    summary.entry["command"] += ["--init_checkpoint", "c d", "--teacher=t", "--match_weight=2"]
+    summary.entry["command"] += ["--student_num_layers=3", "--teacher_temperature", "2"]
     summary.entry["command"] += ["--task_name=my do_train", f"--output_dir={tmp_path}"]
     summary.entry["flags"] = {"do_train": {"value": True, "given": True}}
     first, ask, last = command_to_ask(str(tmp_path), summary, HOSTILE.replace("\n", " ")).split(

@@ -1,5 +1,7 @@
 """Scores from counts are those of `modeling.metrics`, and the fields are recomputed by loops."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -29,7 +31,9 @@ def test_class_scores_are_the_metrics(classes, names):
     for name in names:
         expected = metrics.compute_metrics([name], outputs, labels)[name]
         for matrix in (counts, rare):
-            assert class_score(name, matrix[np.newaxis])[0] == pytest.approx(expected, abs=1e-12)
+            sums = (np.diagonal(matrix), matrix.sum(1), matrix.sum(0))
+            score = class_score(name, *(numbers[np.newaxis] for numbers in sums))
+            assert score[0] == pytest.approx(expected, abs=1e-12)
 
 
 def test_set_scores_are_the_metrics():
@@ -55,6 +59,19 @@ def test_fields_of_classes():
     assert low < metrics.compute_metrics(["f1"], outputs, labels)["f1"] < high
     assert fields["matrices"][0].counts[0, 1] == np.sum((labels == 0) & (outputs[:, 1] > 0.5))
     assert fields["calibrations"]["the answer"].counts.sum() == 200
+
+
+def test_many_classes_need_no_matrix_for_each_pair_of_them():
+    outputs, labels = of_classes(count=2000, classes=500)
+    outputs = np.random.default_rng(1).permutation(outputs)
+    tracemalloc.start()
+    try:
+        fields = sentence_fields("classes", outputs, labels, [*map(str, range(500))], ("macro_f1",))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    low, high = fields["intervals"]["eval_macro_f1"]
+    assert 0 <= low < high < 0.1 and peak < 500e6
 
 
 def test_fields_of_numbers():
