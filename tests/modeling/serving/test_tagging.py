@@ -40,7 +40,7 @@ ODD = [
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, "漢", "字", ".", "ᄒ", "##ᅡ", "##ᆫ"]
 VOCAB += ["'", "s", ",", "(", ")", "-", "’"]
 # As another library's model may have them: O isn't the first.
-TAGS = TagSet("iob2", ("B-X", "I-X", "O", "B-Y", "I-Y"))
+TAGS = TagSet("iob2", ("B-X", "O", "I-X", "B-Y", "I-Y"))
 LENGTH = 12
 
 

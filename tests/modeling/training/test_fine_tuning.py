@@ -219,7 +219,7 @@ def test_a_head_with_the_labels_in_another_order_is_put_in_the_tasks(tmp_path, t
     model = BertClassifier(config.with_head("classes", ["neg", "neutral", "pos"]), 3)
     if trains:
         step = make_train_step(model, ClassifierLosses(), EngineSettings(1e-3, 1, 0, 0))
-        state = RunState(step, str(tmp_path / "out"), 1)
+        state = RunState(str(tmp_path / "out"), step)
         start_or_resume(state, types.SimpleNamespace(resume=lambda step: None), str(tmp_path))
     else:
         load_trained_run(model, str(tmp_path / "out"), str(tmp_path))
