@@ -79,9 +79,10 @@ def test_labels_align_by_name(folder):
     plain = plain.with_head("classes")
     order = teaching._order_of_labels(path, CONFIG, plain.with_head("classes", ["good", "bad"]))
     assert order == [1, 0]
+    # Other libraries' configurations have no names; what a run keeps beside the weights does.
+    (folder / "model/bert_config.json").write_text(plain.to_json_string())
     with pytest.raises(ModelingError, match="it lacks bad, good, and has none besides"):
         teaching._order_of_labels(path, plain, CONFIG)
-    # Other libraries' configurations have no names; what a run keeps beside the weights does.
     (folder / "model/labels.json").write_text(json.dumps({"labels": ["good", "bad"]}))
     assert teaching._order_of_labels(path, plain, CONFIG) == [1, 0]
 
