@@ -105,9 +105,10 @@ def labels_of_checkpoint(path: str | os.PathLike, head: str | None) -> list[str]
     for folder in folders_of_checkpoint(held.path):
         file = join(folder, LABELS_FILE)
         if tf.io.gfile.exists(file):
-            with tf.io.gfile.GFile(file) as content, contextlib.suppress(ValueError):
-                kept = json.load(content)
-                return [str(name) for name in kept.get("labels", ())]
+            # Whoever needs them refuses a damaged file; here it tells nothing.
+            damaged = contextlib.suppress(ValueError, AttributeError, TypeError, RecursionError)
+            with tf.io.gfile.GFile(file) as content, damaged:
+                return [str(name) for name in json.load(content).get("labels", ())]
     return []
 
 

@@ -77,7 +77,7 @@ def vocabulary_beside(folder: str) -> str | None:
     are written to a file of this process.
 
     Raises:
-        ModelingError: tokenizer.json is damaged, or its ids have gaps.
+        ModelingError: tokenizer.json is damaged.
     """
     path = join(folder, VOCABULARY_NAME)
     if tf.io.gfile.exists(path):

@@ -254,6 +254,17 @@ def test_parts_of_a_larger_corpus_do_not_stay(tmp_path):
     assert not list((tmp_path / "records").glob("*.parts"))
 
 
+def test_a_stream_of_nothing_is_refused(tmp_path):
+    """Its endless epochs would be waited for."""
+    for name, text in (("own", ""), ("held_out", "one two\nthree\n\nfour\none")):
+        (tmp_path / f"{name}.txt").write_text(text)
+    (tmp_path / "vocab.txt").write_text("\n".join(TOKENS))
+    own, held_out = (PretrainingText([f"{tmp_path}/{n}.txt"]) for n in ("own", "held_out"))
+    given = len(TOKENS), InstanceSettings(32, 5, dynamic_masking=True), f"{tmp_path}/vocab.txt"
+    with pytest.raises(DataError, match=r"no text to train on in \S+own\.txt"):
+        make_records_from_text(own, str(tmp_path), *given, held_out)
+
+
 def test_what_data_is_does_not_hang_on_where_it_lies(tmp_path):
     """A copy, and a file that was touched, are the same data to train and to evaluate on."""
     text = "\n\n".join(f"{' '.join(d.sentences)} {k}." for k, d in enumerate(documents() * 100))

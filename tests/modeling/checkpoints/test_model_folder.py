@@ -9,6 +9,7 @@ from modeling import checkpoints
 from modeling.checkpoints.model_folder import (
     keep_model_files,
     kept_model_files,
+    labels_of_checkpoint,
     open_model_folder,
 )
 from modeling.checkpoints.vocabularies import TextFolding, text_folding
@@ -160,3 +161,11 @@ def test_how_texts_are_folded(tmp_path, files, folding):
     for name, values in files.items():
         (tmp_path / name).write_text(json.dumps(values))
     assert text_folding(tmp_path) == folding
+
+
+def test_labels_that_a_run_keeps(tmp_path):
+    checkpoints.save(BertClassifier(CONFIG, 2), tmp_path)
+    for content, labels in (('{"labels": ["b", "a"]}', ["b", "a"]), ("[]", []), ("{", [])):
+        (tmp_path / "labels.json").write_text(content)
+        assert labels_of_checkpoint(tmp_path, "classes") == labels
+    assert labels_of_checkpoint(tmp_path, "tags") == []

@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import json
 import pathlib
+import types
 
 import numpy as np
 import pytest
@@ -371,3 +372,11 @@ def test_names_of_shards():
         ["x/a-00000-of-00002.tfrecord", "x/a-00001-of-00002.tfrecord"],
     )
     assert shards.name_shards("a, b") == ("a", ["a", "b"])
+
+
+@pytest.mark.parametrize(("parts", "files"), [(1, 1), (7, 3), (3, 7), (5, 5), (12, 4), (4, 12)])
+def test_parts_and_shards_know_each_other(parts, files):
+    job = types.SimpleNamespace(corpus=range(parts), output_files=range(files))
+    for shard in range(files):
+        fed = [part for part in range(parts) if shard in jobs.Job.shards_of(job, part)]
+        assert jobs.Job.parts_of(job, shard) == fed and fed

@@ -199,6 +199,11 @@ def test_records_of_what_the_weights_have_not_seen_are_dropped(tmp_path, caplog)
         rollback.forget_later_rollbacks(str(tmp_path), step)
         assert rollback.read_rollbacks(str(tmp_path)) == entries[:left]
     assert caplog.text.count("haven't seen") == 3
+    # One from before a further one back has happened to these weights, too.
+    entries = [{"step": 230, "to": n, "batches_ahead": n} for n in (200, 180, 220)]
+    (tmp_path / "rollbacks.json").write_text(json.dumps({"rollbacks": entries}))
+    rollback.forget_later_rollbacks(str(tmp_path), 180)
+    assert rollback.read_rollbacks(str(tmp_path)) == entries[:2]
 
 
 @pytest.mark.slow
